@@ -9,8 +9,8 @@
 
 namespace headroom::cli {
 
-/// The errors of measured runs, from `accuracy/residuals.json` of the catalogue's folder; none if
-/// there is no such file.
+/// Reads the errors of measured runs from `accuracy/residuals.json` in the catalogue's folder.
+/// There are none if the file does not exist.
 ///
 /// Errors:  those of `find_config_dir` and `read_residuals`.
 [[nodiscard]] Result<std::vector<cost::ResidualSet>> load_residuals(const Arguments& arguments);

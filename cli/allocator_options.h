@@ -8,9 +8,9 @@
 
 namespace headroom::cli {
 
-/// "alloc-conf" and its like, as PyTorch writes it: "expandable_segments:True,...".
+/// Parses "alloc-conf" and similar values in PyTorch's form: "expandable_segments:True,...".
 ///
-/// Errors:  kInvalidArgument for an unknown name or a value it does not take.
+/// Errors:  kInvalidArgument for an unknown name, or for a value that the name does not accept.
 [[nodiscard]] Result<ir::AllocatorSettings> parse_allocator_settings(std::string_view text,
                                                                      ir::AllocatorSettings base);
 [[nodiscard]] std::string to_text(const ir::AllocatorSettings& settings);

@@ -79,7 +79,7 @@ Result<std::string> help_of(const VerbSpec& verb, std::span<const std::string> r
 
 ExitCode run_command(const Command& command, std::span<const std::string> rest, std::ostream& out,
                      std::ostream& err) {
-  // Known before anything can go wrong, so that every error has the right form.
+  // Determined before any error can occur, so that every error has the right form.
   const bool json = std::find(rest.begin(), rest.end(), "--json") != rest.end();
   const Result<Arguments> typed = parse_arguments(command.verb, rest);
   const bool plans = std::ranges::any_of(command.verb.options, &OptionSpec::hidden);
@@ -121,7 +121,7 @@ ExitCode run(std::span<const std::string> arguments, std::ostream& out, std::ost
   if (verb == "--help" || verb == "-h" || verb == "help") {
     const Terminal terminal = &out == &std::cout ? standard_terminal(ColorChoice::kAuto)
                                                  : plain_terminal(ColorChoice::kNever);
-    // Asked for, it is the result; otherwise what should have been written.
+    // If help was requested, it goes to standard output; if the verb is missing, to standard error.
     (arguments.empty() ? err : out) << program_help(commands(), terminal);
     return arguments.empty() ? ExitCode::kUsage : ExitCode::kYes;
   }

@@ -8,11 +8,11 @@
 
 namespace headroom::cli {
 
-/// Runs `headroom` with what follows the program's name. Answers go to `out`; warnings and errors
-/// to `err`. With --json, `out` gets exactly one document, or `err` one error object and `out`
-/// nothing.
+/// Runs `headroom` with the arguments after the program's name. Answers go to `out`, warnings and
+/// errors to `err`. With --json, `out` receives exactly one document; if there is an error, `err`
+/// receives one error object and `out` nothing.
 ///
-/// Errors:  an `InternalError` passes through; everything else becomes a message and an exit code.
+/// Errors:  an `InternalError` is not caught; every other error becomes a message and an exit code.
 [[nodiscard]] ExitCode run(std::span<const std::string> arguments, std::ostream& out,
                            std::ostream& err);
 

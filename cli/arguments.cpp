@@ -19,7 +19,7 @@ constexpr std::array<OptionSpec, 4> kCommon = {
      {"color", "WHEN", "auto", "auto, always or never; NO_COLOR means never"},
      {"help", "", "", "print this help"}}};
 
-/// Where CLI11 puts what it finds; it keeps pointers, so nothing may move.
+/// Where CLI11 stores what it parses. CLI11 keeps pointers, so a slot must not move.
 struct Slot {
   const OptionSpec* spec = nullptr;
   std::string text;
@@ -51,7 +51,7 @@ Error unknown_option(const VerbSpec& verb, std::string_view given) {
               : "headroom " + std::string(verb.name) + " --help all lists its options");
 }
 
-/// The option that a message of CLI11 begins with ("--gpu: 1 required TEXT missing").
+/// The option with which a message of CLI11 begins ("--gpu: 1 required TEXT missing").
 std::string named_option(const std::string& message) {
   const std::size_t begin = message.find("--");
   if (begin == std::string::npos) {  // "json was given a disallowed flag override"
@@ -130,10 +130,10 @@ std::span<const OptionSpec> common_options() {
 
 Result<Arguments> parse_arguments(const VerbSpec& verb, std::span<const std::string> arguments) {
   CLI::App app;
-  app.set_help_flag();  // Help is ours: CLI11's neither wraps nor shows units.
+  app.set_help_flag();  // CLI11's help neither wraps nor shows units.
   app.allow_extras();
   std::deque<Slot> slots;
-  // Other spellings are many and rarely typed: CLI11 learns of those that are.
+  // There are many other spellings, which are rarely typed. Only those typed are passed to CLI11.
   const auto is_typed = [&](const OptionSpec& spec) {
     return std::ranges::any_of(arguments, [&](std::string_view argument) {
       return argument.substr(0, argument.find('=')) == "--" + std::string(spec.name);
@@ -151,7 +151,7 @@ Result<Arguments> parse_arguments(const VerbSpec& verb, std::span<const std::str
   };
   std::for_each(verb.options.begin(), verb.options.end(), declare);
   std::for_each(kCommon.begin(), kCommon.end(), declare);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // As CLI11 wants it.
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // CLI11 expects it so.
   try {
     app.parse(std::move(reversed));
   } catch (const CLI::ParseError& fault) {

@@ -11,34 +11,34 @@
 
 namespace headroom::cli {
 
-/// One option of a verb. The same name means the same in every verb.
+/// One option of a verb. An option with the same name has the same meaning in every verb.
 struct OptionSpec {
   std::string_view name;      ///< "micro-batch", without dashes.
-  std::string_view value;     ///< What stands for its value in the help; empty: a flag.
-  std::string_view fallback;  ///< Its default, in words; empty: none.
+  std::string_view value;     ///< Placeholder of its value in the help; empty: a flag.
+  std::string_view fallback;  ///< Its default in words; empty: none.
   std::string_view help;      ///< What it sets, with its unit. Lower case, no full stop.
-  bool hidden = false;        ///< Another spelling, which the verb's help leaves out.
+  bool hidden = false;        ///< Another spelling, which the help does not list.
 };
 
-/// A verb of the program and everything that may follow it.
+/// A verb of the program, with the arguments that it accepts.
 struct VerbSpec {
   std::string_view name;
   std::string_view summary;  ///< One line.
   std::string positionals;   ///< "MODEL", "PATH..."; empty: none.
-  std::string detail;        ///< What the positionals are.
+  std::string detail;        ///< Describes the positionals.
   std::vector<OptionSpec> options;
-  std::string example;  ///< A command line that works, without the program's name.
+  std::string example;  ///< A working command line without the program's name.
 };
 
-/// A command line after splitting.
+/// A parsed command line.
 class Arguments {
  public:
   [[nodiscard]] bool has(std::string_view option) const;
-  /// The value that was given; nothing if the option was not.
+  /// The value of an option; nothing if the option was not given.
   [[nodiscard]] std::optional<std::string> value(std::string_view option) const;
   [[nodiscard]] const std::vector<std::string>& positionals() const { return positionals_; }
 
-  /// The same without its first positional, which named a part of the verb.
+  /// The same without the first positional, which names a part of the verb.
   [[nodiscard]] Arguments without_first_positional() const;
 
   void set(std::string_view option, std::string value);
@@ -50,14 +50,15 @@ class Arguments {
   std::vector<std::string> positionals_;
 };
 
-/// Splits what follows a verb into options and positionals.
+/// Splits the arguments after a verb into options and positionals.
 ///
-/// Errors:  kInvalidArgument for an option that the verb does not have (with the closest one), one
-///          that is given twice, lacks its value, or is a flag with one.
+/// Errors:  kInvalidArgument for an option that the verb does not have (the error suggests the
+///          closest one), and for one that is given twice, lacks its value, or is a flag with a
+///          value.
 [[nodiscard]] Result<Arguments> parse_arguments(const VerbSpec& verb,
                                                 std::span<const std::string> arguments);
 
-/// Options of every verb: --config-dir, --json, --color, --help.
+/// The options that every verb has: --config-dir, --json, --color, --help.
 [[nodiscard]] std::span<const OptionSpec> common_options();
 
 }  // namespace headroom::cli

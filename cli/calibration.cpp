@@ -20,7 +20,7 @@ using ir::JsonValue;
 constexpr std::string_view kCalibrateFrom = "calibrate-from";
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 
-/// A run of the user's own, read.
+/// One of the user's own runs, as read from the file.
 struct OwnRun {
   std::string model;
   std::string gpu;
@@ -158,7 +158,7 @@ Result<cost::Calibration> read_calibration(const Arguments& arguments, const std
   bool any = false;
   for (const OwnRun& run : *runs) {
     if (cost::residual_runtime(run.plan) != runtime) {
-      continue;  // Another framework is missed in other ways.
+      continue;  // The errors of another framework differ.
     }
     any = true;
     if (Status added = add_run(run, arguments, calibration); !added) {

@@ -9,8 +9,8 @@
 
 namespace headroom::cli {
 
-/// Where a command writes. A command builds its whole answer before it writes any of it, so that a
-/// failure leaves standard output empty.
+/// The streams of a command. A command builds its whole answer before it writes any of it, so that
+/// standard output stays empty if the command fails.
 struct Context {
   std::ostream& out;
   std::ostream& err;
@@ -18,7 +18,7 @@ struct Context {
   bool json = false;
 };
 
-/// A verb and what carries it out.
+/// A verb and the function that runs it.
 struct Command {
   VerbSpec verb;
   Result<ExitCode> (*run)(const Arguments& arguments, const Context& context);

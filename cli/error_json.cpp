@@ -20,7 +20,8 @@ std::string_view name_of(ErrorCode code) {
   return "?";
 }
 
-/// Keys of options come without dashes from below; MODEL and its like are no options.
+/// The key as the user types it. Lower layers name options without dashes; MODEL and the like are
+/// not options.
 std::string shown_key(const std::string& key) {
   if (key == "model") {
     return "MODEL";

@@ -4,14 +4,14 @@
 
 namespace headroom::cli {
 
-/// What the program tells its caller.
+/// The exit code of the program.
 enum class ExitCode {
   kYes = 0,          ///< Yes, or done.
-  kNo = 1,           ///< Answered no: does not fit, outside tolerance.
+  kNo = 1,           ///< The answer is no: does not fit, outside tolerance.
   kUsage = 2,        ///< The command line is wrong.
-  kBadInput = 3,     ///< A file, or a value in it, cannot be accepted.
-  kEnvironment = 4,  ///< A file cannot be read or written, a part is missing.
-  kBug = 5,          ///< Headroom broke one of its own rules.
+  kBadInput = 3,     ///< A file or a value in it is not accepted.
+  kEnvironment = 4,  ///< A file cannot be read or written, or a part is missing.
+  kBug = 5,          ///< Headroom violated one of its own invariants.
   kInterrupted = 130,
 };
 

@@ -17,7 +17,7 @@ using ir::ParallelPlan;
 using ir::PlanPart;
 using ir::Runtime;
 
-/// The framework of a plan for which none is asked.
+/// The framework of a plan if the user names none.
 const std::string& usual_runtime() {
   static const std::string usual = ParallelPlan{}.runtime;
   return usual;
@@ -28,14 +28,15 @@ bool reads(const Runtime& runtime, const PlanPart& part) {
   return std::ranges::find(parts, &part) != parts.end();
 }
 
-/// Whether an option asks for the part, and so for its framework: its own option or a list of keys.
+/// Whether the user gave an option of the part, and so implied its framework: the part's own option
+/// or a list of keys.
 bool is_asked(const OptionReader& reader, const PlanPart& part) {
   return std::ranges::any_of(option_names(part), [&](std::string_view option) {
     return reader.has(option) && (option == part.option || is_keyed(part, option));
   });
 }
 
-/// An option that says which frameworks can be meant.
+/// An option that implies one or more frameworks.
 struct GivenOption {
   std::string_view name;
   const PlanPart* part = nullptr;    ///< The part to which it belongs,
@@ -64,8 +65,9 @@ bool reads(const Runtime& runtime, const GivenOption& option) {
   return option.part != nullptr ? reads(runtime, *option.part) : option.runtime == &runtime;
 }
 
-/// The framework whose options are given: the plan's own if it reads them all, else the first of
-/// those to which they belong that does. Options of the usual framework leave the plan's own.
+/// Chooses the framework from the given options. The plan's own framework stays if it reads all of
+/// them; otherwise it is the first framework with a given option that reads all. Options of the
+/// default framework do not change the plan's own framework.
 void choose_by_options(const OptionReader& reader, ParallelPlan& plan) {
   std::vector<const PlanPart*> given;
   for (const PlanPart* const part : ir::framework_parts()) {
@@ -108,7 +110,7 @@ void choose_runtime(OptionReader& reader, ParallelPlan& plan) {
   if (code == usual_runtime()) {
     return;
   }
-  // The older spelling kept the shards of the framework that --runtime named.
+  // With this older spelling, `--runtime` named the framework whose sharding options were kept.
   for (const PlanPart* const part : ir::find_runtime(plan.runtime)->parts()) {
     if (part->runtime == plan.runtime && reads(*ir::find_runtime(code), *part)) {
       static_cast<void>(part->edit(plan));
@@ -210,7 +212,7 @@ void read_framework(OptionReader& reader, ParallelPlan& plan) {
   choose_runtime(reader, plan);
   const Runtime* const runtime = ir::find_runtime(plan.runtime);
   if (runtime == nullptr) {
-    return;  // The check of the whole plan names it.
+    return;  // The check of the whole plan reports it.
   }
   for (const PlanPart* const part : parts) {
     if (is_asked(reader, *part)) {
@@ -254,7 +256,7 @@ std::vector<OptionValue> options_of_part(const PlanPart& part, const ParallelPla
   }
   std::vector<OptionValue> options;
   for (const std::string_view option : option_names(part)) {
-    const bool asks = option == part.option;  // It asks for the part itself.
+    const bool asks = option == part.option;  // It requests the part itself.
     if (is_keyed(part, option)) {
       std::string text = spec_text(part.fields, option, value, usual);
       if (asks || !text.empty()) {

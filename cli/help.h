@@ -8,7 +8,7 @@
 
 namespace headroom::cli {
 
-/// What the program is, its verbs and its exit codes.
+/// The help of the program: its purpose, its verbs and its exit codes.
 [[nodiscard]] std::string program_help(std::span<const Command> commands, const Terminal& terminal);
 /// How one verb is used: the options that many people use, with defaults and units, the pages that
 /// show the others (`topics_of`), and an example that works.

@@ -10,22 +10,24 @@
 
 namespace headroom::cli {
 
-/// The parts of an option's value like "r=16,targets=q_proj+v_proj,dora".
+/// The keys and values in an option's value such as "r=16,targets=q_proj+v_proj,dora".
 class KeyValues {
  public:
-  /// `option` names it in messages; `separator` stands between a key and its value.
+  /// Parses `text`. `option` names the option in messages; `separator` is between a key and its
+  /// value.
   ///
-  /// Errors:  kInvalidArgument for an empty part or a key that occurs twice.
+  /// Errors:  kInvalidArgument for an empty part, or for a key that occurs twice.
   [[nodiscard]] static Result<KeyValues> parse(std::string_view option, std::string_view text,
                                                char separator);
 
-  /// The value of `key`, which counts as known from now on; empty for a bare key.
+  /// The value of `key`, which then counts as known; empty for a key without a value.
   [[nodiscard]] std::optional<std::string> take(std::string_view key);
-  /// Keys and values in the order of the text.
+  /// All keys and values, in the order of the text.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& parts() const {
     return parts_;
   }
-  /// Errors:  kInvalidArgument for the first key that nobody took, naming those that were.
+  /// Errors:  kInvalidArgument for the first key that was not taken; the error lists the known
+  ///          ones.
   [[nodiscard]] Status finish() const;
 
  private:

@@ -33,7 +33,7 @@ constexpr std::array<OptionSpec, 4> kModelOptions = {
      {"num-labels", "N", "from config.json, otherwise 2",
       "number of labels of a classification head; 1 means regression"}}};
 
-/// How a configuration is to be read.
+/// How to read a configuration.
 struct Reading {
   std::optional<ir::Family> as;
   bool tell_ignored = false;
@@ -48,7 +48,8 @@ bool looks_like_path(const std::string& text) {
          ends_with(text, ".gguf") || ends_with(text, ".safetensors");
 }
 
-/// A Hugging Face id holds a slash, too, so a path with one must exist to be taken for a path.
+/// Whether `text` is a path. A Hugging Face id contains a slash, too, so a path with a slash must
+/// exist.
 bool is_path(const std::string& text) {
   std::error_code ignored;
   return looks_like_path(text) ||
@@ -70,7 +71,7 @@ Result<Reading> read_reading(const Arguments& arguments) {
   return reading;
 }
 
-/// A configuration as text; `file` names it, `label` the model.
+/// Parses the text of a configuration. `file` names it in messages, and `label` names the model.
 Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
                                 const std::string& label, const Reading& reading) {
   Result<ir::HfConfig> config =
@@ -103,7 +104,7 @@ Result<LoadedModel> read_gguf_model(const std::string& path) {
                      .notes = file->tensors.notes};
 }
 
-/// Name of the folder that holds `config`, which says more than "config".
+/// The name of the folder that contains `config`, which is a better label than "config".
 std::string label_of(const fs::path& config) {
   const std::string folder = fs::absolute(config).parent_path().filename().string();
   return config.filename() == kConfigName && !folder.empty() ? folder : config.stem().string();
@@ -197,7 +198,7 @@ Result<LoadedModel> find_model(const std::string& text, const Arguments& argumen
   return read_catalogue(text, arguments);
 }
 
-/// `--task` and `--num-labels`.
+/// Applies `--task` and `--num-labels`.
 Status apply_task(const Arguments& arguments, ir::ModelSpec& model) {
   ir::Task task = model.task;
   if (const std::optional<std::string> text = arguments.value("task")) {

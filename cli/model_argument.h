@@ -12,36 +12,36 @@
 
 namespace headroom::cli {
 
-/// A model as MODEL names it.
+/// A model that the argument MODEL names.
 struct LoadedModel {
   ir::ModelSpec spec;
-  std::string label;               ///< For the verdict: a catalogue name or the file's.
+  std::string label;               ///< For the verdict: catalogue name or file name.
   std::string origin;              ///< "catalogue", or the path that was read.
-  std::vector<std::string> notes;  ///< What is odd but no error.
+  std::vector<std::string> notes;  ///< Unusual properties that are not errors.
 };
 
-/// Reads MODEL: a catalogue name, a config.json, a folder with one, a safetensors index or file
-/// with a config.json beside it, a .gguf file, or "-" for a config.json on standard input.
+/// Reads MODEL: a catalogue name, a config.json, a folder that contains one, a safetensors index or
+/// file with a config.json beside it, a .gguf file, or "-" for a config.json on standard input.
 ///
-/// Model:   what holds a slash or ends like one of these files is a path; anything else a name of
-///          the catalogue, which is looked for only then. `--as` reads a configuration as another
-///          family, `--task` puts another head on the model.
-/// Errors:  those of the readers; kInvalidArgument for a name that is not known or a `--as` that is
-///          no family.
+/// Model:   a text with a slash or with the ending of one of these files is a path. Any other text
+///          is a name, and only then is the catalogue searched. `--as` reads a configuration as
+///          another family; `--task` gives the model another head.
+/// Errors:  those of the readers; kInvalidArgument for an unknown name, or if `--as` names no
+///          family.
 [[nodiscard]] Result<LoadedModel> load_model_argument(const Arguments& arguments);
 
-/// The model that `text` names, as `load_model_argument` reads it.
+/// Reads the model that `text` names, like `load_model_argument`.
 [[nodiscard]] Result<LoadedModel> load_model(const std::string& text, const Arguments& arguments);
 
-/// The one positional of a verb that takes a MODEL.
+/// The single positional of a verb that takes a MODEL.
 ///
-/// Errors:  kInvalidArgument if there is none, or more than one.
+/// Errors:  kInvalidArgument if there is none or more than one.
 [[nodiscard]] Result<std::string> model_text(const Arguments& arguments);
 
-/// `--as FAMILY`, `--ignored-keys`, `--task TASK` and `--num-labels N`.
+/// The options `--as FAMILY`, `--ignored-keys`, `--task TASK` and `--num-labels N`.
 [[nodiscard]] std::span<const OptionSpec> model_options();
 
-/// The folder of the catalogue, as `--config-dir` and its like say.
+/// The folder of the catalogue, according to `--config-dir` and the other ways of naming it.
 [[nodiscard]] Result<ConfigDir> config_dir_of(const Arguments& arguments);
 
 }  // namespace headroom::cli

@@ -14,14 +14,14 @@ struct ListedOption {
   const ir::OptionField* field = nullptr;
 };
 
-/// Every option of every part, the common ones first.
+/// Every option of every part, with the common ones first.
 [[nodiscard]] std::vector<ListedOption> listed_options();
 
-/// "yes or no", "1 to 8", "none, cpu, nvme": the values that an option takes.
+/// The values that an option accepts: "yes or no", "1 to 8", "none, cpu, nvme".
 [[nodiscard]] std::string values_of(const ir::OptionField& field);
-/// Returns the default of an option, in words where the table has some.
+/// The default of an option, in words if the table has some.
 [[nodiscard]] std::string default_of(const ListedOption& option);
-/// "memory", "time" or "memory, time".
+/// What an option changes: "memory", "time" or "memory, time".
 [[nodiscard]] std::string effect_of(const ir::OptionField& field);
 
 /// The options with their values, defaults and meanings, for a terminal.

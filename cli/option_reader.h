@@ -13,7 +13,7 @@
 
 namespace headroom::cli {
 
-/// Reads one option after the other; the first fault stays.
+/// Reads one option after the other and keeps the first error.
 class OptionReader {
  public:
   explicit OptionReader(const Arguments& arguments) : arguments_(&arguments) {}
@@ -26,20 +26,20 @@ class OptionReader {
       keep(ir::parse_word(words, name, *text), value);
     }
   }
-  /// Hands the text of an option that was given to `parse`, and what comes back to `value`.
+  /// If the option was given, parses its text with `parse` and stores the result in `value`.
   template <typename Value, typename Parse>
   void with(std::string_view name, Value& value, Parse parse) {
     if (const auto text = arguments_->value(name)) {
       keep(parse(*text), value);
     }
   }
-  /// A row of a table that is an option of its own.
+  /// Reads a row of a table that has an option of its own.
   void field(const ir::OptionField& row, void* part) {
     if (const auto text = arguments_->value(row.option)) {
       keep(set_option(row, row.option, *text, part));
     }
   }
-  /// An option whose value is a list of keys.
+  /// Reads an option whose value is a list of keys.
   void spec(std::string_view name, std::span<const SpecTarget> targets) {
     if (const auto text = arguments_->value(name)) {
       keep(parse_spec(name, *text, targets));

@@ -33,7 +33,7 @@ std::vector<std::string> split(const std::string& text, std::string_view separat
   return parts;
 }
 
-/// The word of the table, however the framework writes it ("1F1B" for 1f1b).
+/// The word of the table for `text`, which may have the framework's spelling ("1F1B" for 1f1b).
 std::string known_word(const OptionField& field, const std::string& text) {
   const std::vector<std::string> words = field.words();
   if (std::ranges::find(words, text) == words.end()) {
@@ -46,7 +46,7 @@ std::string known_word(const OptionField& field, const std::string& text) {
   return text;
 }
 
-/// The text as the option's type has it; null where it has another.
+/// The text converted to the option's type; null if that is impossible.
 JsonValue typed_value(const OptionField& field, std::string_view option, const std::string& text) {
   const auto wrap = [](const auto& result) { return result ? JsonValue{*result} : JsonValue{}; };
   switch (field.kind) {
@@ -79,7 +79,8 @@ bool is_key_of(const OptionField& field, std::string_view option) {
   return field.in_spec && field.option == option;
 }
 
-/// How a key of a SPEC names an option: by its key, its name or the framework's own name.
+/// How a key in a SPEC names an option: not at all, by the option's key or name, or by the
+/// framework's own name.
 enum class Naming : std::uint8_t { kNot, kPlain, kOwn };
 
 Naming naming_of(const OptionField& field, const std::string& key) {
@@ -94,7 +95,7 @@ Naming naming_of(const OptionField& field, const std::string& key) {
   return named ? Naming::kOwn : Naming::kNot;
 }
 
-/// The value in our words of one that follows the framework's own name.
+/// Converts a value that follows the framework's own name to our words.
 std::string own_value(const OptionField& field, const std::string& text) {
   if (field.own.negated && (text.empty() || text == "yes" || text == "true")) {
     return "no";
@@ -108,7 +109,7 @@ std::string own_value(const OptionField& field, const std::string& text) {
   return !field.own.off.empty() && text == field.own.off ? "no" : text;
 }
 
-/// A row that a key may mean, with what it sets.
+/// An option that a key may mean, and the part that it sets.
 struct Candidate {
   const OptionField* field = nullptr;
   void* part = nullptr;
@@ -155,7 +156,7 @@ Error unknown_key(std::string_view option, const std::string& key,
       ir::suggestion(key, spellings));
 }
 
-/// Rows that share a key are tried in turn: "reshard=yes" and "reshard=4" are two options.
+/// Several options can share a key ("reshard=yes" and "reshard=4"), so they are tried in turn.
 Status set_first(std::string_view option, const std::pair<std::string, std::string>& given,
                  std::span<const Candidate> candidates) {
   std::optional<Error> fault;
@@ -272,7 +273,7 @@ std::string spec_text(std::span<const OptionField> fields, std::string_view opti
   std::string text;
   for (std::size_t at = 0; at < fields.size(); ++at) {
     const OptionField& field = fields[at];
-    // Several rows can share one key: the last row that differs gives the value.
+    // Several options can share one key. The last one that differs from `usual` gives the value.
     const bool spoken_for =
         std::ranges::any_of(fields.subspan(at + 1), [&](const OptionField& other) {
           return is_key_of(other, option) && other.key == field.key && changed(other);

@@ -12,39 +12,41 @@
 /// (`runtimes/interface/option.h`).
 namespace headroom::cli {
 
-/// A key without dashes in front, and with dashes for underscores: "Tensor_Parallel" and
-/// "--tensor-parallel" are one key.
+/// The key without leading dashes and with dashes for underscores, so that "tensor_parallel" and
+/// "--tensor-parallel" are the same key.
 [[nodiscard]] std::string plain_key(std::string_view key);
 
-/// The value of an option as the command line writes it ("yes", "4", "q_proj+v_proj"), and back.
+/// Converts the value of an option to the text of the command line ("yes", "4", "q_proj+v_proj"),
+/// and back.
 ///
-/// Errors:  kInvalidArgument naming `option`, the text and what the option takes.
+/// Errors:  kInvalidArgument with `option`, the text and what the option accepts.
 [[nodiscard]] std::string value_text(const ir::OptionField& field, const ir::JsonValue& value);
 [[nodiscard]] Result<ir::JsonValue> parse_value(const ir::OptionField& field,
                                                 std::string_view option, const std::string& text);
-/// Reads `text` into the part's option.
+/// Parses `text` and sets the part's option.
 [[nodiscard]] Status set_option(const ir::OptionField& field, std::string_view option,
                                 const std::string& text, void* part);
 
-/// What an option's SPEC writes to: the rows of `fields` that are keys of the option `of`.
+/// Where the keys of a SPEC are stored: those rows of `fields` that are keys of the option `of`.
 struct SpecTarget {
   std::span<const ir::OptionField> fields;
   std::string_view of;
   void* part = nullptr;
 };
 
-/// Reads the value of `option`, "tp=2,sequence-parallel", into the targets. Keys are those of the
-/// tables and the framework's own spellings; what the text does not name keeps its value.
+/// Reads the value of `option`, such as "tp=2,sequence-parallel", into the targets. Keys are those
+/// of the tables and the framework's own spellings. Options that the text does not name keep their
+/// values.
 ///
-/// Errors:  kInvalidArgument naming the option, the key and its value.
+/// Errors:  kInvalidArgument with the option, the key and its value.
 [[nodiscard]] Status parse_spec(std::string_view option, const std::string& text,
                                 std::span<const SpecTarget> targets);
 
-/// The keys of `option` that differ from `usual`, and those that are always shown: `parse_spec`
-/// reads them back.
+/// The keys of `option` that differ from `usual`, and those that are always shown, in the form that
+/// `parse_spec` reads.
 [[nodiscard]] std::string spec_text(std::span<const ir::OptionField> fields,
                                     std::string_view option, const void* part, const void* usual);
-/// The same for the part of a plan whose option is named as the part.
+/// The same for a part whose option has the part's name.
 [[nodiscard]] std::string spec_text(const ir::PlanPart& part, const void* value);
 
 /// "tp=N", "sequence-parallel", "attention=fused|flash|unfused": how help shows a key; a switch

@@ -10,15 +10,17 @@
 
 namespace headroom::cli {
 
-/// `--output FILE`.
+/// The option `--output FILE`.
 [[nodiscard]] OptionSpec output_option();
 
-/// Hands a finished document to `--output`, whole or not at all, or to standard output.
+/// Writes a finished document to the file of `--output`, completely or not at all, or to standard
+/// output.
 ///
-/// Model:   with --json and --output, standard output gets `summary` with the path and its bytes.
+/// Model:   with --json and --output, standard output receives `summary` with the path and its
+///          bytes.
 ///          Without --output, `content` goes to standard output as it is.
 /// Errors:  kEnvironment if the file cannot be written; kInvalidArgument for --json without
-///          --output where `content` is not itself JSON (`is_json`).
+///          --output if `content` is not JSON itself (`is_json`).
 [[nodiscard]] Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
                                        std::string_view content, ir::JsonFields summary,
                                        bool is_json);

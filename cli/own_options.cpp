@@ -10,14 +10,15 @@
 namespace headroom::cli {
 namespace {
 
-/// A framework's own argument, and the row that it means.
+/// A framework's own argument, and the option that it means.
 struct OwnOption {
   const ir::OptionField* field = nullptr;
   OptionSpec spec;
 };
 
-/// Arguments of a command line ("--tp-comm-overlap") and paths of a configuration
-/// ("zero_optimization.stage"). Names of Python's keyword arguments are keys of an option alone.
+/// Whether a framework's own name is an option of the command line: an argument
+/// ("--tp-comm-overlap") or a path in a configuration ("zero_optimization.stage"). Names of Python
+/// keyword arguments are only keys of an option.
 bool is_option(const ir::OptionField& field) {
   const std::string_view name = field.own.name;
   return !field.option.empty() &&
@@ -49,7 +50,8 @@ const std::vector<OwnOption>& own_options() {
   return options;
 }
 
-/// "tp=8" of an own argument with the value 8; the value alone where the option is the row itself.
+/// The option's value for an argument with the given value: "tp=8", or only "8" if the row has an
+/// option of its own.
 Result<std::string> option_value(const OwnOption& own, const std::string& given) {
   const ir::OptionField& field = *own.field;
   std::string value = given;

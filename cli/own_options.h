@@ -7,14 +7,14 @@
 
 namespace headroom::cli {
 
-/// The frameworks' own arguments as options, which help leaves out: "tensor-model-parallel-size",
-/// "zero_optimization.stage", "parallelism.tensor_parallel_degree".
+/// The frameworks' own arguments as options that the help does not list:
+/// "tensor-model-parallel-size", "zero_optimization.stage", "parallelism.tensor_parallel_degree".
 [[nodiscard]] std::span<const OptionSpec> own_option_specs();
 
-/// The same arguments with every framework's own spelling replaced by the option that it means:
-/// `--tensor-model-parallel-size 8` is `--megatron tp=8`.
+/// The same arguments, with every framework's own spelling replaced by the option that it means:
+/// `--tensor-model-parallel-size 8` becomes `--megatron tp=8`.
 ///
-/// Errors:  kInvalidArgument for a value that the framework's argument does not take.
+/// Errors:  kInvalidArgument for a value that the framework's argument does not accept.
 [[nodiscard]] Result<Arguments> with_own_options(const Arguments& arguments);
 
 }  // namespace headroom::cli

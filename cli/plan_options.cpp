@@ -43,7 +43,7 @@ std::string usual_keys(const ir::PlanPart& part, std::string_view option) {
   return text;
 }
 
-/// "adamw, with torchtitan adamw-fused".
+/// The default optimizers in words: "adamw, with torchtitan adamw-fused".
 std::string usual_optimizers() {
   const auto word = [](const ir::OptimizerPlan& optimizer) {
     return std::string(ir::word_of(ir::optimizer_words(), optimizer));
@@ -57,8 +57,8 @@ std::string usual_optimizers() {
   return text;
 }
 
-/// The options of a plan in the order in which help shows them. Texts that are made from tables
-/// live as long as the list.
+/// The options of a plan in the order of the help. Texts that are made from tables live as long as
+/// the list.
 class PlanOptionSpecs {
  public:
   PlanOptionSpecs() {
@@ -111,7 +111,7 @@ class PlanOptionSpecs {
  private:
   std::string_view keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
-  /// A row that is an option of its own.
+  /// Adds a row that has an option of its own.
   void own(const ir::PlanPart& part, const ir::OptionField& field) {
     std::string fallback(field.fallback);
     if (fallback.empty() && field.kind != ir::OptionKind::kSwitch && !field.optional) {
@@ -130,7 +130,7 @@ class PlanOptionSpecs {
     }
   }
 
-  /// The options of frameworks' parts.
+  /// Adds the options of frameworks' parts.
   void parts(std::initializer_list<PartPlace> places) {
     for (const ir::PlanPart* const part : ir::framework_parts()) {
       if (std::ranges::find(places, place_of(*part)) == places.end()) {
@@ -148,7 +148,7 @@ class PlanOptionSpecs {
     }
   }
 
-  /// An option whose value is a list of keys of a part.
+  /// Adds an option whose value is a list of keys of a part.
   void keyed(const ir::PlanPart& part, std::string_view option) {
     const auto row = std::ranges::find(part.keyed, option, &ir::KeyedOption::name);
     spec(option, keep(usual_keys(part, option)),
@@ -163,12 +163,12 @@ class PlanOptionSpecs {
                       .help = keep(what + "; keys: --help " + std::string(name))});
   }
 
-  std::deque<std::string> texts_;  ///< Never moved.
+  std::deque<std::string> texts_;  ///< A deque, because elements must not move.
   std::vector<OptionSpec> specs_;
 };
 
-/// The plan's own fields that are options of their own. The framework, and the number formats that
-/// it decides about, are read apart.
+/// Reads the plan's own fields that have options of their own. The framework and the precision,
+/// which depends on it, are read separately.
 void read_own_fields(OptionReader& reader, ParallelPlan& plan) {
   for (const ir::OptionField& field : ir::plan_options().fields) {
     if (field.name != "runtime" && field.name != "precision") {
@@ -183,14 +183,14 @@ void read_precision(OptionReader& reader, ParallelPlan& plan) {
   const auto offers = [offered](ir::Precision precision) {
     return std::ranges::find(offered, precision) != offered.end();
   };
-  // Frameworks that keep fp32 masters themselves call that bf16 and fp16.
+  // Frameworks that keep fp32 masters themselves call those precisions bf16 and fp16.
   const ir::Precision masters = ir::with_masters(plan.precision);
   if (!offers(plan.precision) && offers(masters)) {
     plan.precision = masters;
   }
 }
 
-/// Adapters are those of the option alone, whatever a plan file has.
+/// Reads the adapters. Only the options count, whatever a plan file has.
 void read_adapters(OptionReader& reader, ParallelPlan& plan) {
   for (const std::string_view option : {"lora", "qlora"}) {
     if (!reader.has(option)) {
@@ -210,7 +210,7 @@ void read_adapters(OptionReader& reader, ParallelPlan& plan) {
 }
 
 void read_training(OptionReader& reader, ParallelPlan& plan) {
-  // A plan file says which one it has, foreach AdamW as well.
+  // A plan file states its optimizer, even if that is foreach AdamW, the default value.
   if (plan.optimizer == ir::OptimizerPlan{} &&
       (!reader.has("plan") || decides_optimizer(reader, plan))) {
     plan.optimizer = ir::runtime_of(plan).usual_optimizer(plan);
@@ -250,7 +250,7 @@ Status check_adapters(const Arguments& arguments) {
   return ok();
 }
 
-/// Reads the configuration file of a framework, if one is given, and the options over it.
+/// Reads the configuration file of a framework, if one is given. Options override it.
 Status read_framework_file(const Arguments& arguments, const ir::ModelSpec& model,
                            PlanRequest& request) {
   for (const ReadableFile& file : readable_files()) {
@@ -330,7 +330,7 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
       options.push_back({std::string(name), std::move(value)});
     }
   };
-  /// Fields of the plan itself that differ from `before`.
+  /// Compares fields of the plan itself with `before`.
   const auto own = [&](std::initializer_list<std::string_view> names, const ParallelPlan& before) {
     for (const std::string_view name : names) {
       const ir::OptionField& field = *ir::find_field(ir::plan_options().fields, name);

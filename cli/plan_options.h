@@ -11,39 +11,39 @@
 
 namespace headroom::cli {
 
-/// Options that make a plan, the same in every verb that takes one.
+/// The options that define a plan. They are the same in every verb that takes a plan.
 [[nodiscard]] std::span<const OptionSpec> plan_option_specs();
 
-/// A plan and what is worth telling about how it came to be.
+/// A plan, and notes on how it was read.
 struct PlanRequest {
   ir::ParallelPlan plan;
   std::vector<std::string> notes;  ///< Keys of a DeepSpeed file that change no memory.
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 
-/// The plan that the command line asks for: defaults, then `--plan`, then a framework's own file
-/// (`--deepspeed`), then the options, each over what came before. "auto" in a DeepSpeed file takes
-/// the options' values.
+/// Reads the plan from defaults, then `--plan`, then a framework's own file (`--deepspeed`), then
+/// the options; each overrides the previous ones. "auto" in a DeepSpeed file takes the options'
+/// values.
 ///
-/// Model:   the options of a framework imply it (`--zero` is DeepSpeed). Where a framework keeps
-///          fp32 masters itself, bf16 and fp16 have them as well. Several GPUs without another
-///          framework are DDP. The sequence is 2048, or all positions of a model that has fewer.
-/// Errors:  kInvalidArgument naming the option, its value and what it takes; those of the files.
+/// Model:   the options of a framework imply it (`--zero` implies DeepSpeed). If a framework keeps
+///          fp32 masters itself, bf16 and fp16 include them. Several GPUs without another framework
+///          use DDP. The sequence is 2048, or all positions of a model that has fewer.
+/// Errors:  kInvalidArgument with the option, its value and what it accepts; those of the files.
 [[nodiscard]] Result<PlanRequest> read_plan_options(const Arguments& arguments,
                                                     const ir::ModelSpec& model);
 
-/// An option with its value; a flag has none.
+/// An option and its value; a flag has no value.
 struct OptionValue {
   std::string name;
   std::string value;
   friend bool operator==(const OptionValue&, const OptionValue&) = default;
 };
-/// The options that ask for `plan`: `read_plan_options` turns them back into it. Bucket sizes and
+/// The options that request `plan`: `read_plan_options` turns them into it again. Bucket sizes and
 /// thresholds of ZeRO have no options; they come from `--plan` or `--deepspeed`.
 [[nodiscard]] std::vector<OptionValue> options_of(const ir::ParallelPlan& plan,
                                                   const ir::ModelSpec& model);
 
-/// The options that say what `options_of` leaves out because it is usual.
+/// The options for the defaults that `options_of` leaves out.
 [[nodiscard]] std::vector<OptionValue> usual_options();
 
 }  // namespace headroom::cli

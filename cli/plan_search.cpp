@@ -41,13 +41,13 @@ constexpr std::array<OptionSpec, 8> kSearchOptions = {
      {"work-limit", "N", "none", "search at most N groups of plans"},
      {"why", "AXIS=VALUE", "", "also say why the best plan does not have this value, as tp=8"}}};
 
-/// The sequence where nothing is said: as `fit`.
+/// The default sequence, as in `fit`.
 std::int64_t usual_sequence(const ir::ModelSpec& model) {
   constexpr std::int64_t kUsual = 2048;
   return model.max_positions > 0 ? std::min(kUsual, model.max_positions) : kUsual;
 }
 
-/// Lengths among which the longest is sought.
+/// The lengths among which the longest possible one is searched.
 plan::AxisValues sequences_of(const ir::ModelSpec& model) {
   plan::AxisValues lengths;
   const std::int64_t most = model.max_positions > 0 ? model.max_positions : ir::kMostSequence;

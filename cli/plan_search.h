@@ -9,7 +9,7 @@
 
 namespace headroom::cli {
 
-/// What `plan`, `explain` and `sweep` are asked.
+/// The question of `plan`, `explain` and `sweep`.
 struct PlanSearch {
   LoadedModel model;
   plan::Constraints constraints;
@@ -24,13 +24,15 @@ struct PlanSearch {
   bool front = false;
   std::size_t replays = 1;
 
-  /// Refers to this.
+  /// The returned question refers to this object.
   [[nodiscard]] plan::SearchQuestion question() const;
 };
 
-/// Options that say which space is searched, and how.
+/// The options that define the space to search and how to search it.
 [[nodiscard]] std::vector<OptionSpec> plan_search_options();
 
+/// Reads the question.
+///
 /// Errors:  those of the readers, of the catalogue and of `plan::parse_axis`.
 [[nodiscard]] Result<PlanSearch> read_plan_search(const Arguments& arguments);
 

@@ -8,8 +8,8 @@
 
 namespace headroom::cli {
 
-/// The adapters of a plan as the value of their option: "r=16,targets=q_proj+v_proj". Adapters, and
-/// what quantises the weights below them, share one list of keys.
+/// The adapters of a plan as the value of their option: "r=16,targets=q_proj+v_proj". Adapters
+/// share one list of keys with the quantisation of the frozen weights.
 [[nodiscard]] inline std::string adapter_text(const ir::ParallelPlan& plan) {
   std::string text = spec_text(ir::lora_options(), &*plan.lora);
   if (plan.quant) {

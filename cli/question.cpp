@@ -18,7 +18,7 @@ constexpr std::array<OptionSpec, 2> kDeviceOptions = {
       "name of the GPU, as h100 (headroom catalog gpus lists them), or a .json file"},
      {"budget", "SIZE", "all that the GPU has", "GPU memory that the run may use, as 70GiB"}}};
 
-/// As a POSIX shell reads it back.
+/// Quotes the text for a POSIX shell.
 std::string quoted(const std::string& text) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@%";
@@ -46,10 +46,10 @@ bool names(const std::vector<OptionValue>& options, std::string_view name) {
   return std::ranges::find(options, name, &OptionValue::name) != options.end();
 }
 
-/// What has to be typed to get from the question's plan to another.
+/// The options to type to get from the question's plan to another plan.
 struct Difference {
   std::vector<OptionValue> changes;
-  std::vector<std::string> dropped;  ///< Options that must no longer be typed.
+  std::vector<std::string> dropped;  ///< Options to leave out.
 };
 
 Difference difference(const Question& question, const ir::ParallelPlan& plan) {
@@ -74,7 +74,7 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
     }
   }
   if (plan.runtime != question.request.plan.runtime) {
-    found.dropped.emplace_back("runtime");  // The framework's own options say it.
+    found.dropped.emplace_back("runtime");  // The framework's own options imply it.
   }
   return found;
 }

@@ -12,7 +12,7 @@
 
 namespace headroom::cli {
 
-/// A model, a GPU and a plan: what most verbs are about.
+/// A model, a GPU and a plan: the question of most verbs.
 struct Question {
   LoadedModel model;
   cost::DeviceSpec device;
@@ -20,17 +20,17 @@ struct Question {
   PlanRequest request;
 };
 
-/// --gpu, --budget, --as and everything that makes a plan.
+/// The options --gpu, --budget, --as and all options of a plan.
 [[nodiscard]] std::vector<OptionSpec> question_options();
-/// The same without what is about the device: for verbs that need none.
+/// The same without the options of the device, for verbs that need no device.
 [[nodiscard]] std::vector<OptionSpec> plan_question_options();
 
-/// --gpu. Errors: kInvalidArgument if it is missing; those of `cost::load_device`.
+/// Reads --gpu. Errors: kInvalidArgument if it is missing; those of `cost::load_device`.
 [[nodiscard]] Result<cost::DeviceSpec> read_gpu(const Arguments& arguments);
-/// --budget; 0: not given. Errors: kInvalidArgument.
+/// Reads --budget; 0 if it is not given. Errors: kInvalidArgument.
 [[nodiscard]] Result<Bytes> read_budget(const Arguments& arguments);
 
-/// Reads all of it.
+/// Reads the whole question.
 ///
 /// Errors:  those of the parts; kInvalidArgument if --gpu is missing.
 [[nodiscard]] Result<Question> read_question(const Arguments& arguments);
@@ -40,20 +40,22 @@ struct PlanQuestion {
   LoadedModel model;
   PlanRequest request;
 };
+/// Reads model and plan.
+///
 /// Errors:  those of the parts.
 [[nodiscard]] Result<PlanQuestion> read_plan_question(const Arguments& arguments);
 
-/// Writes the notes of both to `err`, a line each.
+/// Writes the notes of both to `err`, one per line.
 void print_notes(std::ostream& err, const LoadedModel& model, const PlanRequest& request);
 
-/// The command line that asks the same for `plan`: `verb`, the model and the options that were
-/// given, changed where `plan` differs from the question's.
+/// The command line that asks the same question for `plan`: `verb`, the model and the given
+/// options, changed where `plan` differs from the question's plan.
 [[nodiscard]] std::string command_line(std::string_view verb, const Arguments& arguments,
                                        const Question& question, const ir::ParallelPlan& plan);
 
-/// The options in which `plan` differs from the question's, as one would type them.
+/// The options in which `plan` differs from the question's plan, as the user would type them.
 [[nodiscard]] std::string changed_options(const Question& question, const ir::ParallelPlan& plan);
-/// The same with the options that must go: "--micro-batch 2, without --offload".
+/// The same, including the options to leave out: "--micro-batch 2, without --offload".
 [[nodiscard]] std::string worded_changes(const Question& question, const ir::ParallelPlan& plan);
 
 }  // namespace headroom::cli

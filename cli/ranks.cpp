@@ -12,9 +12,9 @@
 namespace headroom::cli {
 namespace {
 
-/// Processes that a launcher says it has started.
+/// Number of processes that the launcher's environment states.
 int launched() {
-  // Open MPI; MPICH, Intel MPI and Slurm's PMI; MVAPICH2.
+  // These are set by Open MPI; by MPICH, Intel MPI and Slurm's PMI; and by MVAPICH2.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
     if (const char* const text = std::getenv(name)) {
       return std::atoi(text);
@@ -23,7 +23,8 @@ int launched() {
   return 1;
 }
 
-/// The module beside the program (a build folder), else `../lib/headroom` (an installation prefix).
+/// The path of the module: beside the program (build folder), or in `../lib/headroom` (installation
+/// prefix).
 std::string module_path() {
   std::error_code ignored;
   const std::filesystem::path folder =
@@ -41,7 +42,7 @@ void take_text(void* into, const char* text, int length) {
 
 }  // namespace
 
-/// What `cli/mpi/ranks_module.cpp` exports.
+/// The functions that `cli/mpi/ranks_module.cpp` exports.
 struct Ranks::Module {
   using Take = void (*)(void*, const char*, int);
   bool (*join)(int*, int*) = nullptr;
@@ -54,13 +55,14 @@ struct Ranks::Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
   ~Module() {
-    // Leaving waits for the others, who would wait for this one: a bug ends all instead.
+    // Leaving MPI waits for the other ranks, which would wait for this one. So after an exception
+    // the rank does not leave, and the launcher ends all ranks.
     if (joined && std::uncaught_exceptions() == 0) {
       leave();
     }
   }
 
-  /// MPI's own plugins look for its symbols among those of the whole program.
+  /// Loads the module. RTLD_GLOBAL is needed because MPI's plugins look up its symbols globally.
   [[nodiscard]] bool load() {
     void* const library = dlopen(module_path().c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) {

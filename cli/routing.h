@@ -9,21 +9,21 @@
 
 namespace headroom::cli {
 
-/// What uneven routing of tokens to experts does to the busiest rank.
+/// The effect of imbalanced token routing on the busiest expert-parallel rank.
 struct RoutingAnswer {
   double imbalance = 0;
   cost::ExpertLoad load;
-  Bytes balanced;  ///< Reserved at the peak with every token spread evenly.
-  Bytes expected;  ///< The same with the expected load.
+  Bytes balanced;  ///< Reserved peak if tokens are spread evenly.
+  Bytes expected;  ///< Reserved peak with the expected load.
 };
 
-/// --routing-imbalance.
+/// The option --routing-imbalance.
 [[nodiscard]] OptionSpec routing_option();
 
-/// What the option asks for; nothing without it. The question's plan is given the load that one
-/// step in twenty exceeds: verdict, peak and time are then that rank's.
+/// The answer to the option; nothing without it. The question's plan is given the load that one
+/// step in twenty exceeds, so verdict, peak and time are those of that rank.
 ///
-/// Errors:  kInvalidArgument for a number out of range, and for a plan whose experts do not lie on
+/// Errors:  kInvalidArgument for a number out of range, and for a plan whose experts are not on
 ///          several ranks or are padded to a capacity; those of `cost::estimate`.
 [[nodiscard]] Result<std::optional<RoutingAnswer>> ask_routing(const Arguments& arguments,
                                                                Question& question);

@@ -55,7 +55,7 @@ Result<double> parse_real(std::string_view option, std::string_view text, double
     return Error::invalid_argument(
         option, text, "a number from " + real_text(least) + " to " + real_text(greatest));
   }
-  return value + 0.0;  // "-0" is 0.
+  return value + 0.0;  // "-0" becomes 0.
 }
 
 }  // namespace headroom::cli

@@ -8,22 +8,22 @@
 
 namespace headroom::cli {
 
-/// "yes", "true" or nothing, "no" or "false", as the value of `key`.
+/// Parses the value of `key`: "yes", "true" or empty, and "no" or "false".
 [[nodiscard]] Result<bool> parse_switch(std::string_view option, const std::string& key,
                                         const std::string& text);
-/// The shortest text that reads back as `value`.
+/// The shortest text that is read back as `value`.
 [[nodiscard]] std::string real_text(double value);
-/// "12.50": `value` with so many digits behind the point.
+/// "12.50": `value` with `digits` digits after the decimal point.
 [[nodiscard]] std::string decimal_text(double value, int digits);
-/// "12.5 %" of a share of 0.125.
+/// "12.5 %" for a share of 0.125.
 [[nodiscard]] std::string percent_text(double share);
 
-/// The value of an option as a whole number in [least, greatest].
+/// Parses the value of an option as a whole number in [least, greatest].
 ///
 /// Errors:  kInvalidArgument.
 [[nodiscard]] Result<std::int64_t> parse_whole(std::string_view option, std::string_view text,
                                                std::int64_t least, std::int64_t greatest);
-/// The same for a number, both bounds included.
+/// The same for a real number in [least, greatest].
 [[nodiscard]] Result<double> parse_real(std::string_view option, std::string_view text,
                                         double least, double greatest);
 

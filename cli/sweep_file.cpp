@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 12> kColumns = {"model",
                                                        "plan",
                                                        "error"};
 
-/// In quotes where the text holds what separates fields.
+/// Quotes the text if it contains a separator, a quote or a line break.
 std::string csv_field(std::string_view text) {
   if (text.find_first_of(",\"\n\r") == std::string_view::npos) {
     return std::string(text);
@@ -38,7 +38,7 @@ std::string csv_field(std::string_view text) {
   return quoted + "\"";
 }
 
-/// Fields of a line; nothing if a quote is not closed.
+/// The fields of a line; nothing if a quote is not closed.
 std::optional<std::vector<std::string>> csv_fields(std::string_view line) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -125,7 +125,8 @@ SweepFile::SweepFile(std::string path, SweepFormat format)
   }
 }
 
-/// The last line counts only with its end: what was cut off within a number still reads as one.
+/// Reads the lines of a file. The last line counts only if it ends with a line break, because a
+/// number that was cut off would still be a number.
 void SweepFile::read(const std::string& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line) && !file.eof();) {
@@ -167,7 +168,7 @@ Status SweepFile::open(int rank) {
   }
   out_.open(own_, std::ios::app);
   if (cut) {
-    out_ << "\n";  // What was cut off stays a line of its own, which is no answer.
+    out_ << "\n";  // The cut line stays on its own and is no answer.
   }
   if (fresh && rank == 0 && format_ == SweepFormat::kCsv) {
     out_ << sweep_header(format_) << "\n";

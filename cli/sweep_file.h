@@ -20,42 +20,45 @@ struct SweepItem {
   std::string model;
   std::string gpu;
   std::string gpus;
-  std::string options;  ///< All others that the answer depends on: "--seq 512".
+  std::string options;  ///< Other options that the answer depends on: "--seq 512".
   friend auto operator<=>(const SweepItem&, const SweepItem&) = default;
 };
 
-/// The line of an answer, an object with some of the fields of `sweep_header`; without its end.
+/// The line of an answer without the line break. `answer` is an object with some of the fields of
+/// `sweep_header`.
 [[nodiscard]] std::string sweep_line(SweepFormat format, const ir::JsonValue& answer);
-/// Names of the columns; empty for JSON lines.
+/// The names of the columns; empty for JSON lines.
 [[nodiscard]] std::string sweep_header(SweepFormat format);
-/// What `line` answers; nothing for a header or a line that was cut off.
+/// The item that `line` answers; nothing for a header, or for a line that was cut off.
 [[nodiscard]] std::optional<SweepItem> item_of_line(SweepFormat format, std::string_view line);
 
-/// The file of a sweep while it runs. The first rank adds to the file itself, every other one to a
-/// file of its own beside it (".rank1", ...), a whole line at a time, so that whatever is killed
-/// loses only what it was working on.
+/// The file of a running sweep. The first rank appends to the file itself, and every other rank to
+/// a file of its own beside it (".rank1", ...). Only whole lines are appended, so that a rank that
+/// is killed loses only the item on which it was working.
 class SweepFile {
  public:
-  /// Reads what the file and those beside it hold.
+  /// Reads the contents of the file and of the files of other ranks.
   SweepFile(std::string path, SweepFormat format);
 
-  /// Lines of items that need not be done again.
+  /// The lines of items that are already answered.
   [[nodiscard]] const std::map<SweepItem, std::string>& lines() const { return lines_; }
 
-  /// Opens the file that `rank` adds to.
+  /// Opens the file to which `rank` appends.
   ///
   /// Errors:  kEnvironment if it cannot be written.
   [[nodiscard]] Status open(int rank);
+  /// Appends the line of an item.
+  ///
   /// Errors:  kEnvironment if the disk is full.
   [[nodiscard]] Status add(const SweepItem& item, const std::string& line);
 
-  /// Writes the file whole: what it had of other sweeps, then `items` in their order, each with its
-  /// line of `lines`; removes the files of the other ranks that are seen from here.
+  /// Writes the complete file: the lines of other sweeps that it had, then `items` in their order,
+  /// each with its line in `lines`. Removes the files of the other ranks that this rank can see.
   ///
   /// Errors:  kEnvironment if it cannot be written.
   [[nodiscard]] Status finish(const std::vector<SweepItem>& items,
                               const std::map<SweepItem, std::string>& lines);
-  /// Removes the file that this rank has added to, unless it is the file itself.
+  /// Removes the file to which this rank appended, unless it is the sweep's file itself.
   void remove_own();
 
  private:
@@ -65,7 +68,7 @@ class SweepFile {
   std::string path_;
   SweepFormat format_;
   std::map<SweepItem, std::string> lines_;
-  std::vector<SweepItem> order_;  ///< Of the file's lines.
+  std::vector<SweepItem> order_;  ///< In the order of the file's lines.
   std::string own_;
   std::ofstream out_;
 };

@@ -34,7 +34,8 @@ std::size_t width_of(int descriptor) {
   return width == 0 ? Terminal{}.width : std::clamp(width, kLeastWidth, kMostWidth);
 }
 
-/// As the C library does it: the first of these that is set decides the character set.
+/// Whether the locale is UTF-8. As in the C library, the first of these variables that is set
+/// decides.
 bool speaks_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const std::string_view value = environment(name);
@@ -93,7 +94,7 @@ std::string styled(const Terminal& terminal, Style style, std::string_view text)
 }
 
 std::size_t columns_of(std::string_view text) {
-  // Continuation bytes are 10xxxxxx.
+  // Continuation bytes have the form 10xxxxxx.
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
   }));

@@ -11,31 +11,31 @@
 
 namespace headroom::cli {
 
-/// What is asked about time.
+/// The options about time.
 struct TimeRequest {
   std::optional<cost::Machine> machine;
-  std::string missing;  ///< Why there is no machine; empty if there is.
+  std::string missing;  ///< Why there is no machine; empty if there is one.
   cost::RunCosts costs;
 };
 
-/// --node, --network, --performance.
+/// The options --node, --network, --performance.
 [[nodiscard]] std::vector<OptionSpec> machine_options();
-/// The machine that they ask for: `cost::load_machine`, with the figures of a file of one's own in
-/// place of the catalogue's, and another network.
+/// Loads the machine that these options describe: `cost::load_machine`, with the figures of the
+/// user's own file instead of the catalogue's, and with another network.
 ///
 /// Errors:  those of `cost::load_machine` and `cost::read_performance`; kInvalidArgument for a file
-///          measured on another GPU or a network that is no rate.
+///          that was measured on another GPU, or for a network that is not a rate.
 [[nodiscard]] Result<cost::Machine> load_asked_machine(const Arguments& arguments,
                                                        const std::string& config_dir,
                                                        const cost::DeviceSpec& device);
 
-/// --node, --network, --performance, --price, --power, --tokens.
+/// The options --node, --network, --performance, --price, --power, --tokens.
 [[nodiscard]] std::vector<OptionSpec> time_options();
 
-/// Reads them. A device that nobody has measured the like of has no machine, which is no error
-/// unless a node was asked for.
+/// Reads these options. A device without performance data, its own or of a similar one, has no
+/// machine. That is an error only if the user named a node.
 ///
-/// Errors:  kInvalidArgument for a number that is none or not positive; those of
+/// Errors:  kInvalidArgument for a value that is no number or not positive; those of
 ///          `load_asked_machine` if --node, --network or --performance is given.
 [[nodiscard]] Result<TimeRequest> read_time_options(const Arguments& arguments,
                                                     const cost::DeviceSpec& device);

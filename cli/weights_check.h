@@ -8,13 +8,13 @@
 
 namespace headroom::cli {
 
-/// Compares the headers of a weight file, or of an index with its shards, with the model that the
+/// Compares the headers of a weight file, or of an index and its shards, with the model that the
 /// configuration beside it describes.
 ///
-/// Model:   a tensor of both with another shape is an error. Names that only one side has are notes
-///          unless the elements add up, for then the file merely calls its tensors otherwise:
-///          experts one by one, a base model without prefix.
-/// Errors:  those of `ir::read_weights`; kInvalidInput naming the tensor and both shapes.
+/// Model:   a tensor that has another shape in the file is an error. Names that only one side has
+///          are notes. They are not even that if the total number of elements agrees, because then
+///          the file only uses other names: experts one by one, or a base model without prefix.
+/// Errors:  those of `ir::read_weights`; kInvalidInput with the tensor and both shapes.
 [[nodiscard]] Result<std::vector<std::string>> check_weights(const std::string& path,
                                                              const ir::ModelSpec& model);
 

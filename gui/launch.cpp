@@ -24,7 +24,7 @@ QString words(const char* text) {
   return QCoreApplication::translate("Launch", text);
 }
 
-/// The options, in one place for reading and for help.
+/// The command-line options, declared once for parsing and for the help text.
 class Grammar {
  public:
   Grammar() {
@@ -104,7 +104,8 @@ std::vector<CatalogueEntry> gpu_entries(const std::string& config_dir) {
   return names ? entries_of(*names) : std::vector<CatalogueEntry>();
 }
 
-/// A model with fewer positions than the usual sequence opens with all of them, as `headroom fit`.
+/// Limits the sequence to a model's positions, as `headroom fit` does, if the model has fewer than
+/// the default sequence.
 void limit_sequence(Scenario& scenario, const std::string& config_dir) {
   const auto model = load_source(config_dir, scenario.model);
   if (model && model->max_positions > 0) {
@@ -147,7 +148,7 @@ Result<LaunchOptions> parse_launch(const QStringList& arguments) {
 }
 
 QString help_text() {
-  // Without an application object Qt does not know the program's name.
+  // Without an application object, Qt does not know the program's name.
   return Grammar().parser.helpText().replace(QStringLiteral("<executable_name>"),
                                              QStringLiteral("headroom-gui"));
 }
@@ -185,7 +186,7 @@ Status check_fonts() {
   if (QFontDatabase::families().isEmpty()) {
     return no_fonts("no font");
   }
-  // Each letter in its own shape: boxes are all alike.
+  // Letters must have different shapes. Without fonts they are all drawn as the same box.
   if (drawn(QLatin1Char('A')) == drawn(QLatin1Char('i')) ||
       drawn(QLatin1Char('0')) == drawn(QLatin1Char('7'))) {
     return no_fonts("fonts without letters");

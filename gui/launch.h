@@ -13,51 +13,53 @@
 
 namespace headroom::gui {
 
-/// What `headroom-gui` was called with.
+/// The command line of `headroom-gui`.
 struct LaunchOptions {
   std::optional<std::string> model;
   std::optional<std::string> gpu;
   std::optional<std::string> config_dir;
-  std::optional<QString> grab;  ///< Write a picture there and leave.
+  std::optional<QString> grab;  ///< Where to save a picture before exiting.
   Look look = Look::kDesktop;
   bool help = false;
   bool version = false;
 };
 
-/// Errors:  kInvalidArgument for an unknown option, or a second model.
+/// Errors:  kInvalidArgument for an unknown option, or for a second model.
 [[nodiscard]] Result<LaunchOptions> parse_launch(const QStringList& arguments);
 [[nodiscard]] QString help_text();
 [[nodiscard]] QString version_text();
 
-/// What the process can draw on, as the environment says.
+/// The displays that the environment offers to the process.
 struct DisplayEnvironment {
   bool has_display = false;   ///< DISPLAY or WAYLAND_DISPLAY is set and not empty.
-  bool has_platform = false;  ///< QT_QPA_PLATFORM is.
+  bool has_platform = false;  ///< QT_QPA_PLATFORM is set.
 };
 [[nodiscard]] DisplayEnvironment display_environment();
 
-/// The value that QT_QPA_PLATFORM must be given before Qt starts; empty: leave it alone.
+/// The value that QT_QPA_PLATFORM must have before Qt starts; empty: it stays as it is.
 ///
-/// Errors:  kEnvironment if there is nothing to open a window on: Qt itself would abort.
+/// Errors:  kEnvironment if no display exists, since Qt itself would abort.
 [[nodiscard]] Result<QString> platform_to_use(const LaunchOptions& options,
                                               const DisplayEnvironment& environment);
 
-/// Without a font Qt draws every letter as the same box and says nothing.
+/// Checks that letters can be drawn. Without a font, Qt silently draws every letter as the same
+/// box.
 ///
-/// Errors:  kEnvironment if there is no font, or letters cannot be told apart.
+/// Errors:  kEnvironment if there is no font, or if letters look alike.
 [[nodiscard]] Status check_fonts();
 
-/// Catalogue and scenario for `options`.
+/// The catalogue and the scenario for `options`.
 ///
-/// Errors:  those of `find_config_dir`. A faulty entry is left to the estimate that asks for it.
+/// Errors:  those of `find_config_dir`. A faulty entry is reported only by an estimate that uses
+///          it.
 [[nodiscard]] Result<WindowSetup> window_setup(const LaunchOptions& options);
 
-/// 0 done, 2 usage, 3 bad input, 4 environment, as all programs of the project; 5 bug.
+/// 0 done, 2 usage, 3 bad input, 4 environment, as in all programs of the project; 5 bug.
 [[nodiscard]] int exit_code_of(const Error& error);
 inline constexpr int kBugExitCode = 5;
 
-/// Waits for the window's first answer and writes the picture; the process's exit code. Reasons go
-/// to stderr, and nothing is written without an answer.
+/// Waits for the window's first answer, saves the picture and returns the exit code of the process.
+/// Without an answer it writes no picture. Errors are printed to stderr.
 [[nodiscard]] int run_grab(MainWindow& window, const QString& path);
 
 }  // namespace headroom::gui

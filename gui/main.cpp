@@ -26,7 +26,7 @@ QStringList arguments_of(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Read before Qt starts, which aborts where there is no display.
+  // Options are parsed before Qt starts, because Qt aborts if there is no display.
   const headroom::Result<LaunchOptions> options = parse_launch(arguments_of(argc, argv));
   if (!options) {
     return fail(options.error());
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   if (!platform) {
     return fail(platform.error());
   }
-  // Where nobody is logged in, Qt would complain about the folder that a login makes.
+  // If nobody is logged in, XDG_RUNTIME_DIR is not set and Qt would print a warning.
   const QTemporaryDir runtime;
   if (!platform->isEmpty()) {
     qputenv("QT_QPA_PLATFORM", platform->toLocal8Bit());
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   }
   const QApplication application(argc, argv);
   if (QLocale().language() == QLocale::C) {
-    QLocale::setDefault(QLocale(QLocale::English));  // The C locale groups no digits.
+    QLocale::setDefault(QLocale(QLocale::English));  // The C locale does not group digits.
   }
   QApplication::setApplicationName(QStringLiteral("Headroom"));
   if (const headroom::Status fonts = check_fonts(); !fonts) {

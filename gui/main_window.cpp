@@ -35,14 +35,14 @@ QScrollArea* scrolling(QWidget* contents) {
   area->setWidget(contents);
   area->setWidgetResizable(true);
   area->setFrameShape(QFrame::NoFrame);
-  area->setFocusPolicy(Qt::NoFocus);  // The controls inside are what takes the keyboard.
+  area->setFocusPolicy(Qt::NoFocus);  // The controls inside take the keyboard focus.
   area->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   area->setMinimumWidth(contents->minimumSizeHint().width() +
                         area->verticalScrollBar()->sizeHint().width());
   return area;
 }
 
-/// Cells with some air, so that columns of numbers stay apart.
+/// A delegate that adds padding to cells, so that columns of numbers are distinguishable.
 class RoomyDelegate : public QStyledItemDelegate {
  public:
   using QStyledItemDelegate::QStyledItemDelegate;
@@ -62,7 +62,7 @@ QLabel* section_title(const QString& text) {
   return label;
 }
 
-/// The one local file or folder that is dragged, if it is one.
+/// The path of a local file or folder if exactly one is dragged; else empty.
 QString dragged_path(const QMimeData* data) {
   const QList<QUrl> urls = data->urls();
   return urls.size() == 1 ? urls.front().toLocalFile() : QString();
@@ -96,7 +96,7 @@ MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
 QSize MainWindow::usualSize() const {
   const int em = fontMetrics().height();
   const QSize wanted(em * 100, em * 60);
-  // A screen that nobody sees says nothing about the room there is.
+  // An offscreen screen has no real size, so it does not limit the window.
   const bool seen = QGuiApplication::platformName() != QLatin1String("offscreen");
   return seen ? wanted.boundedTo(screen()->availableSize() * 0.95) : wanted;
 }
@@ -154,7 +154,7 @@ QTableView* MainWindow::makeTable() {
   table->setFrameShape(QFrame::NoFrame);
   table->setSelectionMode(QAbstractItemView::SingleSelection);
   table->setWordWrap(false);
-  table->setTabKeyNavigation(false);  // Tab leaves the table; arrows move in it.
+  table->setTabKeyNavigation(false);  // Tab leaves the table; arrow keys move inside.
   table->verticalHeader()->hide();
   table->verticalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
   table->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
@@ -204,7 +204,7 @@ void MainWindow::nameWindow() {
 
 void MainWindow::setLook(Look look) {
   const QPalette palette = palette_of(look, desktop_palette_);
-  QApplication::setPalette(palette);  // Menus, dialogs and tooltips.
+  QApplication::setPalette(palette);  // For menus, dialogs and tooltips.
   setPalette(look == Look::kDesktop ? QPalette() : palette);
 }
 
@@ -233,7 +233,7 @@ void MainWindow::showAnswer(const Answer& answer) {
 
 void MainWindow::shareRoomOnce() {
   if (room_is_shared_) {
-    return;  // From now on it is as the person has put it.
+    return;  // From now on the user's layout stays.
   }
   room_is_shared_ = true;
   const int title = table_title_->sizeHint().height() + table_title_->fontMetrics().height();
@@ -269,7 +269,7 @@ void MainWindow::choosePicture() {
 
 QString MainWindow::savePicture(const QString& path) {
   const QPixmap picture = grab();
-  QSaveFile file(path);  // Whole or not at all.
+  QSaveFile file(path);  // Writes the whole file or nothing.
   if (!file.open(QIODevice::WriteOnly) || !picture.save(&file, "PNG") || !file.commit()) {
     return tr("%1: %2").arg(path, file.errorString());
   }

@@ -23,7 +23,7 @@ class BreakdownView;
 class ScenarioEditor;
 class VerdictHeader;
 
-/// What the window is made with. The estimator is a seam: tests put their own in.
+/// What the window is constructed with. Tests can replace the estimator.
 struct WindowSetup {
   Scenario scenario;
   Estimator estimator;
@@ -31,23 +31,23 @@ struct WindowSetup {
   std::vector<CatalogueEntry> gpus;
 };
 
-/// The what-if window: controls on the left, the answer on the right.
+/// The what-if window, with controls on the left and the answer on the right.
 class MainWindow : public QMainWindow {
   Q_OBJECT
 
  public:
   explicit MainWindow(WindowSetup setup, QWidget* parent = nullptr);
 
-  /// Makes the config.json at `path`, or the one in the folder `path`, the model.
+  /// Opens the config.json at `path`, or in the folder `path`, as the model.
   void openModel(const QString& path);
-  /// Writes the window as it looks now as a PNG; the reason if that failed, else nothing.
+  /// Saves a picture of the window as PNG. Returns the reason if that failed, else an empty string.
   [[nodiscard]] QString savePicture(const QString& path);
   void setLook(Look look);
 
   [[nodiscard]] const Scenario& scenario() const { return what_if_.scenario(); }
 
  Q_SIGNALS:
-  /// The newest question has its answer, and the window shows it.
+  /// Emitted when the newest request has been answered and the window shows the answer.
   void answered(const headroom::gui::Answer& answer);
 
  protected:
@@ -63,7 +63,7 @@ class MainWindow : public QMainWindow {
   void nameWindow();
   void ask(const Scenario& scenario);
   void showAnswer(const Answer& answer);
-  /// Gives chart and table the room that the first answer needs.
+  /// Divides the room between chart and table, once, as the first answer needs it.
   void shareRoomOnce();
   void chooseModelFile();
   void choosePicture();
@@ -75,7 +75,7 @@ class MainWindow : public QMainWindow {
   WhatIf what_if_;
   EstimateWorker worker_;
   QActionGroup looks_{this};
-  QTimer patience_;  ///< Runs out when an answer is slow enough to be worth a word.
+  QTimer patience_;  ///< When it expires, the window says that it is computing.
   ScenarioEditor* editor_ = nullptr;
   VerdictHeader* header_ = nullptr;
   QSplitter* pictures_ = nullptr;

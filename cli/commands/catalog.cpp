@@ -22,7 +22,7 @@ namespace {
 using ir::JsonFields;
 using ir::JsonValue;
 
-/// One entry: what `--filter` looks at, its cells and its JSON form.
+/// One entry: the text that `--filter` searches, its cells and its JSON form.
 struct Row {
   std::string haystack;
   std::vector<std::string> cells;
@@ -48,7 +48,7 @@ std::string lines_of(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// "8.03 B": a count as people say it, to three digits.
+/// "8.03 B": a count, rounded to three digits.
 std::string count_text(std::int64_t count) {
   const auto value = static_cast<double>(count);
   if (count >= 1'000'000'000) {
@@ -200,12 +200,13 @@ Result<Table> read_table(const std::string& kind, const std::string& folder) {
                                  "one of " + ir::join(known), ir::suggestion(kind, known));
 }
 
-/// Cuts `text` to `width` columns, so that a table keeps its lines.
+/// Shortens `text` to `width` columns, so that each row of a table is one line.
 std::string shortened(const std::string& text, std::size_t width) {
   return columns_of(text) <= width ? text : text.substr(0, width - 2) + "..";
 }
 
-/// Columns as wide as their widest cell; the one that is widest gives way, for it is text.
+/// The widths of the columns: each is as wide as its widest cell. If the total is too wide, the
+/// widest column is shortened, because it contains text.
 std::vector<std::size_t> widths_of(const Table& table, std::size_t room) {
   std::vector<std::size_t> widths;
   for (const std::string& title : table.titles) {
@@ -261,7 +262,8 @@ std::string table_json(Table table, const std::string& kind, const ConfigDir& fo
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 
-/// Options come from the program itself, and their text does not fit a table.
+/// Lists the options of plans. They are part of the program, and their texts do not fit into a
+/// table.
 ExitCode list_options(const Arguments& arguments, const Context& context) {
   if (arguments.has("markdown")) {
     context.out << options_page();

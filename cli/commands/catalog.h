@@ -4,7 +4,10 @@
 
 namespace headroom::cli {
 
-/// `headroom catalog models|gpus|nodes|links`: what is known by name.
+/// `headroom catalog models
+/// gpus
+/// nodes
+/// links`: lists the known names.
 [[nodiscard]] Command catalog_command();
 
 }  // namespace headroom::cli

@@ -11,7 +11,7 @@
 namespace headroom::cli {
 namespace {
 
-/// A file that some framework reads, and the framework.
+/// A file format that some framework reads, and the framework.
 struct KnownFormat {
   const ir::Runtime* runtime = nullptr;
   ir::ConfigurationFormat format;
@@ -53,7 +53,7 @@ Result<KnownFormat> read_format(const std::vector<std::string>& given) {
                                  "headroom " + command_of(known.front(), "MODEL"));
 }
 
-/// Refuses a plan whose framework does not read the file.
+/// Refuses a plan whose framework does not read the file format.
 Status check_framework(const KnownFormat& asked, const ir::ParallelPlan& plan) {
   if (plan.runtime == asked.runtime->name()) {
     return ok();

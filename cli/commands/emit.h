@@ -4,7 +4,7 @@
 
 namespace headroom::cli {
 
-/// `headroom emit FRAMEWORK MODEL`: the configuration that does what the plan says.
+/// `headroom emit FRAMEWORK MODEL`: writes the framework's configuration for the plan.
 [[nodiscard]] Command emit_command();
 
 }  // namespace headroom::cli

@@ -4,8 +4,8 @@
 
 namespace headroom::cli {
 
-/// `headroom explain MODEL --gpu NAME --gpus N`: why this plan and not another; what would make an
-/// infeasible request feasible.
+/// `headroom explain MODEL --gpu NAME --gpus N`: explains why this plan is the best, and what would
+/// make an infeasible request feasible.
 [[nodiscard]] Command explain_command();
 
 }  // namespace headroom::cli

@@ -83,7 +83,7 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
     return std::move(question).error();
   }
   print_notes(context.err, question->model, question->request);
-  // The text has no room for the whole tree.
+  // The text output has no room for the whole tree of remedies.
   const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kWhenNeeded;
   const Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
   if (!answer) {

@@ -4,7 +4,7 @@
 
 namespace headroom::cli {
 
-/// `headroom fit MODEL --gpu G`: the verdict, the peak and what to change.
+/// `headroom fit MODEL --gpu G`: prints the verdict, the peak and what to change.
 [[nodiscard]] Command fit_command();
 
 }  // namespace headroom::cli

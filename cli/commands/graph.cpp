@@ -12,7 +12,7 @@
 namespace headroom::cli {
 namespace {
 
-/// The model with layer `layer` alone.
+/// The model reduced to the layer `layer`.
 Result<ir::ModelSpec> with_one_layer(ir::ModelSpec model, const std::string& layer) {
   const auto last = static_cast<std::int64_t>(model.layers.size()) - 1;
   const Result<std::int64_t> index = parse_whole("layer", layer, 0, last);

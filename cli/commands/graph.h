@@ -4,7 +4,7 @@
 
 namespace headroom::cli {
 
-/// `headroom graph MODEL`: the operators of a forward pass as Graphviz text.
+/// `headroom graph MODEL`: prints the operators of a forward pass as Graphviz text.
 [[nodiscard]] Command graph_command();
 
 }  // namespace headroom::cli

@@ -21,7 +21,7 @@ namespace {
 std::atomic<bool> stop_asked{false};
 static_assert(std::atomic<bool>::is_always_lock_free);  // A signal handler may write it.
 
-/// While it lives, the first Ctrl-C ends the search instead of the program.
+/// While an instance exists, the first Ctrl-C ends the search instead of the program.
 class StopOnInterrupt {
  public:
   StopOnInterrupt() {
@@ -38,7 +38,7 @@ class StopOnInterrupt {
 
 using Clock = std::chrono::steady_clock;
 
-/// One line on a terminal, drawn over at most ten times a second.
+/// A progress line on a terminal, which is redrawn at most ten times per second.
 class ProgressLine {
  public:
   ProgressLine(std::ostream& err, bool shown, plan::Objective objective)
@@ -96,7 +96,7 @@ ExitCode exit_code_of_search(const plan::PlanResult& result) {
   return result.best ? ExitCode::kYes : ExitCode::kNo;
 }
 
-/// Lines that answer `--why`, and every alternative under `explain`.
+/// The answers to `--why`, one per line. Under `explain`, also those for every alternative.
 Result<std::string> explanation(const plan::SearchQuestion& question,
                                 const plan::PlanResult& result,
                                 const std::vector<plan::Alternative>& asked,
@@ -113,8 +113,8 @@ Result<std::string> explanation(const plan::SearchQuestion& question,
   return text;
 }
 
-/// The catalogue's GPUs with more memory than the one asked about, from the least; one of each
-/// size, as the first that fits is what is looked for. None where a budget was given.
+/// The GPUs of the catalogue that have more memory than the given one, in ascending order, one of
+/// each size, since the first that fits is the answer. None if the user gave a budget.
 std::vector<plan::OtherDevice> larger_devices(const Arguments& arguments,
                                               const PlanSearch& search) {
   std::vector<plan::OtherDevice> larger;

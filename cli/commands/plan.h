@@ -6,12 +6,12 @@
 
 namespace headroom::cli {
 
-/// `headroom plan MODEL --gpu NAME --gpus N`: the best plan, proven, and replayed.
+/// `headroom plan MODEL --gpu NAME --gpus N`: finds the best plan, proves it and replays it.
 [[nodiscard]] Command plan_command();
 
-/// How much is explained: what `--why` asks, or every neighbour of the plan as well.
+/// What is explained: only what `--why` asks, or also every neighbouring value of the plan.
 enum class Explaining : std::uint8_t { kAsked, kAll };
-/// What `plan` and `explain` have in common: all of it.
+/// The common implementation of `plan` and `explain`.
 [[nodiscard]] Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& context,
                                                Explaining explaining);
 

@@ -24,7 +24,7 @@ std::vector<std::string> comma_separated(const std::string& text) {
   return parts;
 }
 
-/// What else the answers of a sweep depend on; how they are put out is no part of it.
+/// The other options on which the answers of a sweep depend. Options of the output are left out.
 std::string search_options_text(const Arguments& arguments) {
   constexpr std::array<std::string_view, 4> kAside = {"gpu", "gpus", "threads", "config-dir"};
   std::string text;
@@ -54,7 +54,7 @@ std::vector<SweepItem> items_of(const Arguments& arguments) {
   return items;
 }
 
-/// The options of `plan` for one item.
+/// The arguments of `plan` for one item.
 Arguments arguments_of(const Arguments& all, const SweepItem& item) {
   Arguments one;
   one.add_positional(item.model);
@@ -110,7 +110,7 @@ Result<SweepFormat> read_format(const Arguments& arguments) {
   return Error::invalid_argument("format", text, "jsonl or csv", "use --format jsonl");
 }
 
-/// What every rank finds wrong before it begins.
+/// The checks that every rank makes before it begins.
 Status check_items(const Arguments& arguments, const std::vector<SweepItem>& items) {
   if (items.empty()) {
     return Error::invalid_argument("MODEL", "nothing, or no --gpu",
@@ -126,7 +126,7 @@ Status check_items(const Arguments& arguments, const std::vector<SweepItem>& ite
   return ok();
 }
 
-/// One rank's share of a sweep.
+/// The part of a sweep that one rank runs.
 class Sweep {
  public:
   Sweep(const Arguments& arguments, const Context& context, const Ranks& ranks, SweepFormat format)
@@ -143,7 +143,7 @@ class Sweep {
 
   /// Errors:  those of the search; kEnvironment if the output cannot be written.
   Status run() {
-    // Every rank has read what there is before one of them adds to it.
+    // No rank may add to the files before every rank has read them.
     ranks_.wait();
     const Status mine = run_share();
     const Status all = gather();
@@ -191,7 +191,7 @@ class Sweep {
     return ok();
   }
 
-  /// Brings all lines to the first rank, which puts them out in the order of the items.
+  /// Sends all lines to the first rank, which writes them in the order of the items.
   Status gather() {
     std::string text;
     for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -243,7 +243,8 @@ Result<ExitCode> run_sweep(const Arguments& arguments, const Context& context) {
   const Result<SweepFormat> format = read_format(arguments);
   const Status wrong = format ? check_items(arguments, items_of(arguments)) : format.error();
   if (!wrong) {
-    // All ranks find the same; one says it, and a launcher ends all when another leaves first.
+    // All ranks find the same error; only the first one reports it. The others return success,
+    // because a launcher ends all ranks when one fails.
     return ranks->is_first() ? Result<ExitCode>(wrong.error()) : Result<ExitCode>(ExitCode::kYes);
   }
   if (Status status = Sweep(arguments, context, *ranks, *format).run(); !status) {

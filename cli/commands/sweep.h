@@ -4,8 +4,8 @@
 
 namespace headroom::cli {
 
-/// `headroom sweep MODEL... --gpu NAME,.. --gpus N,..`: the best plan of every combination, a line
-/// each; a rerun adds what is missing.
+/// `headroom sweep MODEL... --gpu NAME,.. --gpus N,..`: finds the best plan for every combination
+/// and writes one line for each. A rerun adds the missing ones.
 [[nodiscard]] Command sweep_command();
 
 }  // namespace headroom::cli

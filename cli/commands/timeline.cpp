@@ -19,10 +19,10 @@ enum class Format : std::uint8_t { kCsv, kChrome, kPickle };
 constexpr std::array<ir::Word<Format>, 3> kFormats = {
     {{"csv", Format::kCsv}, {"chrome", Format::kChrome}, {"pickle", Format::kPickle}}};
 
-/// Above what any device holds.
+/// A limit above the memory of any device.
 constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 
-/// Streams and stages in time, where the machine is known.
+/// The events of streams and stages over time, if the machine is known.
 std::string events_in_time(const cost::StepEstimate& estimate, const ir::ParallelPlan& plan,
                            const std::optional<cost::Machine>& machine) {
   if (!machine) {

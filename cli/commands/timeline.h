@@ -4,7 +4,8 @@
 
 namespace headroom::cli {
 
-/// `headroom timeline MODEL --gpu G --format F`: the whole history of a run, for other programs.
+/// `headroom timeline MODEL --gpu G --format F`: exports the whole timeline of a run for other
+/// programs.
 [[nodiscard]] Command timeline_command();
 
 }  // namespace headroom::cli

@@ -47,7 +47,7 @@ Result<check::ScoreFilter> read_filter(const Arguments& arguments) {
   return filter;
 }
 
-/// A report on some of the rows would look like one on all of them.
+/// Refuses to write a report on only some of the rows, since it would look like a report on all.
 std::optional<Error> refuse_partial_report(const Arguments& arguments) {
   for (const char* file : {"accuracy", "residuals"}) {
     for (const char* option : {"source", "runtime", "metric"}) {
@@ -62,7 +62,7 @@ std::optional<Error> refuse_partial_report(const Arguments& arguments) {
   return std::nullopt;
 }
 
-/// Writes what `--accuracy` and `--residuals` ask for.
+/// Writes the files that `--accuracy` and `--residuals` name.
 Status write_files(const Arguments& arguments, const check::Scoring& scoring) {
   if (!arguments.has("accuracy") && !arguments.has("residuals")) {
     return ok();
@@ -96,7 +96,7 @@ Result<ExitCode> run_validate(const Arguments& arguments, const Context& context
   if (auto refused = refuse_partial_report(arguments)) {
     return *std::move(refused);
   }
-  // The catalogue is looked for only when a published row names a GPU.
+  // The catalogue is read only if a published row names a GPU.
   const check::DeviceFinder find_device =
       [&arguments](const std::string& name) -> Result<cost::DeviceSpec> {
     const Result<ConfigDir> folder = config_dir_of(arguments);

@@ -4,7 +4,7 @@
 
 namespace headroom::cli {
 
-/// `headroom validate measured PATH...`: predicts measured runs and compares.
+/// `headroom validate measured PATH...`: predicts measured runs and compares the results.
 [[nodiscard]] Command validate_command();
 
 }  // namespace headroom::cli

@@ -1,6 +1,6 @@
-// The part of `headroom sweep` that knows MPI: a module of its own, loaded under mpirun alone, so
-// that the program starts without MPI's libraries. C in its interface, nothing of C++'s library
-// inside.
+// The part of `headroom sweep` that uses MPI. It is a module of its own, which is loaded only under
+// mpirun, so that the program starts without MPI's libraries. Its interface is C, and it uses
+// nothing of the C++ library.
 #include <mpi.h>
 
 #include <climits>
@@ -8,14 +8,15 @@
 
 extern "C" {
 
-/// Joins; false if MPI does not start.
+/// Initialises MPI; returns false if that fails.
 bool headroom_ranks_join(int* rank, int* size) {
   return MPI_Init(nullptr, nullptr) == MPI_SUCCESS &&
          MPI_Comm_rank(MPI_COMM_WORLD, rank) == MPI_SUCCESS &&
          MPI_Comm_size(MPI_COMM_WORLD, size) == MPI_SUCCESS;
 }
 
-/// Hands `text` to rank 0, which calls `take` for every rank's in their order. False if that fails.
+/// Sends `text` to rank 0, which calls `take` for the text of every rank, in rank order. Returns
+/// false if that fails.
 bool headroom_ranks_gather(const char* text, int length,
                            void (*take)(void* into, const char* text, int length), void* into) {
   int rank = 0;
@@ -43,7 +44,7 @@ bool headroom_ranks_gather(const char* text, int length,
   return true;
 }
 
-/// Waits until every rank is here.
+/// Waits until every rank has called this function.
 void headroom_ranks_wait() {
   MPI_Barrier(MPI_COMM_WORLD);
 }

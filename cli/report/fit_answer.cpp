@@ -10,8 +10,9 @@
 namespace headroom::cli {
 namespace {
 
-/// Twice the pipeline stages on twice the GPUs, everything sharded and recomputed that can be; the
-/// plan that was asked for where its layers cannot be cut so. Nothing where stages are no remedy.
+/// A plan with twice the pipeline stages on twice the GPUs, with everything sharded and recomputed
+/// that can be. If the layers cannot be divided like that, the given plan. Nothing if more stages
+/// are not a remedy.
 std::optional<ir::ParallelPlan> with_more_stages(const Question& question) {
   const ir::ParallelPlan& asked = question.request.plan;
   const std::optional<ir::ParallelPlan> staged = ir::runtime_of(asked).with_more_stages(asked);
@@ -26,8 +27,8 @@ std::optional<ir::ParallelPlan> with_more_stages(const Question& question) {
   return ir::check_plan(question.model.spec, wider) ? wider : asked;
 }
 
-/// The cheapest plan that mends; where none does, everything sharded over as many GPUs as hold the
-/// model's states.
+/// The cheapest plan that fits. If there is none, a plan that shards everything over as many GPUs
+/// as the model's states need.
 ir::ParallelPlan next_plan(const FitAnswer& answer) {
   const cost::Remedies& remedies = *answer.remedies;
   const ir::ParallelPlan& asked = answer.question.request.plan;

@@ -15,23 +15,24 @@
 
 namespace headroom::cli {
 
-/// Everything that `fit` says, before it is worded.
+/// All data of the answer of `fit`, before it is put into words.
 struct FitAnswer {
   const Arguments& arguments;
   Question question;
   cost::StepEstimate estimate;
   cost::Confidence confidence;
   std::vector<cost::LiveGroup> live;       ///< At the peak, largest sum first.
-  std::optional<cost::Remedies> remedies;  ///< Unless it fits.
+  std::optional<cost::Remedies> remedies;  ///< Unset if it fits.
   TimeRequest time;
   std::optional<RoutingAnswer> routing;  ///< If --routing-imbalance was given.
-  std::vector<cost::Speedup> speedups;   ///< If asked for.
+  std::vector<cost::Speedup> speedups;   ///< If the user requested them.
 };
 
-/// (reserved - allocated) / reserved at the peak: what the allocator holds without using it.
+/// (reserved - allocated) / reserved at the peak: the share of reserved memory that is not
+/// allocated.
 [[nodiscard]] double fragmentation_of(const cost::StepEstimate& estimate);
 
-/// What to run next: the first remedy, or the export of the timeline.
+/// The command to run next: the first remedy, or the export of the timeline.
 [[nodiscard]] std::string next_command(const FitAnswer& answer);
 
 }  // namespace headroom::cli

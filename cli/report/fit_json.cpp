@@ -30,7 +30,7 @@ JsonFields role_fields(const cost::RoleBytes& roles) {
   return fields;
 }
 
-/// Bytes of all parameters by type. Blocks of quantised formats hold scales besides their bits.
+/// Bytes of all parameters for each type. Blocks of quantised formats contain scales as well.
 /// Source: bitsandbytes 0.50.2 functional.py (blocks of 64, absmax nested in blocks of 256); GPTQ
 /// and AWQ with groups of 128: an fp16 scale and a 4-bit zero point.
 JsonFields parameter_bytes(std::int64_t parameters) {

@@ -6,7 +6,7 @@
 
 namespace headroom::cli {
 
-/// The answer as one JSON document (`configs/schema/fit.schema.json`): exact integers in bytes.
+/// The answer as one JSON document (`configs/schema/fit.schema.json`). Bytes are exact integers.
 [[nodiscard]] std::string fit_json(const FitAnswer& answer);
 
 }  // namespace headroom::cli

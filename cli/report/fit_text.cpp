@@ -62,7 +62,7 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
          styled(terminal, style_of(estimate.verdict), verdict) + "\n";
 }
 
-/// Returns the keys of an option's value that `worded` does not stand for.
+/// The keys of an option's value that the words of `worded` do not express.
 std::string other_keys(std::string_view value, const ir::WordedOption& worded) {
   std::string others;
   while (!value.empty()) {
@@ -79,7 +79,7 @@ std::string other_keys(std::string_view value, const ir::WordedOption& worded) {
   return others;
 }
 
-/// ", --clip-norm 1, --liger": what is asked for besides, that no word of the line stands for.
+/// The options that the words of the line do not express: ", --clip-norm 1, --liger".
 std::string other_options(const std::vector<OptionValue>& options, const ir::Runtime& runtime) {
   constexpr std::array<std::string_view, 10> kInWords = {
       "gpus",          "precision", "micro-batch", "seq",  "accumulation",
@@ -172,7 +172,7 @@ std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
-/// What crosses the links in the last step, by operation; nothing of a step that is not divided.
+/// The communication in the last step, by operation. Empty if the step is not distributed.
 std::string communication(const FitAnswer& answer) {
   struct Sum {
     ir::CollectiveKind kind{};
@@ -187,7 +187,7 @@ std::string communication(const FitAnswer& answer) {
     }
     for (const ir::Work::Collective& collective : phase.work.collectives) {
       if (collective.ranks == 1) {
-        continue;  // Nothing crosses a link.
+        continue;  // Nothing is transferred.
       }
       auto sum = std::ranges::find(sums, collective.kind, &Sum::kind);
       if (sum == sums.end()) {
@@ -209,7 +209,7 @@ std::string communication(const FitAnswer& answer) {
   return text;
 }
 
-/// Between what the reserved peak and the chance to fit lie, and what says so.
+/// The intervals of the reserved peak, the probability that the plan fits, and their basis.
 std::string confidence_lines(const cost::Confidence& confidence) {
   const cost::ErrorModel& basis = confidence.basis;
   if (basis.runs == 0) {
@@ -228,7 +228,7 @@ std::string confidence_lines(const cost::Confidence& confidence) {
          "\n";
 }
 
-/// What the busiest rank of experts reserves, by how unevenly tokens are routed.
+/// What the busiest expert-parallel rank reserves, depending on the imbalance of the routing.
 std::string routing_lines(const FitAnswer& answer) {
   if (!answer.routing) {
     return {};
@@ -286,7 +286,7 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
-/// The phases worth a line: all of them, or the last step's where there are many.
+/// The phases to show: all of them, or only those of the last step if there are many.
 std::vector<const cost::PhaseMemory*> shown_phases(const cost::StepEstimate& estimate) {
   const std::vector<cost::PhaseMemory>& phases = estimate.timeline.phases;
   std::vector<const cost::PhaseMemory*> shown;
@@ -297,7 +297,7 @@ std::vector<const cost::PhaseMemory*> shown_phases(const cost::StepEstimate& est
   if (shown.size() <= kMostPhases) {
     return shown;
   }
-  // The greatest ones, in the order of time.
+  // The phases with the highest peaks, in the order of time.
   std::ranges::stable_sort(shown, std::ranges::greater{}, &cost::PhaseMemory::peak_allocated);
   shown.resize(kMostPhases);
   std::ranges::sort(shown);
@@ -340,7 +340,7 @@ std::string largest(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
-/// " (+25 % FLOPs)" where the count differs.
+/// " (+25 % matrix FLOPs)" if the remedy changes the count.
 std::string flops_text(const cost::Remedy& remedy) {
   constexpr double kWorthMentioning = 0.005;
   const double extra = remedy.flops_ratio - 1;
@@ -364,7 +364,7 @@ std::string words_of(const std::vector<cost::Change>& changes,
   cost::Change previous{};
   for (const cost::Change change : changes) {
     if (!text.empty() && change == previous) {
-      continue;  // The micro-batch halved again.
+      continue;  // The micro-batch was halved again.
     }
     text += (text.empty() ? "" : std::string(between)) + std::string(words(change));
     previous = change;
@@ -372,7 +372,7 @@ std::string words_of(const std::vector<cost::Change>& changes,
   return text;
 }
 
-/// A command over several lines that a shell still reads as one, broken before options.
+/// Breaks a command into several lines before options, so that a shell still reads it as one.
 std::string command_lines(const std::string& command, std::size_t width) {
   constexpr std::string_view kBreak = " \\\n      ";
   std::string text;
@@ -424,7 +424,7 @@ std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
   return mends ? text : text + least_gpus_line(answer, terminal);
 }
 
-/// What holds a step up, and what would help.
+/// What limits the speed of a step, and which changes would help.
 std::string speedups(const FitAnswer& answer, const Terminal& terminal) {
   std::string text;
   for (const cost::Speedup& speedup : answer.speedups) {

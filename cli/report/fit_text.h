@@ -7,10 +7,10 @@
 
 namespace headroom::cli {
 
-/// The answer on one screen of 80 columns: verdict first, then why, then what to do.
+/// The answer on one screen of 80 columns: the verdict first, then its reasons, then what to do.
 [[nodiscard]] std::string fit_text(const FitAnswer& answer, const Terminal& terminal);
 
-/// "62.4 GiB": three digits, so that figures line up and can be compared.
+/// "62.4 GiB": three digits, so that figures are aligned and easy to compare.
 [[nodiscard]] std::string size_text(Bytes bytes);
 
 }  // namespace headroom::cli

@@ -59,7 +59,7 @@ std::string rule_words(const PlacementRule& rule) {
   return "";
 }
 
-/// Layers by option, all kinds together.
+/// Number of layers for each option, summed over all kinds.
 std::string count_words(const StagePlacement& stage, const Placement& placement) {
   std::string text;
   for (std::size_t i = 0; i < placement.counts.front().size(); ++i) {

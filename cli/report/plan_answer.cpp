@@ -128,7 +128,7 @@ std::string front_lines(const PlanAnswer& answer) {
   return text;
 }
 
-/// Tokens of the sequences, where they are the plan's choice.
+/// The sequence length, if the search chose it.
 std::string length_words(const PlanAnswer& answer) {
   const bool chosen = answer.search.constraints.of(plan::Axis::kSequence).size() > 1;
   return chosen && answer.result.best
@@ -165,7 +165,7 @@ std::string time_lines(const PlanAnswer& answer) {
   return text;
 }
 
-/// The lowest peak known of a space that nothing fits in.
+/// The plan with the lowest known peak of a space in which no plan fits.
 const plan::RatedPlan* leanest_of(const PlanAnswer& answer) {
   if (answer.infeasible && answer.infeasible->leanest) {
     return &*answer.infeasible->leanest;
@@ -205,7 +205,7 @@ JsonValue would_fit_json(const PlanAnswer& answer) {
   return JsonValue{std::move(array)};
 }
 
-/// A search that goes by a closed form says where that leaves out much of a model's work.
+/// A note for a search with a closed form, if that leaves out much of the model's work.
 std::string doubt_line(double longer) {
   constexpr double kMuch = 1.25;
   return longer < kMuch

@@ -12,23 +12,23 @@
 
 namespace headroom::cli {
 
-/// What `plan` found, and for what.
+/// The result of `plan` and its question.
 struct PlanAnswer {
   PlanSearch search;
   plan::PlanResult result;
-  double seconds = 0;  ///< The search and what explains its answer took, by the clock.
-  std::string why;     ///< Answers to `--why`, a line each.
-  std::optional<plan::Infeasibility> infeasible{};  ///< Where no plan fits.
-  std::vector<plan::StagePlacement> placements{};   ///< Under `explain`.
+  double seconds = 0;  ///< Wall-clock time of the search and of the explanations.
+  std::string why;     ///< Answers to `--why`, one per line.
+  std::optional<plan::Infeasibility> infeasible{};  ///< Set if no plan fits.
+  std::vector<plan::StagePlacement> placements{};   ///< Only under `explain`.
 };
 
 /// Tokens of a step divided by its time.
 [[nodiscard]] double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan);
 
-/// The plan in one line, as its framework says it (`ir::Runtime::describe`).
+/// The plan in one line, in the words of its framework (`ir::Runtime::describe`).
 [[nodiscard]] std::string plan_words(const ir::ParallelPlan& plan);
 
-/// The answer as `configs/schema/plan_answer.schema.json` has it.
+/// The answer in the form of `configs/schema/plan_answer.schema.json`.
 [[nodiscard]] std::string plan_answer_json(const PlanAnswer& answer);
 [[nodiscard]] std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal);
 

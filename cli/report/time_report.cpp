@@ -16,7 +16,7 @@ using ir::JsonValue;
 constexpr std::size_t kPartColumns = 32;
 constexpr std::size_t kTimeColumns = 11;
 constexpr std::size_t kShareColumns = 9;
-constexpr double kLeastShare = 0.0005;  ///< Parts below it are not shown.
+constexpr double kLeastShare = 0.0005;  ///< Smaller parts are not shown.
 constexpr double kTera = 1e12;
 
 std::string time_of(Seconds time) {

@@ -10,16 +10,16 @@
 
 namespace headroom::cli {
 
-/// How long a step takes, as `fit` tells it.
+/// The step time in the answer of `fit`.
 struct TimeAnswer {
   const TimeRequest& request;
   const std::optional<cost::StepTime>& step;
-  std::optional<cost::TimeInterval> interval{};  ///< Between what the step's time lies.
+  std::optional<cost::TimeInterval> interval{};  ///< The interval of the step time.
 };
 
-/// A section of text; why there is no time, where there is none.
+/// The section on time as text. If there is no time, it says why.
 [[nodiscard]] std::string time_text(const TimeAnswer& answer, const Terminal& terminal);
-/// The `time` of `configs/schema/fit.schema.json`; null where there is none.
+/// The member `time` of `configs/schema/fit.schema.json`; null if there is no time.
 [[nodiscard]] ir::JsonValue time_json(const TimeAnswer& answer);
 
 }  // namespace headroom::cli

@@ -9,16 +9,16 @@
 
 namespace headroom::cli {
 
-/// One line: "tp 8: 12.3 ms (4.1 %) slower: ...".
+/// A line such as "tp 8: 12.3 ms (4.1 %) slower: ...".
 [[nodiscard]] std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why);
-/// "10 GiB of device memory", "16 GPUs", "--micro-batch 2".
+/// A change in words: "10 GiB of device memory", "16 GPUs", "--micro-batch 2".
 [[nodiscard]] std::string mend_words(const plan::Mend& mend);
-/// What makes a request feasible, a line each.
+/// The changes that make a request feasible, one per line.
 [[nodiscard]] std::string mend_lines(const plan::Infeasibility& why);
 
-/// Reads "tp=8" and the like.
+/// Parses a text such as "tp=8".
 ///
-/// Errors:  kInvalidArgument naming the axes.
+/// Errors:  kInvalidArgument, which lists the axes.
 [[nodiscard]] Result<plan::Alternative> parse_alternative(const std::string& text);
 
 }  // namespace headroom::cli

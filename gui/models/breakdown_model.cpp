@@ -53,7 +53,7 @@ void BreakdownModel::setEstimate(std::shared_ptr<const cost::StepEstimate> estim
     endResetModel();
   } else if (rowCount() > 0) {
     Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, columnCount() - 1));
-    Q_EMIT headerDataChanged(Qt::Horizontal, 0, columnCount() - 1);  // The unit may differ.
+    Q_EMIT headerDataChanged(Qt::Horizontal, 0, columnCount() - 1);  // The unit may have changed.
   }
 }
 
@@ -82,7 +82,7 @@ QVariant BreakdownModel::data(const QModelIndex& index, int role) const {
                  : (bytesAt(row, column) == Bytes{0} ? QStringLiteral("–")
                                                      : scaled_text(bytesAt(row, column), scale_));
     case kBytesRole:
-      // Phases sort by their order in the program.
+      // Phases are sorted in the order of the program.
       return is_name ? QVariant(row)
                      : QVariant(static_cast<qlonglong>(bytesAt(row, column).value()));
     case Qt::AccessibleTextRole:

@@ -11,21 +11,22 @@
 
 namespace headroom::gui {
 
-/// The peak of each phase by category: a row per phase, a column per category that occurs.
-/// Chart and table show this one model.
+/// The peak of each phase by category, with a row per phase and a column per category that occurs.
+/// Chart and table share this model.
 class BreakdownModel : public QAbstractTableModel {
   Q_OBJECT
 
  public:
   enum Column { kPhaseColumn, kPeakColumn, kReservedColumn, kFirstCategoryColumn };
   enum Role {
-    kBytesRole = Qt::UserRole,  ///< qlonglong, exact: what to sort by and to draw.
-    kCategoryRole,              ///< Of a header: `ir::TensorRole` of its column as an int.
+    kBytesRole = Qt::UserRole,  ///< qlonglong, exact; for sorting and drawing.
+    kCategoryRole,              ///< For a header: `ir::TensorRole` of its column as an int.
   };
 
   explicit BreakdownModel(QObject* parent = nullptr);
 
-  /// Shows `estimate`, or nothing if null. Selections survive when phases and categories stay.
+  /// Shows `estimate`, or nothing if it is null. Selections survive if phases and categories are
+  /// the same.
   void setEstimate(std::shared_ptr<const cost::StepEstimate> estimate);
 
   [[nodiscard]] int rowCount(const QModelIndex& parent = {}) const override;
@@ -36,13 +37,13 @@ class BreakdownModel : public QAbstractTableModel {
 
   /// Unit of every number that is displayed.
   [[nodiscard]] const ByteScale& scale() const { return scale_; }
-  /// What the allocator may reserve; 0 without an estimate.
+  /// Bytes that the allocator may reserve; 0 without an estimate.
   [[nodiscard]] Bytes capacity() const;
-  /// Capacity and everything outside the allocator.
+  /// Capacity plus everything outside the allocator.
   [[nodiscard]] Bytes deviceTotal() const;
-  /// Largest number in the table, or the device's total if that is larger.
+  /// The larger of the largest number in the table and the device's total.
   [[nodiscard]] Bytes largest() const;
-  /// Row of the phase in which the whole program peaks.
+  /// Row of the phase that has the peak of the whole program.
   [[nodiscard]] std::optional<int> peakRow() const;
 
  private:

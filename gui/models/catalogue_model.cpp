@@ -11,7 +11,7 @@
 namespace headroom::gui {
 namespace {
 
-/// "8.03 B": a count of parameters the way models are named.
+/// "8.03 B": a number of parameters, as in names of models.
 QString count_text(qlonglong count) {
   struct Unit {
     double factor;

@@ -15,22 +15,22 @@ struct CatalogueEntry {
   QString name;          ///< What a scenario stores.
   QString title;         ///< "NVIDIA A100-SXM4-80GB", "meta-llama/Llama-3.1-8B"
   QString size;          ///< "8.03 B", "79.1 GiB"
-  qlonglong amount = 0;  ///< Parameters, or bytes: what to sort by.
+  qlonglong amount = 0;  ///< Parameters or bytes, for sorting.
   QString exact;         ///< "8,030,261,248 parameters"
 };
 
 [[nodiscard]] std::vector<CatalogueEntry> entries_of(const std::vector<ir::ModelEntry>& models);
 [[nodiscard]] std::vector<CatalogueEntry> entries_of(const std::vector<cost::DeviceSpec>& devices);
-/// Names alone, for a catalogue of which an entry is faulty.
+/// Entries with names only, for a catalogue that has a faulty entry.
 [[nodiscard]] std::vector<CatalogueEntry> entries_of(const std::vector<std::string>& names);
 
-/// A list of models or of GPUs to choose from.
+/// A list of models or of GPUs from which the user chooses.
 class CatalogueModel : public QAbstractTableModel {
   Q_OBJECT
 
  public:
   enum Column { kNameColumn, kSizeColumn, kTitleColumn, kColumnCount };
-  enum Role { kAmountRole = Qt::UserRole };  ///< Of the size: qlonglong. Of others: their text.
+  enum Role { kAmountRole = Qt::UserRole };  ///< qlonglong for the size; for others, their text.
 
   explicit CatalogueModel(std::vector<CatalogueEntry> entries, QObject* parent = nullptr);
 
@@ -40,7 +40,7 @@ class CatalogueModel : public QAbstractTableModel {
   [[nodiscard]] QVariant headerData(int section, Qt::Orientation orientation,
                                     int role) const override;
 
-  /// Row of `name`, whatever its case; -1 if there is none.
+  /// Row of `name`, ignoring case; -1 if there is none.
   [[nodiscard]] int rowOf(const QString& name) const;
 
  private:

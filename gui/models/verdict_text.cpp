@@ -59,7 +59,7 @@ Fact reserved_fact(const StepEstimate& estimate) {
                      .arg(exact_text(estimate.peak_reserved), exact_text(estimate.capacity))};
 }
 
-/// What happened on the way, if anything did.
+/// What went wrong on the way: a failed allocation or retries; else empty.
 QString trouble_of(const StepEstimate& estimate) {
   if (estimate.failure && estimate.failure->phase < estimate.program.phases.size()) {
     const std::string phase = to_text(estimate.program.phases[estimate.failure->phase].name);
@@ -118,7 +118,7 @@ Fact outside_fact(const StepEstimate& estimate) {
           .tip = tip};
 }
 
-/// How fast it runs, with the parts that take a hundredth of the step or more.
+/// The step time, with the parts that take at least 1 % of it.
 Fact time_fact(const cost::StepTime& step) {
   QString detail = verdict_words("%1 tokens/s/GPU")
                        .arg(QLocale().toString(step.tokens_per_second_per_gpu(), 'f', 0));

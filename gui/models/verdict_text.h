@@ -9,7 +9,7 @@
 
 namespace headroom::gui {
 
-/// One figure of the header: a caption, the figure, and a line that explains it.
+/// One figure of the header, with a caption and an explanation of one line.
 struct Fact {
   QString caption;
   QString value;
@@ -17,23 +17,23 @@ struct Fact {
   QString tip;  ///< Exact bytes and sources.
 };
 
-/// An estimate in the words of the header.
+/// The texts of the header for an estimate.
 struct VerdictText {
   QString headline;  ///< "Fits"
   QString margin;    ///< "12.4 GiB to spare"
   QString basis;     ///< "15.8 % of 78.6 GiB that the allocator may reserve"
-  QString sentence;  ///< All that matters, for a screen reader.
+  QString sentence;  ///< Everything important, for a screen reader.
   std::vector<Fact> facts;
 };
 
-/// Why there is no estimate.
+/// The texts of the header if there is no estimate.
 struct ProblemText {
   QString what;    ///< One line.
-  QString detail;  ///< The remedy and further notes, a line each; may be empty.
+  QString detail;  ///< The remedy and further notes, one per line; may be empty.
 };
 
 [[nodiscard]] ProblemText problem_text(const Error& error);
-/// What a broken rule of the program itself says.
+/// The text for an internal error of the program.
 [[nodiscard]] ProblemText fault_text(const QString& fault);
 [[nodiscard]] VerdictText verdict_text(const cost::StepEstimate& estimate);
 

@@ -44,7 +44,7 @@ QString role_name(ir::TensorRole role) {
   return QCoreApplication::translate("TensorRole", untranslated_role(role));
 }
 
-// Decimals as in headroom::to_text, so that window and terminal show the same digits.
+// Uses the decimals of headroom::to_text, so that window and terminal show the same digits.
 QString bytes_text(Bytes bytes, const QLocale& locale) {
   double value = static_cast<double>(bytes.value());
   std::size_t step = 0;

@@ -12,8 +12,8 @@ struct SeriesColour {
   Pattern pattern;
 };
 
-// In the order of `ir::TensorRole`. What lasts is cool, what comes and goes is warm; neighbours
-// differ in hue, and no two share a pattern.
+// In the order of `ir::TensorRole`. Roles that persist have cool colours, short-lived ones have
+// warm colours. Neighbours differ in hue, and no two have the same pattern.
 constexpr std::array<SeriesColour, ir::kTensorRoleCount> kSeries = {{
     {0xff2b5fad, 0xff5b8fe0, Pattern::kPlain},         // parameters
     {0xff0f7f8c, 0xff3fb8c4, Pattern::kRising},        // gradients
@@ -45,7 +45,7 @@ double luminance(const QColor& colour) {
          0.0722 * linear(static_cast<double>(colour.blueF()));
 }
 
-/// `share` of `over`, the rest of `under`.
+/// Mixes two colours: `share` of `over`, and the rest of `under`.
 QColor mixed(const QColor& over, const QColor& under, double share) {
   const auto channel = [share](int a, int b) {
     return static_cast<int>(std::lround(share * a + (1 - share) * b));
@@ -61,7 +61,8 @@ QColor readable_on_both(QRgb colour, const QPalette& palette, double ratio) {
 
 SeriesStyle style_of(const SeriesColour& colour, const QPalette& palette, bool dark) {
   const QColor fill = readable_on_both(dark ? colour.dark : colour.light, palette, kShapeContrast);
-  // Lines lean towards the page, so that a patterned bar does not look heavier than a plain one.
+  // Pattern lines are mixed with the page's colour, so that a patterned bar looks no heavier than a
+  // plain one.
   return {.fill = fill,
           .ink = mixed(palette.color(QPalette::Base), fill, 0.45),
           .pattern = colour.pattern};
@@ -119,7 +120,7 @@ Theme theme_of(const QPalette& palette) {
   const QColor window = palette.color(QPalette::Window);
   const QColor text = palette.color(QPalette::WindowText);
   Theme theme;
-  // Qt knows of light and dark from 6.5 on; the window's lightness says it in every version.
+  // Qt reports light or dark only from 6.5 on; comparing lightness works in every version.
   theme.dark = window.lightness() < text.lightness();
   for (std::size_t i = 0; i < kSeries.size(); ++i) {
     theme.series.at(i) = style_of(kSeries.at(i), palette, theme.dark);

@@ -12,48 +12,48 @@
 
 namespace headroom::gui {
 
-/// Every colour of ours, for one palette of the desktop.
+/// All colours that the window adds to one palette of the desktop.
 struct Theme {
   bool dark = false;
   std::array<SeriesStyle, ir::kTensorRoleCount> series;
-  std::array<QColor, 3> verdict;       ///< Indexed by `cost::Verdict`; on the window's colour.
-  std::array<QColor, 3> verdict_tint;  ///< Behind it: its faint companion.
+  std::array<QColor, 3> verdict;       ///< By `cost::Verdict`; on the window's colour.
+  std::array<QColor, 3> verdict_tint;  ///< Their backgrounds, fainter.
   QColor text;
   QColor quiet_text;  ///< Captions and units.
   QColor grid;
-  QColor capacity;  ///< The line.
-  QColor beyond;    ///< Tint of what lies beyond the capacity.
-  QColor outline;   ///< Around reserved memory that no tensor has.
+  QColor capacity;  ///< The capacity line.
+  QColor beyond;    ///< Tint of the range beyond the capacity.
+  QColor outline;   ///< Outline of reserved memory without tensors.
 
   [[nodiscard]] const SeriesStyle& of(ir::TensorRole role) const {
     return series.at(static_cast<std::size_t>(role));
   }
 };
 
-/// What shapes and text must reach. Source: W3C, WCAG 2.1, criteria 1.4.11 and 1.4.3.
+/// The least contrast of shapes and of text. Source: W3C, WCAG 2.1, criteria 1.4.11 and 1.4.3.
 inline constexpr double kShapeContrast = 3.0;
 inline constexpr double kTextContrast = 4.5;
 
-/// WCAG 2.1's ratio of the relative luminances of two opaque colours, 1 to 21.
+/// The contrast ratio of two opaque colours, from 1 to 21, from their relative luminances.
 /// Source: W3C, WCAG 2.1, "contrast ratio" and "relative luminance".
 [[nodiscard]] double contrast_ratio(const QColor& a, const QColor& b);
 
-/// What a colour must stand out against, and by how much.
+/// A background colour, and the contrast ratio that is required against it.
 struct Backdrop {
   QColor colour;
   double ratio = kTextContrast;
 };
-/// `colour` moved towards black or white, whichever is further from the backdrop's colour, until
+/// Moves `colour` towards black or white, whichever is further from the backdrop's colour, until
 /// their contrast is at least the backdrop's ratio.
 [[nodiscard]] QColor readable(const QColor& colour, const Backdrop& backdrop);
 
-/// Colours for `palette`. Fills reach `kShapeContrast` to the base and window colours, text
-/// `kTextContrast`.
+/// The colours for `palette`. The contrast to the base and window colours is at least
+/// `kShapeContrast` for fills and `kTextContrast` for text.
 [[nodiscard]] Theme theme_of(const QPalette& palette);
 
 /// Which palette the window uses.
 enum class Look : std::uint8_t { kDesktop, kLight, kDark };
-/// A neutral palette of our own for `kLight` and `kDark`, `desktop` otherwise.
+/// Our own neutral palette for `kLight` and `kDark`; else `desktop`.
 [[nodiscard]] QPalette palette_of(Look look, const QPalette& desktop);
 
 }  // namespace headroom::gui

@@ -15,7 +15,7 @@ struct Strokes {
   bool falling = false;
   bool horizontal = false;
   bool vertical = false;
-  qreal pitch = 1;  ///< In units of the caller's.
+  qreal pitch = 1;  ///< In the caller's units.
 };
 
 Strokes strokes_of(Pattern pattern) {
@@ -45,7 +45,7 @@ Strokes strokes_of(Pattern pattern) {
   return {};
 }
 
-/// Which multiples of `pitch` lie from `low` to `high`, both ends rounded outwards.
+/// The multiples of `pitch` from `low` to `high`, with both ends rounded outwards.
 struct Multiples {
   Multiples(const QPointF& range, qreal pitch)
       : first(static_cast<int>(std::floor(range.x() / pitch))),
@@ -54,7 +54,7 @@ struct Multiples {
   int last;
 };
 
-/// Lines of 45 degrees through every `pitch` of the x axis that cross `area`.
+/// Adds the lines at 45 degrees that cross `area`, one for every `pitch` on the x axis.
 void add_rising(QList<QLineF>& lines, const QRectF& area, qreal pitch) {
   const Multiples span({area.left() + area.top(), area.right() + area.bottom()}, pitch);
   for (int i = span.first; i <= span.last; ++i) {

@@ -8,11 +8,12 @@ namespace {
 
 constexpr qreal kCaptionLines = 1.3;
 
-// Height of a row in lines of text: rows take the room there is, within these bounds.
+// Height of a row in lines of text. Rows use the available room within these bounds.
 constexpr qreal kLeastRow = 1.75;
 constexpr qreal kMostRow = 2.4;
 
-/// A step of 1, 2 or 5 times a power of ten that cuts `range` into at most `count` parts.
+/// The smallest step of 1, 2 or 5 times a power of ten that cuts `range` into at most `count`
+/// parts.
 double nice_step(double range, double count) {
   const double least = range / std::max(count, 1.0);
   const double power = std::pow(10.0, std::floor(std::log10(least)));
@@ -48,7 +49,7 @@ BreakdownGeometry::BreakdownGeometry(const BreakdownModel& model, const QFontMet
     row_height_ = std::clamp(std::floor(rows_.height() / model.rowCount()), row_height_,
                              std::ceil(em_ * kMostRow));
   }
-  // The peak is drawn in bold, which is wider than these metrics say.
+  // The peak is drawn in bold, which is wider than these font metrics say.
   const qreal labels =
       std::min(widest(model, metrics, BreakdownModel::kPhaseColumn) * 1.15 + em_, size.width() / 3);
   const qreal totals = widest(model, metrics, BreakdownModel::kPeakColumn) * 1.15 + em_;
@@ -63,7 +64,7 @@ qreal BreakdownGeometry::layOutLegend(qreal width) {
   qreal x = margin();
   qreal y = margin() / 2;
   for (int column = BreakdownModel::kReservedColumn; column < model_->columnCount(); ++column) {
-    // Reserved memory closes the list as it closes the bar.
+    // Reserved memory is the last entry of the legend, as it is the last part of the bar.
     const int next =
         column + 1 < model_->columnCount() ? column + 1 : +BreakdownModel::kReservedColumn;
     const QString name = next == BreakdownModel::kReservedColumn

@@ -12,8 +12,8 @@
 
 namespace headroom::gui {
 
-/// Where a breakdown's parts stand in a viewport, in logical pixels. Painting and picking both ask
-/// here, so that they cannot disagree.
+/// The positions of the parts of a breakdown in a viewport, in logical pixels. Painting and hit
+/// testing both use this class, so that they always agree.
 ///
 ///   +--------------------------------------------------+
 ///   | legend: one swatch and name per category          |
@@ -24,16 +24,16 @@ namespace headroom::gui {
 ///   +--------------------------------------------------+
 class BreakdownGeometry {
  public:
-  /// Of `model` as it is now: it must be made anew when the model, the font or the size changes.
+  /// Describes the present `model`. It must be constructed again if model, font or size changes.
   BreakdownGeometry(const BreakdownModel& model, const QFontMetricsF& metrics, const QSizeF& size);
 
-  /// Moves the rows up by `pixels`.
+  /// Scrolls the rows up by `pixels`.
   void setScrolled(qreal pixels) { scrolled_ = pixels; }
 
   struct LegendEntry {
     int column = 0;
     QRectF swatch;
-    QPointF baseline;  ///< Of the name.
+    QPointF baseline;  ///< Baseline of the name.
   };
   struct Tick {
     qreal x = 0;
@@ -42,16 +42,16 @@ class BreakdownGeometry {
 
   [[nodiscard]] const std::vector<LegendEntry>& legend() const { return legend_; }
   [[nodiscard]] const std::vector<Tick>& ticks() const { return ticks_; }
-  /// The rows' part of the viewport.
+  /// The part of the viewport with the rows.
   [[nodiscard]] const QRectF& rows() const { return rows_; }
-  /// The part of `rows` that bars are drawn in, from 0 to the end of the scale.
+  /// The part of `rows` in which bars are drawn, from 0 to the end of the scale.
   [[nodiscard]] const QRectF& plot() const { return plot_; }
   [[nodiscard]] const QRectF& axis() const { return axis_; }
-  /// Strip above `plot` for the capacity line's name.
+  /// The strip above `plot` with the name of the capacity line.
   [[nodiscard]] QRectF caption() const;
-  /// In that strip, above the totals.
+  /// The part of that strip above the totals.
   [[nodiscard]] QRectF totalsTitle() const;
-  /// Between the viewport's edge and what stands in it.
+  /// The distance between the viewport's edge and its contents.
   [[nodiscard]] qreal margin() const { return em_ * 0.7; }
 
   [[nodiscard]] qreal rowHeight() const { return row_height_; }
@@ -61,15 +61,16 @@ class BreakdownGeometry {
   [[nodiscard]] QRectF row(int row) const;
   [[nodiscard]] QRectF label(int row) const;
   [[nodiscard]] QRectF total(int row) const;
-  /// The bar's part of a category; of the reserved column, what is reserved beyond the tensors.
+  /// The part of the bar for a category. For the reserved column, it is the memory reserved beyond
+  /// tensors.
   [[nodiscard]] QRectF segment(int row, int column) const;
-  /// Rows that are at least partly visible: [first, last).
+  /// Rows that are at least partly visible, as the range [first, last).
   [[nodiscard]] int firstVisible() const;
   [[nodiscard]] int lastVisible() const;
-  /// The cell at `point`: a segment, or the phase; invalid outside the rows.
+  /// The cell at `point`: a segment or the phase. Invalid outside the rows.
   [[nodiscard]] QModelIndex indexAt(const QPointF& point) const;
 
-  /// Height that shows everything without scrolling, for a viewport of `width`.
+  /// The height that shows everything without scrolling in a viewport of `width`.
   [[nodiscard]] static qreal idealHeight(const BreakdownModel& model, const QFontMetricsF& metrics,
                                          qreal width);
 

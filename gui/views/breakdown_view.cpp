@@ -59,7 +59,7 @@ void BreakdownView::refresh() {
 }
 
 void BreakdownView::followCurrent(const QModelIndex& current) {
-  // What the cell says is what a screen reader reads when it changes.
+  // A screen reader reads the description of the cell when it changes.
   setAccessibleDescription(current.data(Qt::AccessibleTextRole).toString());
   if (current.isValid()) {
     const QRectF row = geometry_.row(current.row());
@@ -155,7 +155,7 @@ void BreakdownView::moveTo(const Cell& cell) {
 
 BreakdownView::Cell BreakdownView::nextCategory(const Cell& from, Step step) const {
   const int direction = step == Step::kForward ? 1 : -1;
-  // Phase, peak and reserved columns have no part of their own in the bar.
+  // The columns for phase, peak and reserved memory have no segment in the bar.
   int column = std::max(from.column, BreakdownModel::kFirstCategoryColumn - 1);
   for (column += direction;
        column >= BreakdownModel::kFirstCategoryColumn && column < model_->columnCount();
@@ -288,7 +288,7 @@ void BreakdownView::drawBar(QPainter& painter, int row) const {
       continue;
     }
     if (area.width() > 3) {
-      area.setRight(area.right() - 1);  // A seam of the page's colour between neighbours.
+      area.setRight(area.right() - 1);  // A gap in the page's colour.
     }
     const QVariant category =
         model_->headerData(column, Qt::Horizontal, BreakdownModel::kCategoryRole);
@@ -309,7 +309,7 @@ void BreakdownView::drawCapacity(QPainter& painter) const {
   const QRectF strip = geometry_.caption();
   const qreal width = QFontMetricsF(font()).horizontalAdvance(name) + 1;
   const qreal gap = geometry_.margin() / 2;
-  // On the side of what the plan may use, if there is room.
+  // The name is to the left of the line, on the side that the plan may use, if there is room.
   const bool before = x - gap - width >= geometry_.plot().left();
   const qreal left = before ? x - gap - width : x + gap;
   painter.drawText(QRectF(left, strip.top(), width, strip.height()), Qt::AlignCenter, name);

@@ -9,19 +9,19 @@
 
 namespace headroom::gui {
 
-/// The breakdown as bars: a row per phase, a part per category, and the capacity as a line. Shares
-/// model and current cell with its table twin. Arrows move between phases and categories, Home and
-/// End to the first and last phase.
+/// The breakdown as a bar chart: a row per phase, a segment per category, and the capacity as a
+/// line. It shares model and current cell with the table. Arrow keys move between phases and
+/// categories, Home and End to the first and last phase.
 class BreakdownView : public QAbstractScrollArea {
   Q_OBJECT
 
  public:
-  /// Neither is owned; both must live as long as the view.
+  /// The view owns neither; both must outlive it.
   BreakdownView(BreakdownModel* model, QItemSelectionModel* selection, QWidget* parent = nullptr);
 
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override;
-  /// As it stands now: for whoever wants to point at a part of it.
+  /// The present geometry, for callers that point at a part of the view.
   [[nodiscard]] const BreakdownGeometry& geometryNow() const { return geometry_; }
 
  protected:
@@ -44,10 +44,10 @@ class BreakdownView : public QAbstractScrollArea {
   };
   enum class Step : std::uint8_t { kForward, kBack };
 
-  /// Makes `cell` the current one, its row brought into the model's.
+  /// Makes `cell` the current one. A row outside the model is clamped.
   void moveTo(const Cell& cell);
-  /// The next cell of the row that has a part in the bar: `from` again after the last, the phase
-  /// before the first.
+  /// The next cell of the row that has a segment in the bar. After the last one it is `from` again,
+  /// before the first one the phase.
   [[nodiscard]] Cell nextCategory(const Cell& from, Step step) const;
   void setHovered(const QModelIndex& index);
 

@@ -10,10 +10,10 @@
 namespace headroom::gui {
 namespace {
 
-/// The most that is usual in any field; a rarer number scrolls.
+/// The largest usual value of any field. Larger numbers scroll.
 constexpr int kWidest = 1'048'576;
 
-/// A spin box whose arrows may double and halve.
+/// A spin box whose arrows can double and halve the value.
 class StepBox : public QSpinBox {
  public:
   StepBox(NumberField::Steps steps, QWidget* parent) : QSpinBox(parent), steps_(steps) {}
@@ -24,7 +24,7 @@ class StepBox : public QSpinBox {
       return;
     }
     auto now = static_cast<unsigned>(value());
-    for (; steps > 0; --steps) {  // To the next power of two, wherever it starts.
+    for (; steps > 0; --steps) {  // To the next power of two from any value.
       now = std::bit_floor(now) * 2;
     }
     for (; steps < 0; ++steps) {
@@ -46,7 +46,7 @@ NumberField::NumberField(const Range& range, const QString& accessible_name, QWi
       slider_(new QSlider(Qt::Horizontal, this)),
       spin_(new StepBox(range.steps, this)) {
   spin_->setRange(range.least, range.most);
-  spin_->setKeyboardTracking(false);  // Half-typed numbers are no questions.
+  spin_->setKeyboardTracking(false);  // A half-typed number is no edit.
   spin_->setGroupSeparatorShown(true);
   spin_->setAlignment(Qt::AlignRight);
   spin_->setAccessibleName(accessible_name);
@@ -57,7 +57,7 @@ NumberField::NumberField(const Range& range, const QString& accessible_name, QWi
   row->setContentsMargins(0, 0, 0, 0);
   row->addWidget(slider_, 1);
   row->addWidget(spin_);
-  // As wide in every field, so that sliders and boxes stand in columns.
+  // All fields have the same width, so that sliders and boxes are aligned.
   spin_->setFixedWidth(fontMetrics().horizontalAdvance(QLocale().toString(kWidest)) +
                        fontMetrics().height() * 2);
   setFocusProxy(spin_);

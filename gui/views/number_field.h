@@ -8,7 +8,7 @@
 
 namespace headroom::gui {
 
-/// A whole number with a slider for its usual values and a box for any value.
+/// A field for a whole number, with a slider for usual values and a spin box for any value.
 class NumberField : public QWidget {
   Q_OBJECT
 
@@ -19,20 +19,20 @@ class NumberField : public QWidget {
     int most = 1;
     int slider_least = 1;
     int slider_most = 1;
-    Steps steps = Steps::kOne;  ///< Of the slider and of the box's arrows.
+    Steps steps = Steps::kOne;  ///< Steps of the slider and of the box's arrows.
   };
 
   NumberField(const Range& range, const QString& accessible_name, QWidget* parent = nullptr);
 
   [[nodiscard]] int value() const { return spin_->value(); }
-  /// Shows `value` without telling anybody.
+  /// Shows `value` without emitting a signal.
   void setValue(int value);
 
   [[nodiscard]] QSpinBox* spin() { return spin_; }
   [[nodiscard]] QSlider* slider() { return slider_; }
 
  Q_SIGNALS:
-  /// A person chose `value`. While a slider is held, `gesture` stays the same.
+  /// The user chose `value`. `gesture` stays the same while a slider is held.
   void edited(int value, qint64 gesture);
 
  private:

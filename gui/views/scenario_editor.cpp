@@ -29,7 +29,7 @@
 namespace headroom::gui {
 namespace {
 
-/// Shows as many of `choices` as there are, with `value` chosen.
+/// Fills the box with `choices` and selects `value`.
 template <typename T>
 void show_choices(QComboBox* box, const std::vector<Choice<T>>& choices, const T& value) {
   const QSignalBlocker quiet(box);
@@ -50,7 +50,7 @@ void show_choices(QComboBox* box, const std::vector<Choice<T>>& choices, const T
   }
 }
 
-/// A list to pick from by typing a part of the name.
+/// A combo box in which the user can type a part of the name.
 QComboBox* catalogue_box(CatalogueModel* catalogue, QWidget* parent) {
   auto* const box = new QComboBox(parent);
   box->setEditable(true);
@@ -228,7 +228,7 @@ QWidget* ScenarioEditor::addControl(const ir::PlanControl& control, const QStrin
 }
 
 void ScenarioEditor::addControlRows() {
-  // Letters that no label of the other rows is reached by.
+  // Mnemonic letters that no other label uses.
   QString free_letters = QStringLiteral("DHJQTVWYZ");
   for (const ir::PlanControl& control : all_controls()) {
     QString label = control_text(control.label);
@@ -386,7 +386,7 @@ void ScenarioEditor::addSection(const QString& title) {
 }
 
 void ScenarioEditor::addRow(const QString& label, QWidget* control) {
-  form_->addRow(label, control);  // Makes the control the label's buddy.
+  form_->addRow(label, control);  // Also makes the control the label's buddy.
   if (qobject_cast<NumberField*>(control) == nullptr) {
     control->setAccessibleName(QString(label).remove(QLatin1Char('&')));
   }
@@ -418,7 +418,7 @@ void ScenarioEditor::announceBudget() {
 void ScenarioEditor::markBudget() {
   const QString text = budget_->text().trimmed();
   const bool understood = text.isEmpty() || parse_bytes(text.toStdString());
-  QPalette colours;  // Of one role: the others go on following the window.
+  QPalette colours;  // Sets one role; the others follow the window.
   if (!understood) {
     colours.setColor(QPalette::Text, theme_of(palette()).capacity);
   }

@@ -20,13 +20,13 @@ namespace headroom::gui {
 
 class NumberField;
 
-/// The controls of a scenario. It holds no scenario of its own that counts: an edit is announced,
-/// and what comes back through `setScenario` is shown.
+/// The controls of a scenario. The editor does not own the scenario: it announces edits, and shows
+/// what it receives through `setScenario`.
 class ScenarioEditor : public QWidget {
   Q_OBJECT
 
  public:
-  /// Not owned; they must live as long as the editor.
+  /// Not owned; they must outlive the editor.
   struct Catalogues {
     CatalogueModel* models = nullptr;
     CatalogueModel* gpus = nullptr;
@@ -34,21 +34,21 @@ class ScenarioEditor : public QWidget {
 
   explicit ScenarioEditor(const Catalogues& catalogues, QWidget* parent = nullptr);
 
-  /// Shows `scenario` without announcing anything.
+  /// Shows `scenario` without emitting a signal.
   void setScenario(const Scenario& scenario);
 
  Q_SIGNALS:
   void edited(const headroom::gui::Scenario& after, const headroom::gui::Edit& edit);
-  /// The button beside the model.
+  /// Emitted when the button beside the model is pressed.
   void openRequested();
 
  private:
   using Change = std::function<void(Scenario&)>;
 
   void addHardwareRows();
-  /// The controls that only some frameworks have.
+  /// Adds the controls that only some frameworks have.
   void addControlRows();
-  /// A list for a control with choices, a number for any other.
+  /// Adds a combo box for a control with choices, otherwise a number field.
   QWidget* addControl(const ir::PlanControl& control, const QString& label);
   void addTrainingRows();
   void addBatchRows();
@@ -61,8 +61,8 @@ class ScenarioEditor : public QWidget {
   void announceBudget();
   void markBudget();
 
-  /// A combo box of `Choice<T>`s. `make` yields them, `pick` finds the value in a scenario and
-  /// `put` writes it there.
+  /// Adds a combo box of `Choice<T>`s. `make` returns them, `pick` reads the value from a scenario
+  /// and `put` writes it.
   template <typename Choices, typename Pick, typename Put>
   QComboBox* addChoice(const Edit& edit, const QString& label, Choices make, Pick pick, Put put);
   template <typename Pick, typename Put>
@@ -74,7 +74,7 @@ class ScenarioEditor : public QWidget {
   Scenario shown_;
   QFormLayout* form_;
   QLineEdit* budget_ = nullptr;
-  std::vector<std::function<void(const Scenario&)>> show_;  ///< One per control.
+  std::vector<std::function<void(const Scenario&)>> show_;  ///< One function per control.
 };
 
 }  // namespace headroom::gui

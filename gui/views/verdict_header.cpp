@@ -27,7 +27,7 @@ QLabel* make_label(QWidget* parent, double size, QFont::Weight weight) {
 }
 
 void paint_with(QLabel* label, const QColor& colour) {
-  QPalette palette;  // Of one role: the others go on following the window.
+  QPalette palette;  // Sets one role; the others follow the window.
   palette.setColor(QPalette::WindowText, colour);
   label->setPalette(palette);
 }
@@ -81,7 +81,7 @@ VerdictHeader::VerdictHeader(QWidget* parent)
   words->addWidget(basis_);
   auto* const top = new QHBoxLayout;
   top->setSpacing(unit * 3 / 2);
-  // The glyph is painted where this space is.
+  // The glyph is painted in this space.
   top->setContentsMargins(headline_->fontMetrics().height() + unit / 2, 0, 0, 0);
   top->addWidget(headline_);
   top->addLayout(words, 1);
@@ -148,7 +148,7 @@ void VerdictHeader::showFacts(const std::vector<Fact>& facts) {
           &facts[fact].caption, &facts[fact].value, &facts[fact].detail};
       label->setText(*lines.at(i % kLinesPerFact));
       label->setToolTip(facts[fact].tip);
-      // The last one says where, in the longest words.
+      // Only the last fact wraps, because its detail is the longest: it says where the peak is.
       label->setWordWrap(fact + 1 == facts.size());
     }
   }
@@ -163,7 +163,7 @@ std::span<QLabel* const> VerdictHeader::linesOf(int fact) const {
       .subspan(static_cast<std::size_t>(fact) * kLinesPerFact, kLinesPerFact);
 }
 
-/// As many as fit side by side. The last fact wraps, so that it needs no more than its share.
+/// As many columns as fit side by side. The last fact wraps, so that its width is limited.
 int VerdictHeader::factColumns(int room) const {
   std::vector<int> widths;
   widths.reserve(static_cast<std::size_t>(shown_facts_));
@@ -198,7 +198,7 @@ void VerdictHeader::arrangeFacts() {
     return;
   }
   columns_ = columns;
-  constexpr int kRows = kLinesPerFact + 1;  // One of air.
+  constexpr int kRows = kLinesPerFact + 1;  // One empty.
   for (int fact = 0; fact < shown_facts_; ++fact) {
     int row = fact / columns * kRows;
     for (QLabel* const label : linesOf(fact)) {

@@ -13,8 +13,8 @@ class QLabel;
 
 namespace headroom::gui {
 
-/// The answer at a glance: verdict and margin, then figures in as few rows as the width allows. Or
-/// why there is none.
+/// The answer at a glance: verdict and margin, then figures in as few rows as the width permits. If
+/// there is no answer, the reason.
 class VerdictHeader : public QFrame {
   Q_OBJECT
 
@@ -23,7 +23,7 @@ class VerdictHeader : public QFrame {
 
   void showVerdict(const cost::StepEstimate& estimate);
   void showProblem(const ProblemText& text);
-  /// Says that a newer answer is on its way; the next answer takes it back.
+  /// Shows that a newer answer is being computed, until that answer is shown.
   void setBusy(bool busy);
 
  protected:
@@ -50,9 +50,9 @@ class VerdictHeader : public QFrame {
   QLabel* margin_;
   QLabel* basis_;
   QLabel* busy_;
-  QWidget* facts_box_;  ///< Claims no width: what does not fit beside goes below.
+  QWidget* facts_box_;  ///< Requests no width: what does not fit beside goes below.
   QGridLayout* facts_;
-  std::vector<QLabel*> fact_labels_;  ///< Three for each fact.
+  std::vector<QLabel*> fact_labels_;  ///< Three labels per fact.
   int shown_facts_ = 0;
   int columns_ = 0;
 };

@@ -18,13 +18,13 @@ EstimateWorker::EstimateWorker(Estimator estimator, QObject* parent)
 EstimateWorker::~EstimateWorker() {
   current_.request_stop();
   thread_.request_stop();
-  thread_.join();  // Here, while every member is still alive.
+  thread_.join();  // Joined while all members are still alive.
 }
 
 quint64 EstimateWorker::ask(const Scenario& scenario, Urgency urgency) {
   asked_ = scenario;
   ++newest_;
-  current_.request_stop();  // Its answer would be dropped.
+  current_.request_stop();  // Its answer would not be used.
   if (urgency == Urgency::kNow) {
     debounce_.stop();
     handOver();
@@ -88,8 +88,8 @@ Answer EstimateWorker::work(const Job& job) const {
   return answer;
 }
 
-// By name: the thread touches nothing of the receiver but what `mutex_` guards, and a queued call
-// to an object that is being destroyed is dropped by Qt.
+// Invoked by name. The thread touches only members that `mutex_` guards, and Qt drops a queued call
+// to an object that is being destroyed.
 void EstimateWorker::post() {
   QMetaObject::invokeMethod(this, "collect", Qt::QueuedConnection);
 }

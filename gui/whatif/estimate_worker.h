@@ -21,27 +21,27 @@
 
 namespace headroom::gui {
 
-/// Answers a scenario. Called on the worker's thread; once stop is requested the answer is not
-/// wanted any more and may be anything.
+/// Answers a scenario on the worker's thread. Once stop is requested, the answer is not used and
+/// may be anything.
 using Estimator = std::function<Result<cost::StepEstimate>(const Scenario& scenario,
                                                            const std::stop_token& stop)>;
 
-/// What became of a request: an estimate, an error of the input, or a fault of the program.
+/// The result of a request: an estimate, an error of the input, or a fault of the program.
 struct Answer {
   quint64 request = 0;
   Scenario scenario;
-  std::shared_ptr<const cost::StepEstimate> estimate;  ///< Null unless it was made.
+  std::shared_ptr<const cost::StepEstimate> estimate;  ///< Null if there is no estimate.
   std::optional<Error> error;
-  QString fault;  ///< What an exception said; empty unless there was one.
+  QString fault;  ///< Message of an exception; empty if there was none.
 };
 
-/// Runs an `Estimator` on a thread of its own. Requests are numbered; a new one stops the one that
-/// runs, and only the newest is ever answered.
+/// Runs an `Estimator` on its own thread. Requests are numbered. A new request stops the running
+/// one, and only the newest request is answered.
 class EstimateWorker : public QObject {
   Q_OBJECT
 
  public:
-  /// How soon a request goes to the thread.
+  /// When a request is sent to the thread.
   enum class Urgency : std::uint8_t {
     kDebounced,  ///< When no other has come for `kDebounce`.
     kNow,
@@ -51,13 +51,13 @@ class EstimateWorker : public QObject {
   explicit EstimateWorker(Estimator estimator, QObject* parent = nullptr);
   ~EstimateWorker() override;
 
-  /// Asks for an answer to a copy of `scenario`; returns the request's number.
+  /// Requests an answer for a copy of `scenario`; returns the number of the request.
   quint64 ask(const Scenario& scenario, Urgency urgency = Urgency::kDebounced);
 
  Q_SIGNALS:
-  /// The newest request has reached the thread.
+  /// Emitted when the thread starts the newest request.
   void started(quint64 request);
-  /// The newest request has its answer.
+  /// Emitted when the newest request has been answered.
   void answered(const headroom::gui::Answer& answer);
 
  private:
@@ -74,21 +74,21 @@ class EstimateWorker : public QObject {
   [[nodiscard]] Answer work(const Job& job) const;
   void post();
 
-  // Of the GUI thread.
+  // Used on the GUI thread only.
   QTimer debounce_;
   quint64 newest_ = 0;
   Scenario asked_;
   std::stop_source current_;
 
-  // Between the threads, under `mutex_`.
+  // Shared by the threads; `mutex_` guards them.
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::optional<Job> waiting_;
   std::optional<quint64> begun_;
   std::vector<Answer> finished_;
 
-  Estimator estimator_;  // Of the worker thread.
-  std::jthread thread_;  // Last: it must end before what it uses.
+  Estimator estimator_;  // Used on the worker thread.
+  std::jthread thread_;  // Last: it must end before the members that it uses.
 };
 
 }  // namespace headroom::gui

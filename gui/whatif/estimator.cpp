@@ -33,7 +33,7 @@ Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario&
   if (stop.stop_requested()) {
     return Error::invalid_argument("scenario", "a newer one", "the newest");
   }
-  // A device whose speed nobody measured gets a verdict without a time.
+  // A device without performance data gets a verdict without a time.
   const Result<cost::Machine> machine = cost::load_machine(config_dir, *device);
   return cost::estimate(*model, scenario.plan, *device, scenario.budget,
                         machine ? &*machine : nullptr);

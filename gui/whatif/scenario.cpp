@@ -11,7 +11,7 @@ ModelSource model_source(std::string_view text) {
   std::error_code fault;
   const bool spelt_as_path = text.ends_with(".json") || text.ends_with(".gguf") ||
                              text.starts_with('.') || text.starts_with('/');
-  // A Hugging Face id holds a slash, too.
+  // A Hugging Face id contains a slash, too.
   const bool there = text.find('/') != std::string_view::npos && exists(path, fault);
   if (!spelt_as_path && !there) {
     return {.kind = ModelSource::Kind::kCatalogue, .text = std::string(text)};

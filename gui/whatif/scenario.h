@@ -9,7 +9,7 @@
 
 namespace headroom::gui {
 
-/// Where the model comes from.
+/// The source of the model.
 struct ModelSource {
   enum class Kind : std::uint8_t {
     kCatalogue,  ///< `text` is a name, an alias or a Hugging Face id.
@@ -20,29 +20,30 @@ struct ModelSource {
   friend bool operator==(const ModelSource&, const ModelSource&) = default;
 };
 
-/// What `text` means, as the command line reads it: a path if it ends in ".json" or ".gguf", starts
-/// with "." or "/", or holds a slash and exists; a name of the catalogue otherwise. A folder stands
-/// for the config.json in it.
+/// Interprets `text` like the command line. It is a path if it ends in ".json" or ".gguf", starts
+/// with "." or "/", or contains a slash and exists. Otherwise it is a name of the catalogue. A
+/// folder stands for the config.json in it.
 [[nodiscard]] ModelSource model_source(std::string_view text);
 
-/// The question that the window asks, and the one value it edits. The number of GPUs is
+/// The question that the window asks, and the only value that it edits. The number of GPUs is
 /// `plan.world`.
 struct Scenario {
   ModelSource model;
   std::string gpu;  ///< Catalogue name.
   ir::ParallelPlan plan;
-  Bytes budget;  ///< Judged against instead of the device's total; 0: the device's.
+  Bytes budget;  ///< Replaces the device's total; 0: the device's total.
   friend bool operator==(const Scenario&, const Scenario&) = default;
 };
 
-/// What an edit changed: names it in the undo menu and says which edits are one gesture.
+/// What an edit changes. It names the edit in the undo menu, and edits of one field can be one
+/// gesture.
 enum class Field : std::uint8_t {
   kModel,
   kGpu,
   kGpus,
   kBudget,
   kRuntime,
-  kControl,  ///< A choice of the framework's own; `Edit::control` says which.
+  kControl,  ///< A control of the framework, which `Edit::control` names.
   kPrecision,
   kOptimizer,
   kAttention,
@@ -58,12 +59,12 @@ enum class Field : std::uint8_t {
   kEverything,  ///< Reset.
 };
 
-/// What the window opens with.
+/// The scenario with which the window opens.
 [[nodiscard]] Scenario default_scenario();
 
-/// `scenario` with the choices that hang on others brought in line: what the framework settles
-/// (`ir::Runtime::settle`), a precision that it runs, quantisation only under LoRA. Idempotent.
-/// Requires a framework of `ir::runtimes`.
+/// `scenario` after dependent choices have been made consistent: what the framework settles
+/// (`ir::Runtime::settle`), a precision that it supports, and quantisation only with LoRA.
+/// Idempotent. Requires a framework of `ir::runtimes`.
 [[nodiscard]] Scenario settled(Scenario scenario);
 
 }  // namespace headroom::gui

@@ -68,14 +68,14 @@ WhatIf::WhatIf(Scenario initial, QObject* parent)
 void WhatIf::change(const Scenario& after, const Edit& edit) {
   Scenario next = settled(after);
   if (next == scenario_) {
-    // What was asked for may have been settled away: the editor must not go on showing it.
+    // Settling may have undone the edit. The editor must then show the old value again.
     Q_EMIT changed(scenario_);
     return;
   }
   auto* const command = new WhatIfCommand(scenario_, std::move(next), edit,
                                           [this](const Scenario& scenario) { apply(scenario); });
   command->setText(edit.control.empty() ? field_name(edit.field) : control_text(edit.control));
-  undo_.push(command);  // Owns it, and applies it.
+  undo_.push(command);  // The stack owns it and applies it.
 }
 
 void WhatIf::reset() {

@@ -10,8 +10,8 @@
 
 namespace headroom::gui {
 
-/// The scenario being edited and its history. Every change, also a reset, goes through the undo
-/// stack.
+/// The scenario that is being edited, and its history. Every change, including a reset, is on the
+/// undo stack.
 class WhatIf : public QObject {
   Q_OBJECT
 
@@ -21,9 +21,9 @@ class WhatIf : public QObject {
   [[nodiscard]] const Scenario& scenario() const { return scenario_; }
   [[nodiscard]] QUndoStack* undoStack() { return &undo_; }
 
-  /// Makes `after`, once settled, the scenario. Does nothing if nothing changes.
+  /// Settles `after` and makes it the scenario. Does nothing if nothing changes.
   void change(const Scenario& after, const Edit& edit);
-  /// Back to the scenario that the window opened with, as one undoable change.
+  /// Returns to the scenario with which the window opened, as one undoable change.
   void reset();
 
  Q_SIGNALS:
@@ -37,10 +37,10 @@ class WhatIf : public QObject {
   QUndoStack undo_;
 };
 
-/// "micro-batch": what `field` is called in a sentence.
+/// The name of `field` in a sentence: "micro-batch".
 [[nodiscard]] QString field_name(Field field);
 
-/// A label or detail of an `ir::PlanControl`, in the language of the window.
+/// A label or detail of an `ir::PlanControl`, in the language of the user interface.
 [[nodiscard]] QString control_text(std::string_view text);
 
 }  // namespace headroom::gui

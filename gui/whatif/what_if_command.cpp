@@ -15,7 +15,7 @@ void WhatIfCommand::redo() {
   apply_(after_);
 }
 
-// -1 is Qt's word for "never merges".
+// -1 tells Qt never to merge the command.
 int WhatIfCommand::id() const {
   return edit_.gesture == 0 ? -1 : static_cast<int>(edit_.field);
 }
@@ -26,7 +26,7 @@ bool WhatIfCommand::mergeWith(const QUndoCommand* other) {
     return false;
   }
   after_ = next->after_;
-  setObsolete(after_ == before_);  // The slider went back to where it came from.
+  setObsolete(after_ == before_);  // The slider is back where it was.
   return true;
 }
 

@@ -9,11 +9,11 @@
 
 namespace headroom::gui {
 
-/// An edit: which field, and which gesture of the hand it belongs to. Edits of one field that
-/// share a gesture (a slider on the move) are one step of the undo stack.
+/// An edit: its field and its gesture. Edits of one field that belong to one gesture (dragging a
+/// slider) are one step of the undo stack.
 struct Edit {
   Field field = Field::kEverything;
-  std::int64_t gesture = 0;  ///< 0: belongs to no other edit.
+  std::int64_t gesture = 0;  ///< 0: the edit is a gesture of its own.
   std::string control{};     ///< The label of an `ir::PlanControl`, for `Field::kControl`.
   friend bool operator==(const Edit&, const Edit&) = default;
 };

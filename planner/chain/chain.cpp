@@ -10,7 +10,7 @@ namespace {
 
 using Kind = ChainStep::Kind;
 
-/// The memory of a chain while steps run.
+/// The memory of a chain while its steps run.
 class ChainMemory {
  public:
   explicit ChainMemory(const Chain& chain)
@@ -20,7 +20,7 @@ class ChainMemory {
     pending_ = chain.size();
   }
 
-  /// False if the step lacks what it needs.
+  /// Runs a step. False if data that the step needs is not stored.
   [[nodiscard]] bool run(const ChainStep& step) {
     const ChainStage& stage = chain_[step.stage];
     if (step.kind == Kind::kBackward) {
@@ -52,7 +52,7 @@ class ChainMemory {
     live_ += slots;
     peak_ = std::max(peak_, live_ + transient);
   }
-  /// Of the output of stage `index` - 1.
+  /// Frees the output of stage `index` - 1.
   void drop_output(std::size_t index) {
     if (index > 0 && output_[index]) {
       live_ -= chain_[index - 1].output;
@@ -76,9 +76,9 @@ class ChainMemory {
   }
 
   const Chain& chain_;
-  std::vector<bool> output_;  ///< [i]: the output of stage i - 1 is stored by itself.
-  std::vector<bool> saved_;   ///< [i]: all that stage i - 1 saves is stored.
-  std::size_t pending_ = 0;   ///< Stages that wait for backward.
+  std::vector<bool> output_;  ///< [i]: whether only the output of stage i - 1 is stored.
+  std::vector<bool> saved_;   ///< [i]: whether all that stage i - 1 saves is stored.
+  std::size_t pending_ = 0;   ///< Number of stages whose backward is still to run.
   std::int64_t live_ = 0;
   std::int64_t peak_ = 0;
   double time_ = 0;
@@ -119,7 +119,7 @@ std::optional<ChainSchedule> optimal_chain(const Chain& chain, std::int64_t slot
   for (const ChainStage& stage : chain) {
     all += stage.forward;
   }
-  // Little above what must run again first: the tighter the limit, the smaller the tables.
+  // The first limit is little above the least recomputation: tighter limits have smaller tables.
   constexpr double kFirstRoom = 1.0 / 32;
   ChainTables tables(chain, slots);
   const double least = tables.least_again();

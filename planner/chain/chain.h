@@ -9,32 +9,36 @@
 
 namespace headroom::plan {
 
-/// Runs `steps` and measures them: the certificate of a schedule, which shares nothing with the
-/// search for it. Nothing if a step lacks what it needs or backward does not reach the first stage.
+/// Runs `steps` and measures time and peak. It shares no code with the search, so it proves that a
+/// schedule is valid. Nothing if a step needs data that is not stored, or if backward does not
+/// reach the first stage.
 [[nodiscard]] std::optional<ChainSchedule> run_chain(const Chain& chain,
                                                      std::vector<ChainStep> steps);
 
-/// The quickest schedule that keeps what it stores and whose peak is at most `slots`; nothing if
-/// there is none.
+/// The fastest persistent schedule (one that keeps everything that it stores until backward) whose
+/// peak is at most `slots`. Nothing if there is none.
 ///
-/// Model:   C(s, t, m), the least time from forward of s to backward of s with m slots while the
-///          gradient of t waits, is the least of
-///            forward of s .. s'-1 keeping only the input of s' , then C(s', t, m - a(s'-1)) and
+/// A slot is the unit of memory in these functions: all sizes are whole numbers of slots.
+///
+/// Model:   C(s, t, m) is the least time from forward of s to backward of s with m slots, while the
+///          gradient of t waits. It is the least of
+///            forward of s .. s'-1, storing only the input of s', then C(s', t, m - a(s'-1)) and
 ///            C(s, s'-1, m), for any s' in (s, t];
-///            forward of s keeping all, C(s+1, t, m - abar(s)), backward of s.
-///          What of it must be worked out, `ChainTables` says.
-/// Cost:    less than L^3 M / 6 additions and L^2 M / 2 numbers of four bytes, mostly by far; times
-///          are held in single precision while comparing.
+///            forward of s, storing everything, C(s+1, t, m - abar(s)), backward of s.
+///          `ChainTables` says which of these values must be computed.
+/// Cost:    less than L^3 M / 6 additions and L^2 M / 2 numbers of four bytes, usually far less.
+///          Times are compared in single precision.
 /// Source:  Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova 2019, "Optimal checkpointing for
 ///          heterogeneous chains", arXiv:1911.13214, section 4, theorem 1.
 [[nodiscard]] std::optional<ChainSchedule> optimal_chain(const Chain& chain, std::int64_t slots,
                                                          int threads = 1);
 
-/// Stages in groups of `group`, of each of which only the input is kept and which runs again as a
-/// whole before its backward: 1 is every layer, the square root of their number is Chen et al.
-/// 2016, arXiv:1604.06174; nothing is run again of the last group.
+/// Checkpoints every `group`-th stage: of each group of stages only the input is stored, and the
+/// whole group runs again before its backward. The last group is not recomputed. `group` 1
+/// recomputes every layer; the square root of the number of stages is the schedule of Chen et al.
+/// 2016, arXiv:1604.06174.
 [[nodiscard]] ChainSchedule grouped_chain(const Chain& chain, std::size_t group);
-/// The first `recomputed` stages each run again, the others keep all.
+/// Each of the first `recomputed` stages runs again; the others store everything.
 [[nodiscard]] ChainSchedule block_chain(const Chain& chain, std::size_t recomputed);
 
 }  // namespace headroom::plan

@@ -14,7 +14,7 @@ namespace {
 using Kind = ChainStep::Kind;
 
 constexpr float kImpossible = std::numeric_limits<float>::infinity();
-/// Slots that are passed over together, and what a coarse table has one number of.
+/// Slots that are skipped together. A coarse table has one number for each such block.
 constexpr std::int64_t kBlock = 64;
 /// Blocks that are compared together.
 constexpr std::size_t kStripe = 16;
@@ -23,8 +23,8 @@ std::size_t unsigned_of(std::int64_t value) {
   return static_cast<std::size_t>(value);
 }
 
-/// Lowers `dest` to `constant + x + y` where that is less. Rows of numbers: worth the vectoriser's
-/// effort.
+/// Lowers `dest` to `constant + x + y` where the latter is less. Written as simple loops, so that
+/// the compiler vectorises them.
 void lower_both(float* dest, const float* x, const float* y, float constant, std::int64_t length) {
   for (std::int64_t i = 0; i < length; ++i) {
     const float sum = constant + x[i] + y[i];
@@ -43,7 +43,7 @@ void lower_none(float* dest, float constant, std::int64_t length) {
   }
 }
 
-/// Stages of which the most time can be kept in a slot first.
+/// Stages in descending order of forward time per slot that stores it.
 std::vector<std::size_t> by_density(const Chain& chain) {
   std::vector<std::size_t> order(chain.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -54,7 +54,8 @@ std::vector<std::size_t> by_density(const Chain& chain) {
   return order;
 }
 
-/// The forward time of stages outside [from, to) that `slots` can keep, as a fractional knapsack.
+/// The most forward time of stages outside [from, to) whose results `slots` can store: a fractional
+/// knapsack.
 double most_kept(const Chain& chain, const std::vector<std::size_t>& order, std::int64_t slots,
                  std::pair<std::size_t, std::size_t> without) {
   double kept = 0;
@@ -76,7 +77,7 @@ double most_kept(const Chain& chain, const std::vector<std::size_t>& order, std:
 
 struct ChainTables::Choice {
   float cost = kImpossible;
-  std::size_t split = 0;  ///< s: keep all of s; else k.
+  std::size_t split = 0;  ///< s: store all of s; else k.
 };
 
 float ChainTables::Segment::at(std::int64_t slots) const {
@@ -86,7 +87,7 @@ float ChainTables::Segment::at(std::int64_t slots) const {
   return cost[unsigned_of(std::min(slots - least, static_cast<std::int64_t>(cost.size()) - 1))];
 }
 
-/// One segment while it is filled: `cost` from `least` to `end`.
+/// The table of one segment while it is filled: `cost` from slot `least` to slot `end`.
 class ChainTables::Filling {
  public:
   Filling(Segment& into, std::int64_t end, std::int64_t slots, float allowed)
@@ -100,7 +101,7 @@ class ChainTables::Filling {
     used_ = last_block_ + 1;
   }
 
-  /// Lowers all slots without asking whether it is worth it.
+  /// Lowers all slots without checking the bounds first.
   void lower_all(const Terms& terms, std::uint16_t split) {
     lower(terms, into_.least, end_, split);
   }
@@ -111,8 +112,8 @@ class ChainTables::Filling {
     lower(terms, std::max(first, into_.least), std::min(first + kBlock - 1, end_), split);
   }
 
-  /// Lowers the blocks in which `terms` may be less than what is known. False if no later split
-  /// can be, whose `forward` is no less.
+  /// Lowers the blocks in which `terms` may be below the known costs. Returns false if no later
+  /// split can lower anything; later splits have a `forward` that is no less.
   bool lower_where_less(const Terms& terms, std::uint16_t split) {
     while (used_ > 0 && known_[used_ - 1] <= terms.forward) {
       --used_;
@@ -121,7 +122,7 @@ class ChainTables::Filling {
       return used_ > 0;
     }
     const std::size_t first = block_of(std::max(terms.begin, into_.least));
-    // The coarse number at or above the last slot of block b: (b + 1) block - 1 - shift.
+    // Index of the coarse number at or above the last slot of block b: (b + 1) block - 1 - shift.
     const std::int64_t lag = (terms.shift + 1) / kBlock;
     for (std::size_t stripe = first; stripe < used_; stripe += kStripe) {
       const std::size_t length = std::min(kStripe, used_ - stripe);
@@ -137,9 +138,9 @@ class ChainTables::Filling {
     return used_ > 0;
   }
 
-  /// Drops slots in front that are of no use and what repeats at the end; makes the coarse table.
+  /// Drops useless slots at the front and repeated values at the end, and makes the coarse table.
   void finish() {
-    // What is of use never grows with slots.
+    // The remaining costs never increase with slots.
     std::vector<float>& cost = into_.cost;
     if (cost.back() > allowed_) {
       into_ = Segment{};
@@ -158,7 +159,7 @@ class ChainTables::Filling {
  private:
   static std::size_t block_of(std::int64_t slots) { return unsigned_of(slots / kBlock); }
 
-  /// No less than this are `terms` in `block`.
+  /// A lower bound of `terms` in `block`.
   [[nodiscard]] static float least_in(const Terms& terms, std::size_t block, std::int64_t lag) {
     const std::int64_t after = static_cast<std::int64_t>(block) + 1 - lag;
     return after < 0 ? kImpossible
@@ -217,7 +218,7 @@ class ChainTables::Filling {
     }
   }
 
-  /// Takes down what a block's first slot comes to.
+  /// Records the cost at the first slot of a block.
   void note(std::size_t block, std::uint16_t split) {
     const std::int64_t first = std::max(static_cast<std::int64_t>(block) * kBlock, into_.least);
     if (first > end_) {
@@ -235,8 +236,8 @@ class ChainTables::Filling {
   std::size_t blocks_;
   float allowed_;
   std::size_t last_block_ = 0;
-  std::size_t used_ = 0;      ///< Blocks behind hold less than the forward of any later split.
-  std::vector<float> known_;  ///< At the first slot of each block: no slot of it is above.
+  std::size_t used_ = 0;      ///< Later blocks cost less than any later split's forward.
+  std::vector<float> known_;  ///< Cost at the first slot of each block; an upper bound in it.
 };
 
 ChainTables::ChainTables(const Chain& chain, std::int64_t slots)
@@ -253,7 +254,7 @@ ChainTables::ChainTables(const Chain& chain, std::int64_t slots)
     saved_[i + 1] = saved_[i] + chain[i].saved;
     held_[i + 1] = held_[i] + std::max(chain[i].saved, chain[i].output);
   }
-  slots_ = ample(0, count_ - 1);  // More change nothing, and tables are as long as the budget.
+  slots_ = ample(0, count_ - 1);  // More slots change nothing, and tables have the budget's length.
   asked_.assign(count_ * count_, slots_);
   share_equal_segments();
   find_needs();
@@ -277,15 +278,16 @@ void ChainTables::find_needs() {
   }
 }
 
-/// The most that running the segment again may come to.
+/// The largest recomputation of the segment that a schedule within the limit can have.
 float ChainTables::allowed(std::size_t s, std::size_t t) const {
-  constexpr double kRounding = 1e-5;  // Of sums in single precision.
+  constexpr double kRounding = 1e-5;  // Rounding of sums in single precision.
   return static_cast<float>(limit_ - needs_[index(s, t)] + kRounding * (forward_[count_] + limit_));
 }
 
 void ChainTables::share_equal_segments() {
-  // How many stages from s on equal those from an earlier r on; for each s the r with most.
-  std::vector<std::size_t> equal(count_ + 1, 0);  // [r]; of s + 1 until that of s is known.
+  // How many stages from s on equal those from an earlier r on. For each s, the r with the longest
+  // match.
+  std::vector<std::size_t> equal(count_ + 1, 0);  // [r]: first for s + 1, then for s.
   std::vector<std::size_t> most(count_, 0);
   std::vector<std::size_t> where(count_, 0);
   for (std::size_t s = count_; s-- > 0;) {
@@ -357,14 +359,14 @@ void ChainTables::write(std::size_t s, std::size_t t, std::int64_t slots,
   write(s, choice.split - 1, slots, steps);
 }
 
-/// Slots without which stage s cannot keep all.
+/// The fewest slots with which stage s can store everything.
 std::int64_t ChainTables::least_all(std::size_t s, std::size_t t) const {
   const ChainStage& stage = chain_[s];
   return std::max(chain_[t].gradient + stage.saved + stage.forward_transient,
                   stage.gradient + stage.saved + stage.backward_transient);
 }
 
-/// Slots without which forward cannot run from s up to the last stage before t.
+/// The fewest slots with which forward can run from s to the last stage before t.
 std::int64_t ChainTables::least_run(std::size_t s, std::size_t t) const {
   std::int64_t least = chain_[s].output + chain_[s].forward_transient;
   for (std::size_t i = s + 1; i < t; ++i) {
@@ -373,7 +375,7 @@ std::int64_t ChainTables::least_run(std::size_t s, std::size_t t) const {
   return least + chain_[t].gradient;
 }
 
-/// Above so many slots nothing needs to run again.
+/// With at least this many slots, nothing has to run again.
 std::int64_t ChainTables::ample(std::size_t s, std::size_t t) const {
   std::int64_t most = 0;
   for (std::size_t i = s; i <= t; ++i) {
@@ -424,7 +426,8 @@ void ChainTables::fill(std::size_t s, std::size_t t) {
                      .begin = all},
                     0);
   if (t > s) {
-    // What was best for the neighbours first: the less is known, the more is passed over.
+    // First the best splits of the neighbours: the lower the known costs, the more blocks are
+    // skipped.
     for (const auto& [other, offset] :
          {std::pair{&segment(s + 1, t), 1}, std::pair{&segment(s, t - 1), 0}}) {
       for (std::size_t block = 0; block < other->splits.size(); ++block) {

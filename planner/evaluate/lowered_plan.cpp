@@ -98,7 +98,7 @@ Result<LoweredPlan> LoweredPlans::lower(const ir::ParallelPlan& plan) {
     lowered.peak = std::max(lowered.peak, Bytes{live_peak(*program, plan.allocator)});
     stages.push_back({.stage = static_cast<std::int64_t>(rank) / stage_ranks,
                       .time = cost::price_program(*program, plan, prices)});
-    stages.back().time.timeline = {};  // As long as the program, and nobody asks for it.
+    stages.back().time.timeline = {};  // It is as long as the program, and nobody reads it.
   }
   lowered.time = parts_of(cost::compose_step(model_, plan, device_, stages).parts);
   return lowered;

@@ -17,13 +17,13 @@
 
 namespace headroom::plan {
 
-/// Peak and time of a plan that is lowered whole.
+/// Peak and time of a plan that is lowered whole, which means that its complete program is made.
 struct LoweredPlan {
-  Bytes peak;      ///< Of live bytes.
-  StepParts time;  ///< As `cost::estimate` says it of the same plan.
+  Bytes peak;      ///< Peak of the live bytes.
+  StepParts time;  ///< As `cost::estimate` gives it for the same plan.
 };
 
-/// What plans have taken that were lowered, for searches of one model on one machine to share.
+/// Results of lowered plans, which searches of one model on one machine share.
 ///
 /// Threads: may be used by any number of threads.
 class LoweredRecords {
@@ -35,30 +35,30 @@ class LoweredRecords {
 
  private:
   std::mutex mutex_;
-  std::unordered_map<std::string, LoweredPlan> plans_;  ///< By their texts.
-  std::unordered_map<std::string, Bytes> peaks_;  ///< Of plans of few layers or micro-batches.
+  std::unordered_map<std::string, LoweredPlan> plans_;  ///< By the text of the plan.
+  std::unordered_map<std::string, Bytes> peaks_;  ///< Of plans with few layers or micro-batches.
 };
 
-/// Plans of one model on one machine that are lowered whole.
+/// Evaluates plans of one model on one machine that are lowered whole.
 ///
-/// Model:   a plan is lowered once; its program gives the peak and, kernel by kernel, the time that
-///          its replay gives. Of a pipeline the ranks that `cost::binding_ranks` names are lowered.
+/// Model:   a plan is lowered once. Its program gives the peak and, kernel by kernel, the time of
+///          its replay. Of a pipeline, the ranks that `cost::binding_ranks` names are lowered.
 /// Threads: may be called from any number of threads; answers do not depend on them.
 class LoweredPlans {
  public:
-  /// `device`: its total is what plans are judged against. Keeps references to all.
+  /// `device`: its total is the memory that plans must fit in. Keeps references to all arguments.
   LoweredPlans(const ir::ModelSpec& model, const cost::DeviceSpec& device,
                const cost::Machine& machine, LoweredRecords& records);
 
-  /// `plan`, which is plan number `number` of a space.
+  /// Evaluates `plan`, which is plan number `number` of a space.
   ///
   /// Errors:  those of `cost::lower_replayed`.
   [[nodiscard]] Result<LoweredPlan> of(const ir::ParallelPlan& plan, std::uint64_t number);
 
-  /// What `of` has said of plan number `number`, if it was asked.
+  /// The result of `of` for plan number `number`, if it was called.
   [[nodiscard]] std::optional<LoweredPlan> known(std::uint64_t number);
 
-  /// Plans that were lowered.
+  /// Number of plans that were lowered.
   [[nodiscard]] std::uint64_t lowered() const { return lowered_.load(); }
 
  private:

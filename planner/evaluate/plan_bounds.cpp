@@ -54,7 +54,7 @@ AloneBounds::Alone AloneBounds::alone(const ir::ParallelPlan& plan) {
 AloneBounds::Alone AloneBounds::extrapolated(const ir::ParallelPlan& one) const {
   const cost::LayerStretch stretch =
       cost::best_stretch(model_.layers, static_cast<std::size_t>(one.recompute_every));
-  // Three periods: one is neither the first nor the last.
+  // Three periods are kept, so that one of them is neither the first nor the last.
   const std::size_t removed = stretch.removable(3);
   if (removed == 0) {
     return lowered_alone(model_, one);
@@ -63,7 +63,7 @@ AloneBounds::Alone AloneBounds::extrapolated(const ir::ParallelPlan& one) const 
   const Alone four =
       lowered_alone(cost::without_layers(model_, stretch, removed - stretch.period), one);
   if (three.kept == 0 || four.kept < three.kept) {
-    return {};  // One of the two could not be lowered: nothing is known.
+    return {};  // One of the two could not be lowered.
   }
   const auto periods = static_cast<std::int64_t>(removed / stretch.period);
   return {.computing =

@@ -16,7 +16,7 @@
 
 namespace headroom::plan {
 
-/// What plans that are lowered whole take and need at least, known before they are lowered.
+/// Lower bounds of time and memory of plans that are lowered whole, known before they are lowered.
 ///
 /// Threads: may be called from any number of threads; answers do not depend on them.
 class PlanBounds {
@@ -26,23 +26,23 @@ class PlanBounds {
   PlanBounds& operator=(const PlanBounds&) = delete;
   virtual ~PlanBounds() = default;
 
-  /// What a step of `plan` takes at least.
+  /// A lower bound of the step time of `plan`.
   [[nodiscard]] virtual Seconds least_step(const ir::ParallelPlan& plan) = 0;
-  /// No choice of the cell of `plan`, its first, takes less.
+  /// A lower bound for all choices of the cell whose first plan is `plan`.
   [[nodiscard]] virtual Seconds least_of_cell(const ir::ParallelPlan& plan) {
     return least_step(plan);
   }
-  /// What the peak of `plan` is at least.
+  /// A lower bound (floor) of the peak of `plan`.
   [[nodiscard]] virtual Bytes floor(const ir::ParallelPlan& plan) = 0;
-  /// A higher bound of the peak, at the price of a short program; nothing if there is none.
+  /// A higher floor of the peak, which costs lowering a short program; nothing if there is none.
   ///
   /// Errors:  those of `cost::lower_replayed`.
   [[nodiscard]] virtual Result<std::optional<Bytes>> sampled_floor(
       const ir::ParallelPlan& /*plan*/) {
     return std::optional<Bytes>();
   }
-  /// For each choice of a cell the others that take no longer, because their programs have the same
-  /// work or less; empty: nothing is known.
+  /// For each choice of a cell, the other choices that are no slower, because their programs have
+  /// the same work or less. Empty: nothing is known.
   [[nodiscard]] virtual std::vector<std::vector<std::uint64_t>> lighter(
       const SpaceQuestion& /*question*/, const Cell& /*cell*/) {
     return {};
@@ -52,28 +52,29 @@ class PlanBounds {
 /// Bounds for every framework that has `ir::Runtime::one_rank_alone`.
 class AloneBounds final : public PlanBounds {
  public:
-  /// Keeps references to all three.
+  /// Keeps references to all arguments.
   AloneBounds(const ir::ModelSpec& model, const cost::DeviceSpec& device,
               const cost::Machine& machine)
       : model_(model), device_(device), machine_(machine) {}
 
   /// Model:   every micro-batch runs the products, attention and memory-bound kernels of forward
-  ///          and backward, recomputation among them, one behind the other on the compute stream,
-  ///          as they run on a single GPU without an optimizer. Their times are those of a model of
-  ///          few layers and grow with the layers by a constant. What the host, other streams and
-  ///          the optimizer take counts as nothing. 0 if the model alone cannot be lowered.
+  ///          and backward, including recomputation, one after the other on the compute stream, as
+  ///          they run on a single GPU without an optimizer. Their times come from a model of few
+  ///          layers and grow by a constant per layer. The time of the host, other streams and the
+  ///          optimizer counts as 0. The bound is 0 if the model alone cannot be lowered.
   [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan) override;
 
-  /// Model:   at the end of a forward everything is alive that it has kept, as on a single GPU,
-  ///          parameters that the framework gathered and did not reshard, and from the second step
-  ///          on the rank's part of the states. What is kept grows with the layers by a constant.
+  /// Model:   at the end of a forward, everything is alive that the forward keeps on a single GPU,
+  ///          the parameters that the framework gathered and did not reshard, and from the second
+  ///          step on the rank's part of the optimizer states. What forward keeps grows by a
+  ///          constant per layer.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan) override;
 
  private:
-  /// What a micro-batch takes and keeps without other ranks and optimizer.
+  /// Time and memory of a micro-batch without other ranks and without the optimizer.
   struct Alone {
     Seconds computing;
-    std::int64_t kept = 0;  ///< Bytes, at the end of its forward.
+    std::int64_t kept = 0;  ///< Bytes kept at the end of its forward.
   };
   [[nodiscard]] Alone alone(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone extrapolated(const ir::ParallelPlan& one) const;

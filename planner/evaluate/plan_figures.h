@@ -7,33 +7,33 @@
 
 namespace headroom::plan {
 
-/// Where a step's time goes, on the stage that takes longest.
+/// The parts of a step's time, on the stage that takes longest.
 struct StepParts {
-  Seconds forward_backward;  ///< All micro-batches; communication inside layers is part of it.
+  Seconds forward_backward;  ///< All micro-batches, with the communication inside layers.
   Seconds recomputation;
-  Seconds bubble;    ///< The pipeline fills and drains.
-  Seconds exchange;  ///< Gradients and parameters among data-parallel ranks, what shows of it.
+  Seconds bubble;    ///< Time in which the pipeline fills and drains.
+  Seconds exchange;  ///< Exposed time of data-parallel gradient and parameter exchange.
   Seconds optimizer;
-  Seconds offload;   ///< Copies to and from the host and its work, what shows of it.
-  Seconds launches;  ///< The device waits for the host to launch kernels; of lowered plans.
+  Seconds offload;   ///< Exposed time of copies to and from the host and of its work.
+  Seconds launches;  ///< Time in which the device waits for launches; of lowered plans.
   [[nodiscard]] Seconds total() const {
     return forward_backward + recomputation + bubble + exchange + optimizer + offload + launches;
   }
 };
 
-/// One plan with its figures.
+/// A plan and its figures.
 struct RatedPlan {
   ir::ParallelPlan plan;
   StepParts time;
   Bytes peak;
-  Bytes capacity;            ///< What the allocator may take under it.
-  std::uint64_t number = 0;  ///< In the order of the space.
+  Bytes capacity;            ///< Bytes that the allocator may take.
+  std::uint64_t number = 0;  ///< Number in the order of the space.
 };
 
-/// How peaks came about.
+/// How many plans got their peaks in which way.
 struct MemoryCounts {
-  std::uint64_t plans = 0;     ///< Asked for.
-  std::uint64_t families = 0;  ///< Made.
+  std::uint64_t plans = 0;     ///< Plans whose peak was asked for.
+  std::uint64_t families = 0;  ///< Families that were made.
   std::uint64_t samples = 0;   ///< Short programs lowered for them.
   std::uint64_t lowered = 0;   ///< Whole programs lowered.
 };

@@ -9,7 +9,7 @@
 namespace headroom::plan {
 namespace {
 
-/// Cells that a search for an explanation looks into.
+/// Number of cells into which a search for an explanation looks.
 constexpr std::uint64_t kExplainLimit = 48;
 
 Result<std::optional<cost::StepEstimate>> replayed(const SearchQuestion& question,

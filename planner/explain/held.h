@@ -6,10 +6,10 @@
 
 namespace headroom::plan {
 
-/// More than any plan needs.
+/// A budget larger than any plan needs.
 inline constexpr Bytes kNoLimit{std::int64_t{1} << 50};
 
-/// The same question for its best plan alone, without progress.
+/// The same question, without progress and only for its best plan.
 [[nodiscard]] inline SearchQuestion quiet(const SearchQuestion& question) {
   SearchQuestion asked = question;
   asked.front = false;
@@ -18,7 +18,7 @@ inline constexpr Bytes kNoLimit{std::int64_t{1} << 50};
   return asked;
 }
 
-/// `quiet` with `axis` held to `values`; to none: free.
+/// `quiet` with `axis` held to `values`. With no values, the axis is free.
 [[nodiscard]] inline SearchQuestion held(const SearchQuestion& question, Axis axis,
                                          AxisValues values) {
   SearchQuestion asked = quiet(question);

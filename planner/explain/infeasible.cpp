@@ -17,19 +17,19 @@ namespace {
 
 using MaybeMend = Result<std::optional<Mend>>;
 
-/// Cells that the search for the leanest plan looks into: more than a space of one node has. Cells
-/// come in the order of what they need at least, so that what it ends with is near the least;
-/// `Infeasibility::proven` says whether it is.
+/// Number of cells into which the search for the leanest plan looks, which is more than a space of
+/// one node has. Cells are in ascending order of their memory bounds, so that the result is close
+/// to the lowest peak. `Infeasibility::proven` says whether it is the lowest.
 constexpr std::uint64_t kLeanestLimit = 400;
 
-/// The allocator reserves in these.
+/// The allocator reserves memory in units of this size.
 constexpr std::int64_t kSegment = 2 * kMiB;
 
 bool is_stopped(const SearchQuestion& question) {
   return question.stop != nullptr && question.stop->load();
 }
 
-/// The search's answer; nothing for an empty space.
+/// The answer of the search; nothing for an empty space.
 Result<std::optional<PlanResult>> asked(const SearchQuestion& question, SearchRecords& records) {
   if (cells_of(question.space).empty()) {
     return std::optional<PlanResult>();
@@ -41,7 +41,7 @@ Result<std::optional<PlanResult>> asked(const SearchQuestion& question, SearchRe
   return std::optional(std::move(found).value());
 }
 
-/// Some plan that fits, from those that need least.
+/// A plan that fits, searched from those that need least.
 Result<std::optional<PlanResult>> any_of(const SearchQuestion& question, SearchRecords& records) {
   SearchQuestion any = quiet(question);
   any.objective = Objective::kMemory;
@@ -49,7 +49,7 @@ Result<std::optional<PlanResult>> any_of(const SearchQuestion& question, SearchR
   return asked(any, records);
 }
 
-/// The best plan, if there is one; a plan that fits if a search for the best takes long.
+/// The best plan, if there is one. If a search for the best takes long, any plan that fits.
 Result<std::optional<PlanResult>> best_of(const SearchQuestion& question, SearchRecords& records) {
   Result<std::optional<PlanResult>> found = any_of(question, records);
   const AxisValues& runtimes = question.space.constraints.of(Axis::kRuntime);
@@ -59,10 +59,10 @@ Result<std::optional<PlanResult>> best_of(const SearchQuestion& question, Search
     return found;
   }
   Result<std::optional<PlanResult>> best = asked(question, records);
-  return best && *best && !(*best)->best ? found : best;  // Stopped before one was found.
+  return best && *best && !(*best)->best ? found : best;  // It stopped before it found one.
 }
 
-/// `mend` with its best plan: that of `question`, if there is one.
+/// `mend` with the best plan of `question`, if there is one.
 MaybeMend with_best(Mend mend, const SearchQuestion& question, SearchRecords& records) {
   const Result<std::optional<PlanResult>> found = best_of(question, records);
   if (!found) {
@@ -76,7 +76,7 @@ MaybeMend with_best(Mend mend, const SearchQuestion& question, SearchRecords& re
   return std::optional(mend);
 }
 
-/// A change whose plan is not known yet.
+/// A mend whose plan is not known yet.
 Mend mend_to(Mend::Kind kind, std::int64_t value) {
   Mend mend;
   mend.kind = kind;
@@ -84,7 +84,7 @@ Mend mend_to(Mend::Kind kind, std::int64_t value) {
   return mend;
 }
 
-/// Whether the replay of `plan` fits in `budget`, and how.
+/// The verdict of the replay of `plan` in `budget`.
 Result<cost::Verdict> verdict_of(const SearchQuestion& question, const RatedPlan& plan,
                                  Bytes budget) {
   const Result<cost::StepEstimate> estimate =
@@ -93,7 +93,7 @@ Result<cost::Verdict> verdict_of(const SearchQuestion& question, const RatedPlan
                   : Result<cost::Verdict>(estimate.error());
 }
 
-/// Whether one plan fits into budgets: lowered once and replayed for each of them.
+/// Whether one plan fits into given budgets. The plan is lowered once and replayed for each budget.
 class FitsIn {
  public:
   FitsIn(const SearchQuestion& question, const RatedPlan& plan)
@@ -138,7 +138,7 @@ class FitsIn {
   std::vector<ir::RankProgram> programs_;
 };
 
-/// The least budget, in whole segments and above `below`, under which the replay of `plan` fits.
+/// The least budget above `below`, in whole segments, with which the replay of `plan` fits.
 Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPlan& plan,
                                   std::int64_t below) {
   constexpr std::int64_t kLargest = (std::int64_t{1} << 60) / kSegment / 4;
@@ -154,7 +154,7 @@ Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPla
     if (*fits) {
       break;
     }
-    if (enough > kLargest) {  // What refuses it is not its size.
+    if (enough > kLargest) {  // It is not refused for its size.
       return Error::invalid_argument("budget", to_text(Bytes{enough * kSegment}),
                                      "a plan that fits into some memory");
     }
@@ -171,8 +171,8 @@ Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPla
   return enough * kSegment;
 }
 
-/// The least device memory that some plan fits in, between what the question has and what `leanest`
-/// fits in: halved, with a search at each middle, until a segment is left.
+/// The least device memory in which some plan fits. Bisects between the memory of the question and
+/// that in which `leanest` fits, with a search at each middle, until one segment is left.
 MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
                       SearchRecords& records) {
   constexpr int kMostRounds = 24;
@@ -196,7 +196,7 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
     return std::move(status).error();
   }
   const Bytes own = question.budget > Bytes{0} ? question.budget : question.device.total;
-  std::int64_t refused = own.value() / kSegment;  // In segments, as everything below.
+  std::int64_t refused = own.value() / kSegment;  // In segments, as all sizes below.
   for (int round = 0; round < kMostRounds && mend.value / kSegment - refused > 1; ++round) {
     const std::int64_t middle = (mend.value / kSegment + refused) / 2;
     SearchQuestion less = quiet(question);
@@ -224,8 +224,8 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
   return best && !*best ? std::optional(mend) : best;
 }
 
-/// The fewest GPUs above `above` and up to `most` under which some plan fits, with a batch of
-/// `batch` sequences.
+/// The fewest GPUs above `above` and up to `most` on which some plan fits, with a batch of `batch`
+/// sequences.
 MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::int64_t most,
                       std::int64_t batch, SearchRecords& records) {
   constexpr std::int64_t kMostCounts = 256;
@@ -253,14 +253,14 @@ MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::i
   return with_best(mend, there, records);
 }
 
-/// The least number of GPUs that some plan fits on.
+/// The fewest GPUs on which some plan fits.
 MaybeMend more_gpus(const SearchQuestion& question, SearchRecords& records) {
   constexpr int kMostDoublings = 8;
   const AxisValues& given = question.space.constraints.of(Axis::kGpus);
   std::int64_t above = 0;
   std::int64_t most = 2 * (given.empty() ? question.space.base.world : given.back());
   for (int doubling = 0; doubling < kMostDoublings && !is_stopped(question); ++doubling) {
-    // The batch of a step stays, unless it does not spread over so many.
+    // The batch of a step stays the same, unless it has fewer sequences than there are GPUs.
     const std::int64_t batch = question.space.global_batch;
     for (const std::int64_t sequences : {batch, std::max(batch, most)}) {
       MaybeMend mend = fewest_gpus(question, above, most, sequences, records);
@@ -285,7 +285,7 @@ Result<bool> fits_with(const SearchQuestion& question, std::int64_t length,
   return found ? Result<bool>(*found && (*found)->best) : Result<bool>(found.error());
 }
 
-/// The longest shorter sequence that some plan fits with.
+/// The longest shorter sequence with which some plan fits.
 MaybeMend shorter(const SearchQuestion& question, SearchRecords& records) {
   constexpr std::int64_t kShortest = 128;
   constexpr std::int64_t kParts = 64;
@@ -316,11 +316,12 @@ MaybeMend shorter(const SearchQuestion& question, SearchRecords& records) {
     (*fits ? longest : refused) = middle;
   }
   Mend mend = mend_to(Mend::Kind::kSequence, longest);
-  mend.proven = false;  // To the grain, not to the token.
+  mend.proven = false;  // Exact only to the step of the bisection.
   return with_best(mend, held(question, Axis::kSequence, {longest}), records);
 }
 
-/// How far `value` is from what was asked: words in their order, numbers by ratio.
+/// Distance between `value` and the nearest of `given`: by position for words, by ratio for
+/// numbers.
 double distance_of(Axis axis, const AxisValues& given, std::int64_t value) {
   double least = INFINITY;
   for (const std::int64_t one : given) {
@@ -333,7 +334,7 @@ double distance_of(Axis axis, const AxisValues& given, std::int64_t value) {
   return least;
 }
 
-/// Whether a framework that is searched offers other values of `axis` if nothing is said about it.
+/// Whether some searched framework offers other values of `axis` although the user did not name it.
 bool is_offered(const SpaceQuestion& space, Axis axis) {
   const AxisValues& named = space.constraints.of(Axis::kRuntime);
   const std::vector<const FrameworkSearch*> all = framework_searches();
@@ -349,7 +350,7 @@ bool is_offered(const SpaceQuestion& space, Axis axis) {
   return false;
 }
 
-/// Values of an axis that are held: another one, the nearest that some plan fits with.
+/// For an axis that is held, the value nearest to the given ones with which some plan fits.
 MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& records) {
   const SearchQuestion free =
       held(question, axis, is_held(axis) ? parse_axis(axis, "any").value() : AxisValues{});
@@ -362,7 +363,7 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& 
   }
   AxisValues given = question.space.constraints.of(axis);
   if (given.empty()) {
-    given = {0};  // What an axis has that is held where nothing is said.
+    given = {0};  // The value of a held axis that the user does not name.
   }
   AxisValues values = values_in_space(free.space, axis);
   std::erase_if(values,
@@ -377,13 +378,13 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& 
       return found;
     }
   }
-  // A plan without the axis: a runtime that does not have it.
+  // A plan without the axis, of a framework that does not have it.
   Mend mend = mend_to(Mend::Kind::kAxis, -1);
   mend.axis = axis;
   return with_best(mend, free, records);
 }
 
-/// The GPU of least memory that some plan fits on.
+/// The GPU with the least memory on which some plan fits.
 MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevice> others) {
   for (const OtherDevice& other : others) {
     if (is_stopped(question)) {

@@ -12,30 +12,31 @@
 namespace headroom::plan {
 namespace {
 
-constexpr int kHalvings = 60;  ///< Any multiplier gives a bound; the search needs a good one.
+constexpr int kHalvings = 60;  ///< Any multiplier gives a bound; more halvings improve it.
 /// Sums in another order may differ in their last digits.
 constexpr double kBelow = 1 - 1e-12;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 using Counts = std::vector<std::vector<std::int64_t>>;
 
-/// Layers that copy nothing, of one kind.
+/// Layers of one kind that copy nothing, and their options.
 struct KindChoices {
   std::int64_t layers = 0;
   struct One {
     std::size_t option = 0;
     double again = 0;
-    double kept = 0;   ///< Of all passes.
-    double slack = 0;  ///< What a layer costs with it above the least, kept bytes priced.
+    double kept = 0;   ///< Bytes kept by all passes.
+    double slack = 0;  ///< Excess of `again` plus priced bytes over the least option.
   };
   std::vector<One> all;
 };
 
-/// The least that runs again of layers that copy nothing, under a budget of kept bytes.
+/// The least recomputation of layers that copy nothing, under a budget of kept bytes.
 ///
-/// Model:   with mu >= 0 seconds for a byte, what runs again is at least the sum of each layer's
-///          least `again + mu kept`, less mu times the budget; a layer with another option adds
-///          its slack. With the best mu little slack is possible below the best that is known.
+/// Model:   for a price of mu >= 0 seconds per byte, the recomputation is at least the sum of each
+///          layer's least `again + mu kept`, minus mu times the budget (Lagrangian relaxation). A
+///          layer with another option adds its slack. With the best mu, few placements have so
+///          little slack that they can be better than the best known one.
 class Knapsack {
  public:
   Knapsack(std::vector<KindChoices> kinds, double budget)
@@ -51,8 +52,8 @@ class Knapsack {
     }
   }
 
-  /// Calls `found(counts)` for placements, each better than those before and than `limit()`
-  /// seconds that run again.
+  /// Calls `found(counts)` for placements. Each recomputes less than the previous ones and less
+  /// than `limit()` seconds.
   template <typename Limit, typename Found>
   void run(Counts& counts, const Limit& limit, const Found& found) {
     if (least_kept_[0] > budget_) {
@@ -68,12 +69,12 @@ class Knapsack {
   struct Place {
     std::size_t kind = 0;
     std::size_t choice = 0;
-    std::int64_t left = -1;  ///< Layers of the kind without an option; -1: all.
+    std::int64_t left = -1;  ///< Layers of the kind that have no option yet; -1: all.
     double slack = 0;
     double kept = 0;
   };
 
-  /// What each kind's best option takes too many, at `mu`.
+  /// Bytes above the budget if each kind has its best option at the price `mu`.
   [[nodiscard]] double bytes_over(double mu) const {
     double over = -budget_;
     for (const KindChoices& choices : kinds_) {
@@ -86,11 +87,11 @@ class Knapsack {
     return over;
   }
 
-  /// The bound is concave in mu: where the best options have as many bytes as the budget.
+  /// Finds mu. The bound is concave in mu and highest where the best options just fill the budget.
   void price() {
     double low = 0;
     double mu = 0;
-    double next = 1e-15;  // Seconds a byte: far below any link's or memory's.
+    double next = 1e-15;  // Seconds per byte, far below any link or memory.
     for (int i = 0; i < kHalvings && bytes_over(mu) > 0; ++i) {
       low = mu;
       mu = next;
@@ -110,7 +111,8 @@ class Knapsack {
         one.slack = one.again + mu * one.kept - least;
       }
       bound_ += static_cast<double>(choices.layers) * least;
-      // What costs most first: few layers can have it, and the rest is the best there is.
+      // The most expensive first: few layers can have it, and the best option remains for the
+      // others.
       std::ranges::stable_sort(choices.all, std::ranges::greater{}, &KindChoices::One::slack);
     }
   }
@@ -147,8 +149,9 @@ class Knapsack {
     count = 0;
   }
 
-  /// How many layers may have the choice at `at`: all that are left if it is the last; of two
-  /// choices of the last kind as many as need be of the one that runs more again.
+  /// The least and the greatest number of layers that may have the choice at `at`. The last choice
+  /// takes all layers that are left. Of the last two choices of the last kind, the slower one takes
+  /// only as many as necessary.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> range_of(const Place& at) const {
     const std::vector<KindChoices::One>& all = kinds_[at.kind].all;
     if (at.choice + 1 == all.size()) {
@@ -178,10 +181,10 @@ class Knapsack {
   std::vector<KindChoices> kinds_;
   double budget_;
   double bound_ = 0;
-  std::vector<double> least_kept_;  ///< Of this kind's layers and those behind.
+  std::vector<double> least_kept_;  ///< Least bytes of this kind's layers and of later kinds.
 };
 
-/// Placements of options whose `fixed` is within a limit.
+/// Placements that use only options whose `fixed` is within a limit.
 class Branching {
  public:
   Branching(const PlacementQuestion& question, std::int64_t fixed, std::optional<Placement>& best)
@@ -191,7 +194,7 @@ class Branching {
     }
   }
 
-  /// Puts what beats the best into it.
+  /// Replaces `best` by a better placement, if there is one.
   void run() {
     if (question_.budget >= fixed_) {
       copy(0, 0, question_.kinds.empty() ? 0 : question_.kinds[0].layers, {});
@@ -201,10 +204,11 @@ class Branching {
  private:
   struct Copies {
     double seconds = 0;
-    double kept = 0;  ///< Of all passes.
+    double kept = 0;  ///< Bytes kept by all passes.
   };
 
-  /// What may run again with copies of `seconds` for the placement to be better.
+  /// Recomputation time below which a placement with copies of `seconds` is better than the best
+  /// known.
   [[nodiscard]] double limit(double seconds) const {
     if (!best_) {
       return kNever;
@@ -213,10 +217,10 @@ class Branching {
     return rest > seconds ? rest - question_.backward : -1;
   }
 
-  /// Every number of layers of every option that copies, then the rest.
+  /// Tries every number of layers for every option that copies, then places the rest.
   void copy(std::size_t kind, std::size_t option, std::int64_t left, Copies copies) {
     if (best_ && limit(copies.seconds) <= 0) {
-      return;  // Even with nothing run again.
+      return;  // Not better even without recomputation.
     }
     if (kind == question_.kinds.size()) {
       fill(copies);
@@ -273,8 +277,8 @@ class Branching {
   const PlacementQuestion& question_;
   std::int64_t fixed_;
   std::optional<Placement>& best_;
-  Counts counts_;                   ///< Of the options that copy.
-  std::vector<std::int64_t> left_;  ///< By kind, layers that do not.
+  Counts counts_;                   ///< Counts of the options that copy.
+  std::vector<std::int64_t> left_;  ///< By kind, layers that copy nothing.
 };
 
 }  // namespace
@@ -301,7 +305,7 @@ Placement placement_of(const PlacementQuestion& question,
 }
 
 std::optional<Placement> best_placement(const PlacementQuestion& question) {
-  std::set<std::int64_t> limits{0};  // Of no layers at all.
+  std::set<std::int64_t> limits{0};  // For no layers at all.
   for (const LayerKind& kind : question.kinds) {
     HEADROOM_ASSERT(!kind.options.empty());
     for (const LayerOption& option : kind.options) {

@@ -10,44 +10,45 @@
 
 namespace headroom::plan {
 
-/// What a `LayerOption` of a stage stands for.
+/// The action that a `LayerOption` of a stage stands for.
 struct LayerAction {
   enum class Kind : std::uint8_t {
     kKeep,
     kModules,  ///< `modules` run again.
     kFull,     ///< The layer runs again.
-    kCopy,     ///< Everything goes to the host and comes back.
+    kCopy,     ///< Everything is copied to the host and back.
   };
   Kind kind = Kind::kKeep;
-  std::vector<std::string> modules{};  ///< As the framework's options name them.
+  std::vector<std::string> modules{};  ///< Names as in the framework's options.
 };
 
-/// A way of recomputing that is a rule, beside the optimum.
+/// A placement that follows a simple rule, for comparison with the optimum.
 struct PlacementRule {
   enum class Kind : std::uint8_t {
-    kPlan,        ///< As the plan says.
-    kModules,     ///< `modules` of every layer: the quickest set that fits.
+    kPlan,        ///< The plan's own recomputation.
+    kModules,     ///< `modules` in every layer: the fastest set that fits.
     kUniform,     ///< Every layer, in groups of `number`.
     kSquareRoot,  ///< The same in groups of about the square root of the layers.
     kBlock,       ///< The first `number` layers of a chunk: the fewest that fit.
-    kEvery,       ///< Every `number`-th layer, as seldom as fits; no option says it.
-    kChain,       ///< Whole layers in the best order of all, some more than once (`optimal_chain`);
-                  ///< no option says it. Only where one pass is kept.
+    kEvery,       ///< Every `number`-th layer, as seldom as fits. No option does it.
+    /// The best order of whole layers, some of which run more than once (`optimal_chain`). No
+    /// option of a framework does this. Only for stages that keep one pass.
+    kChain,
   };
   Kind kind = Kind::kPlan;
   std::int64_t number = 1;
   std::vector<std::string> modules{};
-  double seconds = 0;  ///< Of a micro-batch through a chunk, above what runs once.
-  Bytes peak{};        ///< While micro-batches run.
+  double seconds = 0;  ///< Recomputation time of a micro-batch in a chunk, in seconds.
+  Bytes peak{};        ///< Peak while micro-batches run.
   bool fits = false;
 };
 
-/// What one pipeline stage of a plan could do with its activations.
+/// The possible treatments of the activations of one pipeline stage of a plan.
 struct StagePlacement {
   std::int64_t stage = 0;
-  PlacementQuestion question;        ///< Of a model chunk; kinds in the order of the layers.
-  std::vector<LayerAction> actions;  ///< Of the options, the same for each kind.
-  Bytes everything;                  ///< Peak while micro-batches run when all is kept.
+  PlacementQuestion question;        ///< For a model chunk; kinds in the order of the layers.
+  std::vector<LayerAction> actions;  ///< The actions of the options, the same for each kind.
+  Bytes everything;                  ///< Peak while micro-batches run if everything is kept.
   std::optional<Placement> best;
   std::optional<Placement> best_without_copies;
   std::vector<PlacementRule> rules;

@@ -15,7 +15,8 @@
 
 namespace headroom::plan {
 
-/// What a plan is worth: compared in this order, the less the better; then the order of the space.
+/// The order of plans under an objective: less is better. Members are compared in this order, and
+/// then plans by their number in the space.
 struct Worth {
   double first = 0;
   double second = 0;
@@ -25,12 +26,12 @@ struct Worth {
 [[nodiscard]] Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds,
                              Bytes peak);
 
-/// A cell with what is known of all of its plans.
+/// A cell and the bounds of its plans.
 struct BoundedCell {
   Cell cell;
-  std::uint64_t first_number = 0;  ///< Of its first plan, in the order of the space.
-  Worth bound;                     ///< No plan of it is worth less.
-  double seconds = 0;              ///< No plan of it takes less.
+  std::uint64_t first_number = 0;  ///< Number of its first plan in the order of the space.
+  Worth bound;                     ///< Lower bound of the worth of its plans.
+  double seconds = 0;              ///< Lower bound of the step time of its plans.
 };
 
 /// A plan of a cell and its time.
@@ -40,36 +41,36 @@ struct Timed {
   friend auto operator<=>(const Timed&, const Timed&) = default;
 };
 
-/// From where and how far the plans of a cell are looked at, by time.
+/// The range of plans, by time, that a visit of a cell looks at.
 struct Visit {
-  std::optional<Worth> incumbent;  ///< Plans that are worth no less are left out.
-  std::optional<Worth> limit;      ///< Plans beyond it are left for later.
-  std::optional<Timed> after;      ///< The last that an earlier visit looked at.
+  std::optional<Worth> incumbent;  ///< Only plans that are better than this are of interest.
+  std::optional<Worth> limit;      ///< Plans beyond this are left for a later visit.
+  std::optional<Timed> after;      ///< The last plan of the previous visit.
 };
 
-/// Where the next visit of a cell goes on.
+/// Where the next visit of a cell continues.
 struct Next {
   double seconds = 0;
   Worth bound;
   std::optional<Timed> after;
 };
 
-/// What a visit of one cell came to.
+/// The result of one visit of a cell.
 struct CellAnswer {
   std::optional<RatedPlan> best;
   Worth worth;
   std::uint64_t evaluated = 0;
-  std::optional<RatedPlan> leanest;  ///< Where nothing fitted; its peak is that of some rank.
-  std::optional<Next> next;          ///< Nothing: all of the cell has been seen.
+  std::optional<RatedPlan> leanest;  ///< If nothing fitted; its peak is that of one rank.
+  std::optional<Next> next;          ///< None: all plans of the cell have been looked at.
 };
 
-/// What a cell adds to a front.
+/// Plans of a cell that may be in the Pareto front.
 struct CellFront {
   std::vector<RatedPlan> plans;
   std::uint64_t evaluated = 0;
 };
 
-/// What an evaluator is made from. Whoever keeps an evaluator keeps these.
+/// The inputs of an evaluator. Its owner must keep them alive.
 struct SearchInputs {
   const SearchQuestion& question;
   const cost::DeviceSpec& device;  ///< Its total is the budget.
@@ -78,7 +79,7 @@ struct SearchInputs {
 
 struct SearchState;
 
-/// Works out times and peaks of one framework's plans.
+/// Evaluates times and peaks of plans of one framework.
 ///
 /// Threads: may be called from any number of threads; answers do not depend on them.
 class Evaluator {
@@ -88,60 +89,63 @@ class Evaluator {
   Evaluator& operator=(const Evaluator&) = delete;
   virtual ~Evaluator() = default;
 
-  /// The work of looking into a cell, in units of `kWave`: 1 for closed forms, more for lowering.
+  /// The work of one cell in units of `kWave`: 1 for closed forms, more for lowering.
   [[nodiscard]] virtual std::size_t work_of_cell() const = 0;
-  /// No plan of the cell takes less.
+  /// A lower bound of the step time of all plans of the cell.
   [[nodiscard]] virtual Seconds least_of_cell(const Cell& cell) = 0;
-  /// No plan of the cell needs less; worked out no further than it takes to be above `enough`.
+  /// A lower bound of the memory of all plans of the cell. Its computation stops once it is above
+  /// `enough`.
   [[nodiscard]] virtual Bytes cell_floor(const Cell& cell, Bytes enough) = 0;
 
-  /// The best plan of `cell` that fits and is worth less than the incumbent.
+  /// The best plan of `cell` that fits and is better than the incumbent.
   ///
   /// Errors:  those of the lowering.
   [[nodiscard]] virtual Result<CellAnswer> search(const SearchState& state, const BoundedCell& cell,
                                                   const Visit& visit) = 0;
-  /// One plan of `cell`, if it fits: that which recomputes every layer and shares all states.
+  /// The leanest plan of `cell` if it fits: the plan that recomputes every layer and shards all
+  /// states.
   ///
   /// Errors:  those of the lowering.
   [[nodiscard]] virtual Result<CellAnswer> leanest(const SearchState& state,
                                                    const BoundedCell& cell) = 0;
-  /// The plans of `cell`, none of which needs less than `floor`, that fit and that neither `front`
-  /// nor another of them beats.
+  /// The plans of `cell` that fit and that neither `front` nor other plans of the cell dominate.
+  /// `floor` is a lower bound of their memory.
   ///
   /// Errors:  those of the lowering.
   [[nodiscard]] virtual Result<CellFront> front(const SearchState& state, const BoundedCell& cell,
                                                 Bytes floor, const Front& front) = 0;
-  /// The peak over all ranks of a `CellAnswer::leanest`.
+  /// The peak over all ranks of the plan `CellAnswer::leanest`.
   ///
   /// Errors:  those of the lowering.
   [[nodiscard]] virtual Result<Bytes> peak(const RatedPlan& leanest) { return leanest.peak; }
-  /// Adds how peaks came about.
+  /// Adds this evaluator's counts of how peaks were evaluated.
   virtual void add_counts(MemoryCounts& counts) const = 0;
 };
 
-/// Everything that a search over cells shares.
+/// The state that all cells of a search share.
 struct SearchState {
   const SearchQuestion& question;
   std::map<const FrameworkSearch*, std::unique_ptr<Evaluator>> evaluators;
-  std::set<std::uint64_t> refused;  ///< Numbers of plans that their replay refused.
+  std::set<std::uint64_t> refused;  ///< Numbers of plans that do not fit when replayed.
 
   [[nodiscard]] Evaluator& of(const Cell& cell) const { return *evaluators.at(cell.framework); }
 };
 
-/// The state of a search over `cells`, with an evaluator for each of their frameworks.
+/// Creates the state of a search over `cells`, with an evaluator for each of their frameworks.
 [[nodiscard]] SearchState search_state(const SearchInputs& inputs, const std::vector<Cell>& cells);
 
-/// Work (`Evaluator::work_of_cell`) between two settlements of what the best plan, or the front,
-/// is. Fixed, so that counts do not depend on threads.
+/// The work (`Evaluator::work_of_cell`) of a wave: the cells that are looked into in parallel
+/// before the best plan, or the front, is updated. It is fixed, so that counts do not depend on
+/// threads.
 inline constexpr std::size_t kWave = 16;
 /// More than any device has.
 inline constexpr Bytes kMostBytes{INT64_MAX};
 
-/// The worth that no plan of the cell falls below.
+/// Bounds the worth of the plans of a cell from below.
 [[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell);
-/// What the allocator may take under `plan`.
+/// Bytes that the allocator may take under `plan`.
 [[nodiscard]] Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan);
-/// Whether the first plan of a cell that fits, by time, is the best of it.
+/// Whether the fastest plan of a cell that fits is the best of the cell.
 [[nodiscard]] bool stops_at_first(const SearchQuestion& question);
 
 }  // namespace headroom::plan

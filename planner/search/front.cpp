@@ -44,7 +44,7 @@ void Front::add(std::vector<RatedPlan> plans) {
            std::tuple(pace_of_rated(b), b.peak, b.plan.world, b.number);
   });
   std::vector<RatedPlan> kept;
-  std::map<std::int64_t, Bytes> lowest;  // By GPUs, of the plans that are no slower.
+  std::map<std::int64_t, Bytes> lowest;  // By GPUs, of plans that are no slower.
   for (RatedPlan& plan : plans_) {
     const auto beats = [&](const auto& known) {
       return known.first <= plan.plan.world && known.second <= plan.peak;

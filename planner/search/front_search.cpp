@@ -13,7 +13,8 @@
 namespace headroom::plan {
 namespace {
 
-/// What the logarithm of the time counts in each order of the cells; that of the floor the rest.
+/// Weight of the logarithm of the time in each order of the cells. The rest is the weight of the
+/// logarithm of the floor.
 constexpr std::array<double, 5> kWeights = {1, 0, 0.5, 0.75, 0.25};
 
 /// One search for the front.
@@ -67,7 +68,7 @@ class FrontPass {
     orders_.push_back(std::move(order));
   }
 
-  /// Whether no plan of the cell can be in the front.
+  /// Whether the bounds exclude all plans of the cell from the front.
   [[nodiscard]] bool is_beaten(std::size_t i) const {
     const Pruning& pruning = state_.question.pruning;
     const BoundedCell& cell = cells_[i];
@@ -155,7 +156,7 @@ class FrontPass {
   const SearchState& state_;
   const std::vector<BoundedCell>& cells_;
   std::vector<Bytes> floors_;
-  std::vector<bool> done_;  ///< Looked into or beaten.
+  std::vector<bool> done_;  ///< Looked into or excluded.
   std::vector<Order> orders_;
   std::size_t turn_ = 0;
   std::uint64_t visited_ = 0;

@@ -9,8 +9,8 @@
 
 namespace headroom::plan {
 
-/// Runs `work(i)` for i in [0, count) on `threads` threads. The first exception of any of them
-/// comes out once all have ended.
+/// Runs `work(i)` for i in [0, count) on `threads` threads. If calls throw, the first exception is
+/// rethrown once all threads have ended.
 template <typename Work>
 void in_parallel(std::size_t count, int threads, const Work& work) {
   std::atomic<std::size_t> next{0};

@@ -10,7 +10,7 @@
 namespace headroom::plan {
 namespace {
 
-/// What the evaluator of one search keeps.
+/// The state of the evaluator for one search.
 struct LoweredSearch {
   LoweredPlans plans;
   std::unique_ptr<PlanBounds> bounds;
@@ -25,13 +25,13 @@ std::vector<ir::ParallelPlan> plans_of(const SearchState& state, const Cell& cel
   return plans;
 }
 
-/// Bounds on the plans of a cell before they are lowered.
+/// Bounds of the plans of a cell before they are lowered.
 ///
-/// Model:   `PlanBounds`; and a plan takes no less than the others of its cell whose programs have
-///          the same work or less (`PlanBounds::lighter`).
+/// Model:   `PlanBounds`. In addition, a plan is no faster than those plans of its cell whose
+///          programs have the same work or less (`PlanBounds::lighter`).
 class CellBounds {
  public:
-  /// Keeps references to all.
+  /// Keeps references to all arguments.
   CellBounds(const SearchState& state, LoweredSearch& lowered, const BoundedCell& cell,
              const std::vector<ir::ParallelPlan>& plans)
       : lowered_(lowered), cell_(cell), plans_(plans) {
@@ -40,12 +40,12 @@ class CellBounds {
     }
   }
 
-  /// What plan number `index` takes at least, as far as is known before any is lowered.
+  /// Lower bound of the step time of plan number `index`, before any plan is lowered.
   [[nodiscard]] double seconds(std::uint64_t index) const {
     return lowered_.bounds->least_step(plans_[index]).value();
   }
 
-  /// The same with what other plans of the cell took.
+  /// The same, raised by the times of other plans of the cell that have been lowered.
   [[nodiscard]] double seconds_now(std::uint64_t index) const {
     double least = seconds(index);
     if (!lighter_.empty()) {
@@ -58,10 +58,10 @@ class CellBounds {
     return least;
   }
 
-  /// Whether other plans of the cell can say something.
+  /// Whether times of other plans of the cell can raise bounds.
   [[nodiscard]] bool learns() const { return !lighter_.empty(); }
 
-  /// Whether the peak of plan number `index` is above `ceiling`, as far as bounds can say.
+  /// Whether bounds prove that the peak of plan number `index` is above `ceiling`.
   ///
   /// Errors:  those of the lowering.
   [[nodiscard]] Result<bool> is_above(std::uint64_t index, Bytes ceiling) const {
@@ -80,8 +80,8 @@ class CellBounds {
   std::vector<std::vector<std::uint64_t>> lighter_;
 };
 
-/// One visit of a cell whose plans are lowered whole: they come in the order of their bounds, and
-/// what one takes is known when it has been lowered.
+/// One visit of a cell whose plans are lowered whole. They are visited in the order of their
+/// bounds; their actual times are known only when they have been lowered.
 class LoweredVisit {
  public:
   LoweredVisit(const SearchState& state, LoweredSearch& lowered, const BoundedCell& cell,
@@ -134,7 +134,7 @@ class LoweredVisit {
     return std::move(answer_);
   }
 
-  /// The plan that recomputes every layer, alone.
+  /// Evaluates only the plan that recomputes every layer.
   Result<CellAnswer> leanest() {
     std::uint64_t index = 0;
     for (std::uint64_t i = 0; i < plans_.size(); ++i) {
@@ -156,7 +156,7 @@ class LoweredVisit {
     return worth;
   }
 
-  /// Those that may be the best, from the first that was not looked at.
+  /// Plans that may be the best, from the first that has not been looked at.
   [[nodiscard]] std::vector<Timed> plans_by_bound() const {
     std::vector<Timed> order;
     for (std::uint64_t index = 0; index < cell_.cell.choices; ++index) {
@@ -170,7 +170,7 @@ class LoweredVisit {
     }
     std::ranges::sort(order);
     if (question_.objective == Objective::kMemory && question_.pruning.memory_floor) {
-      // The leanest comes first: what it needs rules others out.
+      // The leanest plan comes first, because its memory can exclude others.
       std::vector<Bytes> floors(plans_.size());
       for (const Timed& bound : order) {
         floors[bound.index] = lowered_.bounds->floor(plans_[bound.index]);
@@ -180,7 +180,7 @@ class LoweredVisit {
     return order;
   }
 
-  /// Whether what other plans took shows that the plan is of no use.
+  /// Whether times of other plans prove that the plan cannot be the best.
   [[nodiscard]] bool is_slower(std::uint64_t index) const {
     if (!question_.pruning.time_bound || !bounds_.learns()) {
       return false;
@@ -190,7 +190,7 @@ class LoweredVisit {
            (answer_.best && least > answer_.worth);
   }
 
-  /// A plan with a higher peak is of no use.
+  /// The peak above which a plan cannot be the best.
   [[nodiscard]] Bytes ceiling() const {
     Bytes most = capacity_;
     if (question_.objective == Objective::kMemory && visit_.incumbent) {
@@ -241,7 +241,7 @@ class LoweredVisit {
   CellAnswer answer_;
 };
 
-/// Plans that are lowered whole.
+/// Evaluates plans by lowering them whole.
 class LoweredEvaluator final : public Evaluator {
  public:
   LoweredEvaluator(const SearchInputs& inputs, std::unique_ptr<PlanBounds> bounds)
@@ -279,7 +279,7 @@ class LoweredEvaluator final : public Evaluator {
     return LoweredVisit(state, lowered_, cell, visit).leanest();
   }
 
-  /// What a plan takes is known when it has been lowered.
+  /// The time of a plan is known only when it has been lowered.
   [[nodiscard]] Result<CellFront> front(const SearchState& state, const BoundedCell& cell,
                                         Bytes /*floor*/, const Front& front) override {
     const Pruning& pruning = question_.pruning;

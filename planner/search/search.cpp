@@ -19,10 +19,10 @@
 namespace headroom::plan {
 namespace {
 
-/// A visit of a cell goes on to plans that take so much longer than the first that is open.
+/// A visit of a cell continues to plans that are slower by this factor than the first open one.
 constexpr double kStretch = 1.01;
-/// Waves after which a search that has found nothing looks for any plan that fits: there is then
-/// something to show when it is stopped.
+/// Number of waves after which a search without a result looks for any plan that fits, so that it
+/// has something to report if it is stopped.
 constexpr std::size_t kWavesBeforeDive = 24;
 
 std::vector<BoundedCell> bounded_cells(const SearchState& state, std::vector<Cell> cells) {
@@ -38,17 +38,17 @@ std::vector<BoundedCell> bounded_cells(const SearchState& state, std::vector<Cel
   return bounded;
 }
 
-/// A cell, or the rest of one, that is still to be looked into.
+/// A cell, or the rest of a visited cell, that has not been searched yet.
 struct Open {
   Worth bound;
   double seconds = 0;
   std::size_t cell = 0;
   std::optional<Timed> after;
-  bool again = false;  ///< It has been visited.
+  bool again = false;  ///< Whether it has been visited before.
   friend bool operator>(const Open& a, const Open& b) { return a.bound > b.bound; }
 };
 
-/// `PlanResult::bound` of a bound on what plans are worth, for plans of `sequence` tokens.
+/// Converts a bound of worth to `PlanResult::bound`, for plans of `sequence` tokens.
 double bound_of(Objective objective, double first, std::int64_t sequence) {
   switch (objective) {
     case Objective::kThroughput:
@@ -64,13 +64,13 @@ double bound_of(Objective objective, double first, std::int64_t sequence) {
   return first;
 }
 
-/// A plan that fits and what it is worth.
+/// A plan that fits, and its worth.
 struct Ranked {
   Worth worth;
   RatedPlan plan;
 };
 
-/// One pass over all cells: always on with the plan of the lowest bound.
+/// One best-first pass over all cells: it always continues with the lowest bound.
 class CellPass {
  public:
   CellPass(const SearchState& state, const std::vector<BoundedCell>& cells)
@@ -101,23 +101,24 @@ class CellPass {
   }
 
  private:
-  /// No plan with this bound is worth less than the best.
+  /// Whether the bound proves that no plan is better than the known ones.
   [[nodiscard]] bool hopeless(const Worth& bound) const {
     return state_.question.pruning.time_bound && is_full() && bound > ranking_.back().worth;
   }
 
-  /// Any plan would do, and there is one.
+  /// Whether the question asks for any plan, and one is known.
   [[nodiscard]] bool is_enough() const {
     const SearchQuestion& question = state_.question;
     return question.any && result_.best &&
            (question.objective != Objective::kGpus || open_.top().bound.first >= worth_.first);
   }
 
-  /// As many plans are known as are asked for: what is worth less than the last is of no use.
+  /// Whether as many plans are known as are requested. Then only plans better than the last one
+  /// matter.
   [[nodiscard]] bool is_full() const { return ranking_.size() >= state_.question.replays; }
 
-  /// How far the plans of `open` are looked at in this visit: up to what is open after this wave,
-  /// or a little beyond its own first, so that cells are not visited for each of their plans.
+  /// The limit of a visit of `open`: the bound of the next open cell after this wave, or a little
+  /// above its own bound, so that a cell is not visited once for each of its plans.
   [[nodiscard]] std::optional<Worth> limit_of(const Open& open) const {
     const SearchQuestion& question = state_.question;
     if (!question.pruning.time_bound || question.work_limit > 0 || !stops_at_first(question)) {
@@ -169,7 +170,7 @@ class CellPass {
     return ok();
   }
 
-  /// Looks at the leanest plan of cells ever further behind in the order of their bounds.
+  /// Evaluates the leanest plans of cells, with growing steps in the order of their bounds.
   Status dive() {
     std::vector<std::size_t> order(cells_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -206,7 +207,7 @@ class CellPass {
   void rank(Ranked one) {
     const auto same = [&](const Ranked& other) { return other.plan.number == one.plan.number; };
     if (std::ranges::any_of(ranking_, same)) {
-      return;  // The leanest plan of a cell, found again.
+      return;  // The leanest plan of a cell, found twice.
     }
     ranking_.insert(std::ranges::upper_bound(ranking_, one.worth, {}, &Ranked::worth),
                     std::move(one));
@@ -245,7 +246,7 @@ class CellPass {
     }
   }
 
-  /// The worth that no plan falls below.
+  /// A lower bound of the worth of all plans.
   [[nodiscard]] double least_worth() const {
     if (open_.empty() || hopeless(open_.top().bound)) {
       return worth_.first;
@@ -260,7 +261,7 @@ class CellPass {
       return bound_of(question.objective, least, question.space.base.sequence);
     }
     const RatedPlan& best = *result_.best;
-    // A step's time divided and multiplied again may differ in its last digit.
+    // Dividing and multiplying a step time may change its last digit.
     const bool own = least == worth_.first;
     if (own && question.objective == Objective::kThroughput) {
       return best.time.total().value();
@@ -279,7 +280,7 @@ class CellPass {
   const std::vector<BoundedCell>& cells_;
   using Queue = std::priority_queue<Open, std::vector<Open>, std::greater<>>;
   Queue open_;
-  std::uint64_t visited_ = 0;  ///< Cells.
+  std::uint64_t visited_ = 0;  ///< Number of cells.
   PlanResult result_;
   Worth worth_;
   std::vector<Ranked> ranking_;  ///< By worth.
@@ -289,7 +290,7 @@ class CellPass {
 
 namespace {
 
-/// Whether the replay of `result.best` takes it; says so in `result.estimate`.
+/// Whether `result.best` fits when it is replayed. Sets `result.estimate`.
 Result<bool> replays(const SearchQuestion& question, PlanResult& result) {
   Result<cost::StepEstimate> replayed = cost::estimate(
       question.space.model, result.best->plan, question.device, question.budget, &question.machine);
@@ -303,8 +304,8 @@ Result<bool> replays(const SearchQuestion& question, PlanResult& result) {
   return true;
 }
 
-/// Replays the plans behind the best as well, and puts all in the order of their replayed times.
-/// Those that do not fit when replayed are left out.
+/// Replays the plans after the best, too, and sorts all by their replayed times. Plans that do not
+/// fit when replayed are left out.
 Status replay_next(const SearchQuestion& question, PlanResult& result) {
   result.replayed.push_back({.plan = *result.best, .step = result.estimate->time->total});
   for (const RatedPlan& plan : result.next) {
@@ -323,8 +324,8 @@ Status replay_next(const SearchQuestion& question, PlanResult& result) {
 
 enum class Replay : std::uint8_t { kNone, kBest };
 
-/// Replays the plans of a front that are not among `known`. Those that do not fit are taken out of
-/// it and are refused from then on; whether there were any.
+/// Replays the plans of a front that are not in `known`. Those that do not fit are removed from the
+/// front and refused from then on. Returns whether there were any.
 Result<bool> refuse_of(FrontAnswer& front, SearchState& state, std::set<std::uint64_t>& known) {
   const SearchQuestion& question = state.question;
   std::vector<RatedPlan>& plans = front.plans;
@@ -356,8 +357,8 @@ Result<bool> refuse_of(FrontAnswer& front, SearchState& state, std::set<std::uin
   return some;
 }
 
-/// The front of the plans that fit when replayed: what a replay refuses is left out and the search
-/// done again, as another plan may stand in for it.
+/// The front of the plans that fit when replayed. If the replay refuses plans, the search runs
+/// again without them, because other plans may replace them.
 Result<FrontAnswer> replayed_front(SearchState& state, const std::vector<BoundedCell>& cells,
                                    Replay replay) {
   std::set<std::uint64_t> known;

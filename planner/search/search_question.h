@@ -15,49 +15,50 @@
 
 namespace headroom::plan {
 
-/// What is best.
+/// The objective: which plan is the best.
 enum class Objective : std::uint8_t {
-  kThroughput,  ///< Most tokens a second: the shortest step, for each token of a sequence.
+  kThroughput,  ///< Most tokens per second: the shortest step per token of a sequence.
   kGpus,        ///< Fewest GPUs, then the shortest step.
   kMemory,      ///< Lowest peak, then the shortest step.
-  kCost,        ///< GPUs times the time of a step, for each token of a sequence.
+  kCost,        ///< Least GPUs times step time, per token of a sequence.
   kMicroBatch,  ///< Greatest micro-batch, then the shortest step.
   kSequence,    ///< Longest sequence, then the shortest step.
 };
 [[nodiscard]] std::span<const ir::Word<Objective>> objective_words();
 
-/// Rules that leave plans out unseen. Each can be turned off: the answer stays the same.
+/// Rules that exclude plans without evaluating them. Switching a rule off does not change the
+/// answer.
 struct Pruning {
-  bool time_bound = true;    ///< Cells whose `least_step` is above the best.
-  bool memory_floor = true;  ///< Cells and plans whose floor is above what the device has.
-  bool dominance = true;     ///< Switches that only add memory to a plan that is too large.
+  bool time_bound = true;    ///< Excludes cells whose `least_step` is above the best.
+  bool memory_floor = true;  ///< Excludes cells and plans whose floor exceeds the device.
+  bool dominance = true;     ///< Excludes switches that add memory to a plan that is too large.
 };
 
-/// How far a search has come.
+/// The progress of a search.
 struct SearchProgress {
   std::uint64_t evaluated = 0;
   std::uint64_t cells = 0;
   std::uint64_t cells_done = 0;
-  double best_seconds = 0;  ///< Of a step; 0: none yet.
-  double bound = 0;         ///< As `PlanResult::bound`.
-  double gap = 0;           ///< As `PlanResult::gap`; 1 before there is a best.
-  std::uint64_t front = 0;  ///< Plans of the front; 0: it is not looked for yet.
+  double best_seconds = 0;  ///< Step time of the best; 0: none yet.
+  double bound = 0;         ///< See `PlanResult::bound`.
+  double gap = 0;           ///< See `PlanResult::gap`; 1 if there is no best yet.
+  std::uint64_t front = 0;  ///< Plans of the front; 0: its search has not begun.
 };
 
 struct SearchQuestion {
   SpaceQuestion space;
   cost::Machine machine;
   cost::DeviceSpec device;
-  Bytes budget;  ///< As `cost::estimate` takes it; 0: the device's total.
+  Bytes budget;  ///< As for `cost::estimate`; 0: the device's total.
   Objective objective = Objective::kThroughput;
   Pruning pruning;
   int threads = 1;
-  std::uint64_t work_limit = 0;  ///< Cells that are looked into; 0: all.
-  bool front = false;            ///< Also the Pareto front.
-  /// The first plan that fits will do; of the fewest GPUs the first on so few. What was not looked
-  /// at may be better, also where the status says optimal.
+  std::uint64_t work_limit = 0;  ///< Number of cells to look into; 0: all.
+  bool front = false;            ///< Whether to find the Pareto front, too.
+  /// Whether the first plan that fits suffices; for the fewest GPUs, the first on so few. Plans
+  /// that were not looked at may be better, even if the status says optimal.
   bool any = false;
-  std::size_t replays = 1;  ///< Plans that are replayed: the best of so many cells.
+  std::size_t replays = 1;  ///< Number of plans to replay, the best of as many cells.
   const std::atomic<bool>* stop = nullptr;
   std::function<void(const SearchProgress&)> progress;  ///< Called between waves.
 };
@@ -66,7 +67,7 @@ enum class PlanStatus : std::uint8_t { kOptimal, kFeasible, kInfeasible, kUnknow
 /// "optimal", "feasible", "infeasible", "unknown".
 [[nodiscard]] std::string_view name_of(PlanStatus status);
 
-/// A plan and how long its step takes as replayed, kernel by kernel.
+/// A plan and its step time when replayed kernel by kernel.
 struct ReplayedPlan {
   RatedPlan plan;
   Seconds step;
@@ -75,21 +76,21 @@ struct ReplayedPlan {
 struct PlanResult {
   PlanStatus status = PlanStatus::kUnknown;
   std::uint64_t space = 0;
-  std::uint64_t evaluated = 0;  ///< Plans whose time and peak were worked out.
-  std::uint64_t rejected = 0;   ///< Fit by the fast path, but not when replayed.
+  std::uint64_t evaluated = 0;  ///< Plans whose time and peak were evaluated.
+  std::uint64_t rejected = 0;   ///< Plans that fitted according to the fast evaluation only.
   std::optional<RatedPlan> best;
   std::optional<cost::StepEstimate> estimate;  ///< The replay of the best.
-  /// No plan of the space is better: seconds of a step, GPUs, bytes, GPU seconds, sequences of a
-  /// micro-batch or tokens of a sequence, as the objective has it; the best's own if optimal, 0 if
-  /// infeasible.
+  /// A lower bound for all plans of the space, in the unit of the objective: seconds of a step,
+  /// GPUs, bytes, GPU seconds, sequences of a micro-batch or tokens of a sequence. If the status is
+  /// optimal, it is the value of the best; if infeasible, 0.
   double bound = 0;
   double gap = 0;  ///< (best - bound) / best.
-  std::optional<RatedPlan>
-      leanest;                   ///< Nothing fits: of the plans worked out, one that comes near.
+  /// If nothing fits: the plan with the lowest peak that was found.
+  std::optional<RatedPlan> leanest;
   std::vector<RatedPlan> front;  ///< By time; each has been replayed.
-  bool front_whole = false;      ///< No plan of the space is missing in it.
-  /// No plan is better than some of the front by more than this share in time, peak and GPUs; 0 if
-  /// it is whole, infinite where nothing can be said.
+  bool front_whole = false;      ///< Whether no plan is missing in the front.
+  /// No plan is better than every plan of the front by more than this ratio in time, peak and GPUs.
+  /// 0 if the front is whole, infinite if nothing is known.
   double front_gap = 0;
   std::vector<RatedPlan> next;  ///< The best of other cells, by worth; `replays` - 1 of them.
   std::vector<ReplayedPlan> replayed;  ///< `best` and `next` by replayed time, if more than one.

@@ -10,16 +10,16 @@
 
 namespace headroom::plan {
 
-/// What searches of one model on one device and machine have worked out and share. Requires that
-/// the model, the device and the machine are always the same.
+/// Results that searches of one model on one device and machine share. Requires: model, device and
+/// machine are always the same.
 ///
 /// Threads: may be used by any number of threads.
 class SearchRecords {
  public:
   LoweredRecords lowered;
 
-  /// The records of one framework, of its own type; made from `arguments` when first
-  /// asked for. Making one must not ask for others.
+  /// The records of one framework, in its own type. They are made from `arguments` at the first
+  /// call. Making them must not request other records.
   template <typename Records, typename... Arguments>
   [[nodiscard]] Records& of(Arguments&&... arguments) {
     const std::lock_guard lock(mutex_);

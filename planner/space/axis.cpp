@@ -21,13 +21,13 @@ constexpr std::array<std::string_view, 3> kOffload = {"none", "optimizer", "all"
 constexpr std::array<std::string_view, kOffloadSteps + 1> kOptimizerOffload = {"0", "0.25", "0.5",
                                                                                "0.75", "1"};
 
-/// The 8-bit recipes, which follow `ir::precision_words`.
+/// The 8-bit recipes. Their values follow those of `ir::precision_words`.
 constexpr std::array<std::string_view, 4> kEightBits = {"fp8-delayed", "fp8-tensorwise",
                                                         "fp8-blockwise", "fp8-mxfp8"};
 
 constexpr std::array<std::string_view, 7> kAnyPrecision = {
     "bf16", "fp16", "fp32", "fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "fp8-mxfp8"};
-/// The optimizers whose step is priced.
+/// The optimizers for which a step time is modelled.
 constexpr std::array<std::string_view, 6> kAnyOptimizer = {"adamw", "adamw-fused",  "adamw-8bit",
                                                            "sgd",   "sgd-momentum", "lion"};
 
@@ -65,7 +65,7 @@ std::string expected(Axis axis) {
   return text;
 }
 
-/// One part between commas.
+/// Parses one of the parts between commas.
 std::optional<AxisValues> parse_part(Axis axis, std::string_view part) {
   if (axis->parse != nullptr) {
     return axis->parse(part);

@@ -13,38 +13,40 @@
 
 namespace headroom::plan {
 
-/// The values that an axis may take; none: it is free.
+/// The values that an axis may take. Empty: the axis is free.
 using AxisValues = std::vector<std::int64_t>;
 using AxisWords = std::span<const std::string_view>;
 
-/// Everything that is said once about an axis.
+/// The properties of an axis, all in one place.
 struct AxisTraits {
   int order = 0;            ///< Place in help and in answers; unique.
   std::string_view option;  ///< "tp", without dashes; unique.
   std::string_view values;  ///< For the help: "N,N..".
   std::string_view help;
-  std::string_view usual = "any";  ///< For the help: what it has if it is not given.
-  /// The words of an axis whose values are words: "no", "yes". Null: values are numbers.
+  std::string_view usual = "any";  ///< For the help: the value if it is not given.
+  /// The words of an axis whose values are words, such as "no" and "yes". Null: values are numbers.
   AxisWords (*words)() = nullptr;
-  /// An axis that keeps one value unless it is given: the words that "any" stands for. Such axes
-  /// change what is trained, or need a library, the launcher or the host. Null: the axis is free.
+  /// Set for a held axis, which keeps one value unless the user names the axis: the words that
+  /// "any" stands for. Such axes change what is trained, or need a library, the launcher or the
+  /// host. Null: the axis is free.
   AxisWords (*any)() = nullptr;
   /// The value of plans whose framework does not have the axis.
   std::int64_t absent = 0;
-  /// Whoever names the axis asks for a framework that has it, whatever the value.
+  /// Whether naming the axis requires a framework that has it, whatever the value.
   bool demanded = false;
-  /// Some framework chooses it within a cell: which values the space has is found by asking for
-  /// each.
+  /// Whether some framework chooses the value within a cell. Then each value must be tried to find
+  /// out which ones the space has.
   bool within_cells = false;
-  /// Reads one part between commas, for words that can be combined; null: one word or a range.
+  /// Parses one part between commas, for words that can be combined. Null: a part is a word or a
+  /// range.
   std::optional<AxisValues> (*parse)(std::string_view part) = nullptr;
   /// What `parse` accepts: "none, or modules joined by + out of ...".
   std::string (*expected)() = nullptr;
 };
 
-/// One choice of a plan. Values are whole numbers; those of words are positions in the words. The
-/// constants are the axes that several frameworks have; a framework may have others of its own
-/// (`FrameworkSearch::axes`).
+/// One choice of a plan in the search. Values are whole numbers; the values of words are their
+/// positions. The constants are axes that several frameworks have. A framework may have others of
+/// its own (`FrameworkSearch::axes`).
 class Axis {
  public:
   /// Keeps a reference to `traits`, which must be a constant.
@@ -60,9 +62,9 @@ class Axis {
   static const Axis kContext;
   static const Axis kExpert;
   static const Axis kExpertTensor;
-  static const Axis kChunk;  ///< Layers of a model chunk of an interleaved schedule; 0: one chunk.
-  static const Axis kAccountEmbedding;  ///< The embedding counts as a layer of the first stage.
-  static const Axis kAccountLoss;       ///< The loss counts as a layer of the last stage.
+  static const Axis kChunk;  ///< Layers of a chunk of an interleaved schedule; 0: one chunk.
+  static const Axis kAccountEmbedding;  ///< Counts the embedding as a layer of the first stage.
+  static const Axis kAccountLoss;       ///< Counts the loss as a layer of the last stage.
   static const Axis kPrecision;         ///< `ir::precision_words`, then the 8-bit recipes.
   static const Axis kOptimizer;         ///< Positions in `ir::optimizer_words`.
   static const Axis kMicroBatch;
@@ -80,53 +82,55 @@ class Axis {
   const AxisTraits* traits_;
 };
 
-/// How many steps of `Axis::kOptimizerOffload` are the whole optimizer.
+/// The value of `Axis::kOptimizerOffload` that stands for the whole optimizer.
 inline constexpr std::int64_t kOffloadSteps = 4;
 
 /// Values of `Axis::kRecompute`.
 enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock, kFull };
-/// Values of `Axis::kAttention`: two of Megatron-Core's, then `ir::AttentionKind` in its order.
+/// Values of `Axis::kAttention`: two of Megatron-Core's, then those of `ir::AttentionKind` in their
+/// order. This is the first of the latter.
 inline constexpr std::int64_t kFirstTorchAttention = 2;
-/// Values of `Axis::kLoss`: `ir::MegatronCrossEntropy`, then `ir::LossKind`, each in its order.
+/// Values of `Axis::kLoss`: those of `ir::MegatronCrossEntropy`, then those of `ir::LossKind`, each
+/// in their order. This is the first of the latter.
 inline constexpr std::int64_t kFirstTorchLoss = 3;
 /// Values of `Axis::kOffload`.
 enum class OffloadChoice : std::uint8_t { kNone, kOptimizer, kAll };
 
-/// The value of `Axis::kSchedule` that has `kind`.
+/// The value of `Axis::kSchedule` that stands for `kind`.
 [[nodiscard]] std::int64_t schedule_with(ir::PipelineKind kind);
-/// The 8-bit recipe of a value of `Axis::kPrecision`, counted from 1; 0: none.
+/// The number of the 8-bit recipe that a value of `Axis::kPrecision` stands for, from 1; 0: none.
 [[nodiscard]] int eight_bit_recipe(std::int64_t precision);
-/// The value of `Axis::kPrecision` that has the 8-bit recipe number `recipe`.
+/// The value of `Axis::kPrecision` that stands for the 8-bit recipe number `recipe`.
 [[nodiscard]] std::int64_t precision_with_recipe(int recipe);
-/// One name for precisions that ask for the same: a 16-bit precision is arithmetic in 16 bits on
-/// fp32 masters under each of its names.
+/// One value for precisions that mean the same. All names of a 16-bit precision mean arithmetic in
+/// 16 bits with fp32 masters.
 [[nodiscard]] std::int64_t canonical(Axis axis, std::int64_t value);
-/// The value of `Axis::kPrecision` of arithmetic in `precision`.
+/// The value of `Axis::kPrecision` that stands for arithmetic in `precision`.
 [[nodiscard]] std::int64_t precision_value(ir::Precision precision);
 
-/// Whether an axis keeps one value unless it is given.
+/// Whether the axis keeps one value unless the user names it.
 [[nodiscard]] inline bool is_held(Axis axis) {
   return axis->any != nullptr;
 }
-/// The words of an axis; empty for numbers.
+/// The words of an axis; empty if its values are numbers.
 [[nodiscard]] inline AxisWords words_of_axis(Axis axis) {
   return axis->words == nullptr ? AxisWords() : axis->words();
 }
 [[nodiscard]] inline std::string_view option_of(Axis axis) {
   return axis->option;
 }
-/// "8", "yes", "selective".
+/// A value as the user types it: "8", "yes", "selective".
 [[nodiscard]] std::string value_text(Axis axis, std::int64_t value);
 
-/// Reads "1,2,4", "2-16", "yes", "selective,block" or "any".
+/// Parses "1,2,4", "2-16", "yes", "selective,block" or "any".
 ///
-/// Errors:  kInvalidArgument naming the option, what was given and what it takes.
+/// Errors:  kInvalidArgument with the option, the given text and what the option accepts.
 [[nodiscard]] Result<AxisValues> parse_axis(Axis axis, std::string_view text);
 
-/// What the user says about the axes.
+/// The values that the user allows for each axis.
 class Constraints {
  public:
-  /// The values that are allowed; empty: all.
+  /// The allowed values; empty: all.
   [[nodiscard]] const AxisValues& of(Axis axis) const;
   [[nodiscard]] AxisValues& of(Axis axis) { return said_[axis->order]; }
   [[nodiscard]] bool allows(Axis axis, std::int64_t value) const;

@@ -9,7 +9,8 @@
 namespace headroom::plan {
 namespace {
 
-/// The smallest of `given` that leave no plan; in order one axis, a pair, and what cannot be freed.
+/// A smallest subset of `given` that leaves no plan: one axis, else a pair, else axes of which none
+/// can be freed.
 std::vector<Axis> least_conflict(const std::vector<Axis>& given,
                                  const std::function<bool(const std::vector<Axis>&)>& is_empty) {
   for (const Axis one : given) {
@@ -77,7 +78,7 @@ std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
     return std::nullopt;
   }
   Conflict conflict{least_conflict(given, is_empty)};
-  // Runtimes that `freed` kept may be what refuses the others.
+  // The runtimes that `freed` kept may be what excludes the others.
   if (!std::exchange(least.constraints.of(Axis::kRuntime), {}).empty() &&
       std::ranges::find(conflict.axes, Axis::kRuntime) == conflict.axes.end() &&
       !is_empty(conflict.axes)) {

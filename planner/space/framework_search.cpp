@@ -16,8 +16,8 @@ std::int64_t whole_recompute_of(const ir::ParallelPlan& plan) {
                                                                           : RecomputeChoice::kFull);
 }
 
-/// The plan of a cell without recomputation and with that of every layer, as far as the framework
-/// takes them.
+/// The plan of a cell without recomputation and with recomputation of every layer, if the framework
+/// accepts them.
 std::vector<ir::ParallelPlan> whole_recomputations(const SpaceQuestion& question,
                                                    const ir::ParallelPlan& plan) {
   std::vector<ir::ParallelPlan> all;
@@ -41,7 +41,7 @@ std::int64_t optimizer_of(const ir::ParallelPlan& plan) {
   ir::OptimizerPlan optimizer = plan.optimizer;
   if (optimizer.kind == ir::OptimizerKind::kAdamW && optimizer.form == ir::OptimizerForm::kFused &&
       value_of(plan, Axis::kOffload) > 0) {
-    optimizer.form = ir::OptimizerForm::kForeach;  // The host's own AdamW is called adamw as well.
+    optimizer.form = ir::OptimizerForm::kForeach;  // The host's AdamW is called adamw, too.
   }
   const auto words = ir::optimizer_words();
   const auto found = std::ranges::find(words, optimizer, &ir::Word<ir::OptimizerPlan>::value);

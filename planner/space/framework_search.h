@@ -18,25 +18,24 @@ class Evaluator;
 class PlanBounds;
 struct SearchInputs;
 
-/// A walk over the axes of a framework. `plan` has the values that were chosen so far: those of the
-/// rows before the current one.
+/// A walk over the axes of a framework. `plan` has the values of the axes before the current one.
 class SpaceWalk {
  public:
   explicit SpaceWalk(const SpaceQuestion& asked_question) : question(asked_question) {}
 
   const SpaceQuestion& question;
   ir::ParallelPlan plan;
-  ir::OptimizerPlan optimizer;  ///< As asked; a framework may put its usual one in its place.
+  ir::OptimizerPlan optimizer;  ///< As requested; a framework may replace it by its own default.
   int eight_bit_recipe = 0;     ///< `plan::eight_bit_recipe` of the precision.
 
   [[nodiscard]] const Constraints& allowed() const { return question.constraints; }
-  /// Whether anything was said about `axis`.
+  /// Whether the user has constrained `axis`.
   [[nodiscard]] bool asks(Axis axis) const { return !allowed().of(axis).empty(); }
   [[nodiscard]] std::int64_t layers() const {
     return static_cast<std::int64_t>(question.model.layers.size());
   }
 
-  /// What the framework remembers during the walk. A framework uses one type.
+  /// What the framework stores during the walk, in a type of its own.
   template <typename Memory>
   [[nodiscard]] Memory& memory() {
     if (memory_ == nullptr) {
@@ -49,35 +48,36 @@ class SpaceWalk {
   std::shared_ptr<void> memory_;
 };
 
-/// An axis as one framework has it.
+/// How one framework implements an axis.
 struct SearchAxis {
   Axis axis;
-  /// The value that a plan of the framework has.
+  /// The value of a plan of the framework.
   std::int64_t (*get)(const ir::ParallelPlan& plan);
-  /// What plans demand of the value, with the figures of the model and the request: "a divisor of
-  /// the heads (32)". Null: `rule_of` has one rule for all frameworks.
+  /// The requirement on the value, with the figures of the model and the question, such as "a
+  /// divisor of the heads (32)". Null: `rule_of` has one rule for all frameworks.
   std::string (*rule)(const SpaceQuestion& question) = nullptr;
-  /// The values that are possible with those that were chosen so far, in the order of the space.
-  /// The walk leaves out those that the constraints do not allow. Null: the value is chosen with
-  /// another axis or within a cell, and whoever chooses it has to apply the constraints.
+  /// The values that are possible with those chosen so far, in the order of the space. The walk
+  /// leaves out values that the constraints do not allow. Null: the value is chosen with another
+  /// axis or within a cell, and that code must apply the constraints.
   AxisValues (*candidates)(SpaceWalk& walk) = nullptr;
-  /// Gives the plan of the walk a candidate.
+  /// Sets the value in the plan of the walk.
   void (*set)(SpaceWalk& walk, std::int64_t value) = nullptr;
-  /// One row for several axes: `candidates` returns indices that only `set` understands, already
-  /// filtered by the constraints.
+  /// Whether the row stands for several axes. Then `candidates` returns indices that only `set`
+  /// understands, already filtered by the constraints.
   bool several = false;
-  /// Other values are offered for a plan that does not fit even if nothing was said.
+  /// Whether other values are offered for a plan that does not fit, although the user did not name
+  /// the axis.
   bool offered = false;
 };
 
-/// A value of an axis that is worth asking about.
+/// A value of an axis for which an explanation is useful.
 struct Alternative {
   Axis axis;
   std::int64_t value;
 };
 
 /// How a framework is searched. The defaults search any framework: micro-batches, with and without
-/// recomputation of all layers, each plan lowered whole.
+/// recomputation of all layers; each plan is lowered whole.
 class FrameworkSearch {
  public:
   /// `runtime`: `ir::Runtime::name`.
@@ -87,92 +87,92 @@ class FrameworkSearch {
   virtual ~FrameworkSearch() = default;
 
   [[nodiscard]] const std::string& runtime() const { return runtime_; }
-  /// Whether it is searched only if it is named.
+  /// Whether the framework is searched only if the user names it.
   [[nodiscard]] virtual bool only_if_named() const { return true; }
-  /// Whether a search for the best of all plans takes long, so that any plan that fits will do for
-  /// an explanation.
+  /// Whether a search for the best plan takes so long that explanations use any plan that fits.
   [[nodiscard]] virtual bool takes_long() const { return false; }
 
-  /// Its axes, in the order in which the walk nests them.
+  /// The axes of the framework, in the order in which the walk nests them.
   [[nodiscard]] virtual std::span<const SearchAxis> axes() const;
 
-  /// Begins a walk. The plan has the framework's name, GPUs, sequence, optimizer and precision as
-  /// asked. Adds the framework's parts and replaces the precision by what the framework calls it;
-  /// returns whether the framework has such plans on this device.
+  /// Begins a walk. The plan has the framework's name, and GPUs, sequence, optimizer and precision
+  /// as requested. Adds the framework's own options and replaces the precision by the framework's
+  /// form of it. Returns whether the framework has such plans on this device.
   [[nodiscard]] virtual bool begin(SpaceWalk& walk) const;
 
-  /// Ends a walk: makes its plan the first choice of a cell; the number of choices, 0 if there is
-  /// no plan.
+  /// Ends a walk: makes its plan the first choice of a cell. Returns the number of choices; 0 if
+  /// there is no plan.
   [[nodiscard]] virtual std::uint64_t choose_first(SpaceWalk& walk) const;
   /// The choices of a cell of this framework.
   [[nodiscard]] virtual std::unique_ptr<const Choices> choices(const SpaceQuestion& question,
                                                                const Cell& cell) const;
-  /// The values of the plans of a cell on an axis that is not `AxisTraits::within_cells`; by
-  /// default the plans of a cell have one.
+  /// The values of the plans of a cell on an axis that is not `AxisTraits::within_cells`. By
+  /// default the plans of a cell have the same value.
   [[nodiscard]] virtual AxisValues values_of(const SpaceQuestion& question, const Cell& cell,
                                              Axis axis) const;
-  /// The values on an axis of numbers that is `AxisTraits::within_cells`.
+  /// The values on a numeric axis that is `AxisTraits::within_cells`.
   [[nodiscard]] virtual AxisValues numbers_within_cells(const SpaceQuestion& question,
                                                         Axis axis) const;
 
-  /// The value on `Axis::kPrecision`.
+  /// The value of `plan` on `Axis::kPrecision`.
   [[nodiscard]] virtual std::int64_t precision_of(const ir::ParallelPlan& plan) const;
-  /// What the framework demands of the model and the device if it has no plan at all.
+  /// The requirement of the framework on model and device, if it has no plan at all.
   [[nodiscard]] virtual std::string requirement(const SpaceQuestion& question) const;
 
-  /// Values next to those of `plan` that are worth asking about.
+  /// Neighbouring values of `plan` for which an explanation is useful.
   [[nodiscard]] virtual std::vector<Alternative> alternatives(const ir::ParallelPlan& plan) const;
-  /// What the stages of a plan could do with their activations; by default nothing is known.
+  /// The possible treatments of activations on the stages of a plan. By default nothing is known.
   ///
   /// Errors:  those of the lowering.
   [[nodiscard]] virtual Result<std::vector<StagePlacement>> placements(
       const ir::ModelSpec& model, const ir::ParallelPlan& plan, const cost::DeviceSpec& device,
       const cost::Machine& machine, Bytes capacity) const;
 
-  /// Works out times and peaks of plans for one search.
+  /// Creates the evaluator of one search.
   [[nodiscard]] virtual std::unique_ptr<Evaluator> evaluator(const SearchInputs& inputs) const;
-  /// Bounds for plans that the default evaluator lowers whole.
+  /// Creates the bounds for plans that the default evaluator lowers whole.
   [[nodiscard]] virtual std::unique_ptr<PlanBounds> bounds(const SearchInputs& inputs) const;
 
  private:
   std::string runtime_;
 };
 
-/// How each framework of the registry is searched, in its order. This function and the next are
+/// The searches of all frameworks, in the order of the registry. This function and the next one are
 /// defined where all frameworks are known (runtimes/search/searches.cpp).
 [[nodiscard]] std::vector<const FrameworkSearch*> framework_searches();
 
-/// That of the framework of `plan`.
+/// The search of the framework of `plan`.
 [[nodiscard]] const FrameworkSearch& search_of(const ir::ParallelPlan& plan);
-/// That of a value of `Axis::kRuntime`.
+/// The search of the framework with this value of `Axis::kRuntime`.
 [[nodiscard]] const FrameworkSearch& search_of_runtime(std::int64_t runtime);
 
-/// The value that `plan` has on `axis`; for an axis that its framework does not have,
+/// The value of `plan` on `axis`. For an axis that its framework does not have,
 /// `AxisTraits::absent`.
 [[nodiscard]] std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis);
 
 /// Every axis, in the order of `AxisTraits::order`.
 [[nodiscard]] std::vector<Axis> all_axes();
 
-/// What a framework has on an axis; nullptr if it lacks it.
+/// How a framework implements an axis; nullptr if it does not have the axis.
 [[nodiscard]] const SearchAxis* find_axis(const FrameworkSearch& framework, Axis axis);
 
-/// Rows that frameworks share.
+/// Axes that frameworks share.
 [[nodiscard]] SearchAxis micro_batch_axis();
-/// None or all layers.
+/// Recomputes no layer or all layers.
 [[nodiscard]] SearchAxis whole_recompute_axis();
 
-/// Figures of a question, for rules: the most GPUs, the first sequence, the layers of the model.
+/// Figures of a question for the text of rules: the most GPUs, the first sequence, the number of
+/// layers.
 [[nodiscard]] std::string gpus_text(const SpaceQuestion& question);
 [[nodiscard]] std::string sequence_text(const SpaceQuestion& question);
 [[nodiscard]] std::string layers_text(const SpaceQuestion& question);
 
-/// The numbers that divide `number`, from the least.
+/// The divisors of `number`, in ascending order.
 [[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t number);
-/// Of `candidates`, those that are allowed.
+/// The allowed values of `candidates`.
 [[nodiscard]] AxisValues among(const Constraints& allowed, Axis axis, AxisValues candidates);
 
-/// Half and twice of the value of `plan` on each of these axes.
+/// Half and twice the value of `plan` on each of these axes.
 [[nodiscard]] std::vector<Alternative> halves_and_doubles(const ir::ParallelPlan& plan,
                                                           std::span<const Axis> axes);
 

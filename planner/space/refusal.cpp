@@ -23,7 +23,7 @@ std::string option_text(Axis axis, const AxisValues& values) {
   return "--" + std::string(option_of(axis)) + " " + values_text(axis, values);
 }
 
-/// `freed` with these axes.
+/// `freed` with the constraints of these axes.
 SpaceQuestion only(const SpaceQuestion& question, const std::vector<Axis>& axes) {
   SpaceQuestion some = freed(question);
   for (const Axis axis : axes) {
@@ -32,13 +32,13 @@ SpaceQuestion only(const SpaceQuestion& question, const std::vector<Axis>& axes)
   return some;
 }
 
-/// Whether some plan of `some` has `value` where it is asked for.
+/// Whether some plan of `some` has `value` on `axis`.
 bool has_plans(SpaceQuestion some, Axis axis, std::int64_t value) {
   some.constraints.of(axis) = {value};
   return !cells_of(some).empty();
 }
 
-/// Of the frameworks that are searched only if they are named, those with a plan.
+/// The frameworks that are searched only by name and that have a plan.
 AxisValues named_runtimes_with_plans(const SpaceQuestion& some) {
   AxisValues values;
   const std::vector<const FrameworkSearch*> all = framework_searches();
@@ -58,13 +58,13 @@ AxisValues working_runtimes(SpaceQuestion some) {
   return values;
 }
 
-/// "--tp 1,2,4": the values of `axis` nearest to those given that work with all else that was asked
-/// for, or else with the other `axes`; "leave out --zero" if plans have no such axis, and nothing
-/// if none is left.
+/// "use --tp 1,2,4": the values of `axis` that are nearest to the given one and possible with all
+/// other constraints, or else with the other `axes`. If plans have no such axis, "leave out
+/// --zero". Empty if no value is possible.
 std::string working_text(const SpaceQuestion& question, const std::vector<Axis>& axes, Axis axis) {
   constexpr std::size_t kMost = 6;
   if (axis == Axis::kGpus) {
-    return "";  // The other axes say what would do.
+    return "";  // The other axes say what is possible.
   }
   const auto values_with = [&](std::vector<Axis> others) {
     std::erase(others, axis);
@@ -93,8 +93,8 @@ std::string working_text(const SpaceQuestion& question, const std::vector<Axis>&
                         : "use " + option_text(axis, values);
 }
 
-/// "use --runtime torchtitan": the frameworks that are searched only if they are named and that
-/// have what was asked for, if no runtime was named.
+/// A text such as "use --runtime NAME" with the frameworks that are searched only by name and that
+/// satisfy the constraints. Empty if the user named a runtime or there is none.
 std::string named_runtime_text(const SpaceQuestion& question) {
   const std::vector<Axis> given = given_axes(question);
   if (std::ranges::find(given, Axis::kRuntime) != given.end()) {
@@ -104,8 +104,8 @@ std::string named_runtime_text(const SpaceQuestion& question) {
   return runtimes.empty() ? "" : "use " + option_text(Axis::kRuntime, runtimes);
 }
 
-/// "megatron, torchtitan: a divisor of the heads (32); other frameworks: 1": what the frameworks
-/// that have `axis` demand.
+/// The requirements of the frameworks that have `axis`, in a form such as "NAME, NAME: a divisor of
+/// the heads (32); other frameworks: 1".
 std::string frameworks_rule(const SpaceQuestion& question, Axis axis) {
   std::vector<std::pair<std::string, std::string>> rules;  // The rule and its frameworks.
   bool all = true;
@@ -135,7 +135,7 @@ std::string frameworks_rule(const SpaceQuestion& question, Axis axis) {
   return text + (otherwise ? "; other frameworks: " + value_text(axis, axis->absent) : "");
 }
 
-/// Why no framework that is asked for has a plan.
+/// Why no requested framework has a plan.
 std::string runtime_rule(const SpaceQuestion& question) {
   const AxisValues& asked = question.constraints.of(Axis::kRuntime);
   const std::string own =
@@ -194,7 +194,7 @@ Error refusal_of(const SpaceQuestion& question) {
     wanted += (wanted.empty() ? "" : "; ") + rule;
     std::string working = working_text(question, axes, axis);
     if (!fix.empty() && working.starts_with("use ")) {
-      working.erase(0, 4);  // "use --tp 1, or --pp 1"
+      working.erase(0, 4);  // The text becomes "use --tp 1, or --pp 1".
     }
     fix += (fix.empty() || working.empty() ? "" : ", or ") + working;
   }

@@ -6,12 +6,12 @@
 
 namespace headroom::plan {
 
-/// What plans demand of an axis, with the figures of the model and the request: "a divisor of the
-/// heads (32), ...".
+/// The requirement on the values of an axis, with the figures of the model and the question, such
+/// as "a divisor of the heads (32), ...".
 [[nodiscard]] std::string rule_of(const SpaceQuestion& question, Axis axis);
 
-/// Why a space is empty: the axes that contradict each other with their values, what plans demand
-/// of each, and the nearest values that work.
+/// Why a space is empty: the axes that contradict each other, with their values, the requirement on
+/// each, and the nearest values that are possible.
 [[nodiscard]] Error refusal_of(const SpaceQuestion& question);
 
 }  // namespace headroom::plan

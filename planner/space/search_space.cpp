@@ -13,8 +13,8 @@
 namespace headroom::plan {
 namespace {
 
-/// 16-bit arithmetic on fp32 masters is what a 16-bit precision means, and what products in 8 bits
-/// go with.
+/// In a search, a 16-bit precision means 16-bit arithmetic with fp32 masters, and so does an 8-bit
+/// recipe.
 ir::Precision recipe_of(std::int64_t word) {
   if (eight_bit_recipe(word) != 0) {
     return ir::Precision::kBf16Master;
@@ -30,13 +30,13 @@ ir::Precision recipe_of(std::int64_t word) {
   }
 }
 
-/// Axes whose values every framework is given.
+/// Whether every framework receives the values of the axis.
 bool is_given(Axis axis) {
   return axis == Axis::kRuntime || axis == Axis::kGpus || axis == Axis::kSequence ||
          axis == Axis::kPrecision || axis == Axis::kOptimizer;
 }
 
-/// Walks the axes of one space into cells.
+/// Turns the axes of one space into cells.
 class CellWriter {
  public:
   explicit CellWriter(const SpaceQuestion& question)
@@ -93,7 +93,7 @@ class CellWriter {
                          : std::ranges::binary_search(named, std::int64_t{number});
   }
 
-  /// Whether what is said about axes that the framework lacks leaves it any plan.
+  /// Whether the constraints on axes that the framework does not have still permit a plan.
   [[nodiscard]] bool can_have_plans(const FrameworkSearch& framework) const {
     return std::ranges::all_of(all_axes(), [&](Axis axis) {
       return allowed_.of(axis).empty() || is_given(axis) || find_axis(framework, axis) != nullptr ||

@@ -14,27 +14,27 @@ namespace headroom::plan {
 
 class FrameworkSearch;
 
-/// The plans among which the best is sought.
+/// The space of plans in which the best is searched.
 struct SpaceQuestion {
   const ir::ModelSpec& model;
-  /// What no axis says: allocator, steps. Its sequence, world, precision and optimizer are the only
-  /// ones of their axes where these are free. It has no framework's part.
+  /// What is not an axis: allocator, steps. If the axes of its sequence, world, precision and
+  /// optimizer are free, they have only its values. It has no framework's own options.
   ir::ParallelPlan base;
-  std::int64_t global_batch = 1;  ///< Sequences of a step, all ranks together.
+  std::int64_t global_batch = 1;  ///< Sequences of a step on all ranks together.
   Constraints constraints;
-  DeviceTraits device{};  ///< Which products in 8 bits there are.
+  DeviceTraits device{};  ///< Determines which 8-bit products exist.
 };
 
-/// Plans of one framework that differ only in `choices_of`: degrees, micro-batch and what else
-/// decides the sizes of tensors are the same.
+/// A cell contains plans of one framework that have the same tensor sizes: degrees, micro-batch and
+/// everything else that determines sizes are equal. They differ only in `choices_of`.
 struct Cell {
   ir::ParallelPlan plan;  ///< Its first choice.
   std::uint64_t choices = 0;
   const FrameworkSearch* framework = nullptr;
 };
 
-/// The plans of a cell, which differ in what is recomputed and in switches that change no tensor's
-/// size.
+/// The plans of a cell. They differ in recomputation and in switches (settings that change no
+/// tensor's size).
 class Choices {
  public:
   Choices() = default;
@@ -45,7 +45,7 @@ class Choices {
   [[nodiscard]] virtual ir::ParallelPlan plan_at(std::uint64_t index) const = 0;
 };
 
-/// Choices that are listed one by one.
+/// Choices in an explicit list.
 class ListedChoices final : public Choices {
  public:
   explicit ListedChoices(std::vector<ir::ParallelPlan> all) : plans(std::move(all)) {}

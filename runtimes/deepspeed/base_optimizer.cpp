@@ -16,8 +16,8 @@ bool BaseOptimizer::is_own(const OptimizerPlan& plan, const ZeroPlan& zero) {
   return is_compiled(plan, zero) && zero.offload_optimizer == OffloadDevice::kNone;
 }
 
-/// Parameters on the device with a DeepSpeedCPUAdam are stepped by torch.optim.AdamW with its
-/// defaults.
+/// If the optimizer is DeepSpeedCPUAdam, parameters on the device are stepped by torch.optim.AdamW
+/// with its defaults.
 /// Source: stage3.py, __init__ (backup_optimizer).
 OptimizerPlan BaseOptimizer::inner_plan(const OptimizerPlan& plan, const ZeroPlan& zero) {
   OptimizerPlan inner = plan;
@@ -53,13 +53,13 @@ void BaseOptimizer::step(std::size_t group, std::span<const Tensor> parameters) 
                                      TensorRole::kOptimizerState));
     }
   }
-  // Parameter, gradient and two moments; all but the gradient are written, too.
+  // The kernel reads the parameter, the gradient and two moments, and writes all but the gradient.
   torch::launch_list(eager_, parameters, indices, torch::ListKernel::kFourLists, 7,
                      TrafficKind::kFusedStep);
 }
 
 void set_gradient(torch::Eager& eager, const Tensor& parameter, const Tensor& gradient) {
-  const Tensor before = torch::gradient_of(eager, parameter);  // Goes after the new one is there.
+  const Tensor before = torch::gradient_of(eager, parameter);  // Freed after the new one exists.
   if (parameter->grad != nullptr) {
     --parameter->grad->uses;
   }

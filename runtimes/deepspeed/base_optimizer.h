@@ -11,23 +11,25 @@
 
 namespace headroom::ir::deepspeed {
 
-/// The optimizer that DeepSpeed wraps, which sees master copies instead of the model's parameters:
-/// torch's, bitsandbytes' or transformers', or DeepSpeed's own FusedAdam, which keeps two moments
-/// and takes no temporaries.
+/// The optimizer that DeepSpeed wraps. It sees master copies instead of the model's parameters. It
+/// is torch's, bitsandbytes', transformers', or DeepSpeed's own FusedAdam, which keeps two moments
+/// and allocates no temporaries.
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/ops/adam/fused_adam.py.
 class BaseOptimizer {
  public:
   BaseOptimizer(torch::Eager& eager, const OptimizerPlan& plan, const ZeroPlan& zero)
       : eager_(eager), plan_(inner_plan(plan, zero)), own_(is_own(plan, zero)) {}
 
-  /// Allocates what its constructor needs on the device: FusedAdam an overflow flag.
+  /// Allocates what the optimizer's constructor needs on the device: FusedAdam needs an overflow
+  /// flag.
   void construct();
-  /// One step of parameter group `group` on those of `parameters` that have a gradient.
+  /// Runs one step of parameter group `group` on those of `parameters` that have a gradient.
   void step(std::size_t group, std::span<const torch::Tensor> parameters);
 
-  /// Whether it is DeepSpeed's FusedAdam or DeepSpeedCPUAdam, whose operators are compiled.
+  /// Whether the optimizer is DeepSpeed's FusedAdam or DeepSpeedCPUAdam, whose operators are
+  /// compiled.
   [[nodiscard]] static bool is_compiled(const OptimizerPlan& plan, const ZeroPlan& zero);
-  /// Whether it is DeepSpeed's FusedAdam, for which stage 0 has a wrapper of its own.
+  /// Whether the optimizer is DeepSpeed's FusedAdam, which has a wrapper of its own at stage 0.
   [[nodiscard]] static bool is_own(const OptimizerPlan& plan, const ZeroPlan& zero);
 
  private:
@@ -40,7 +42,7 @@ class BaseOptimizer {
   std::vector<torch::OptimizerState> states_;  ///< By parameter group.
 };
 
-/// `parameter.grad = gradient`; nothing if `gradient` is undefined.
+/// Sets `parameter.grad = gradient`; does nothing if `gradient` is undefined.
 void set_gradient(torch::Eager& eager, const torch::Tensor& parameter,
                   const torch::Tensor& gradient);
 

@@ -34,7 +34,7 @@ void Bf16Optimizer::initialize() {
                             : Tensor{};
       flat_.push_back(eager.empty({padded}, DType::kBf16, TensorRole::kParameter));
     }
-    for (const Tensor& parameter : group) {  // Parameters become views of it.
+    for (const Tensor& parameter : group) {  // Parameters become views of the flat tensor.
       eager.move_storage(parameter, flat_.back());
     }
     eager.set_site("deepspeed.masters", -1);
@@ -57,7 +57,7 @@ void Bf16Optimizer::after_backward(bool boundary) {
   if (!boundary) {
     return;
   }
-  // Groups are flattened together until one exceeds the engine's own bucket.
+  // Groups are flattened together until they exceed the engine's own bucket.
   // Source: runtime/engine.py, MEMORY_OPT_ALLREDUCE_SIZE, allreduce_no_retain.
   constexpr std::int64_t kBucketElements = 500'000'000;
   eager.set_site("deepspeed.all_reduce", -1);
@@ -81,7 +81,7 @@ void Bf16Optimizer::after_backward(bool boundary) {
   }
 }
 
-/// `get_global_norm_of_tensors`: a norm for each parameter's part of the fp32 gradients.
+/// `get_global_norm_of_tensors` takes a norm of each parameter's part of the fp32 gradients.
 void Bf16Optimizer::weigh() {
   Eager& eager = state_.eager;
   eager.set_site("deepspeed.grad_norm", -1);
@@ -106,7 +106,7 @@ void Bf16Optimizer::weigh() {
   check_norm(eager, norm_);
 }
 
-/// `clip_tensors_by_global_norm`; gradients are scaled in place.
+/// `clip_tensors_by_global_norm` scales the gradients in place.
 void Bf16Optimizer::make_clip_coefficient() {
   Eager& eager = state_.eager;
   eager.set_site("deepspeed.clip", -1);
@@ -125,7 +125,7 @@ void Bf16Optimizer::make_clip_coefficient() {
 
 void Bf16Optimizer::step() {
   Eager& eager = state_.eager;
-  const Tensor before = std::move(norm_);  // The engine's name for it changes after the step.
+  const Tensor before = std::move(norm_);  // The engine rebinds its name after the step.
   weigh();
   if (state_.plan.clip_norm.value_or(0) > 0) {
     make_clip_coefficient();

@@ -8,11 +8,12 @@
 
 namespace headroom::ir::deepspeed {
 
-/// BF16_Optimizer, which stage 1 takes for bf16 parameters with gradients accumulated in fp32:
-/// masters and states partitioned, fp32 gradients of all parameters on every rank.
+/// BF16_Optimizer, which stage 1 uses if parameters are bf16 and gradients are accumulated in fp32.
+/// Master parameters and optimizer states are partitioned; every rank has the fp32 gradients of all
+/// parameters.
 ///
-/// The bf16 gradients are added to the fp32 ones after each backward and stay, set to zero, until
-/// the step. The engine reduces the fp32 gradients in bf16.
+/// After each backward the bf16 gradients are added to the fp32 ones. They are set to zero, not
+/// freed, until the step. The engine reduces the fp32 gradients in bf16.
 ///
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/bf16_optimizer.py.
 class Bf16Optimizer final : public OptimizerWrapper {
@@ -24,7 +25,8 @@ class Bf16Optimizer final : public OptimizerWrapper {
   void after_backward(bool boundary) override;
   void step() override;
 
-  /// Whether the engine chooses it. Source: runtime/engine.py, _do_optimizer_sanity_check.
+  /// Whether the engine chooses this wrapper. Source: runtime/engine.py,
+  /// _do_optimizer_sanity_check.
   [[nodiscard]] static bool is_chosen(const ParallelPlan& plan, const ZeroPlan& zero);
 
  private:
@@ -35,9 +37,9 @@ class Bf16Optimizer final : public OptimizerWrapper {
   BaseOptimizer& optimizer_;
   ParameterGroups groups_;
   std::vector<torch::Tensor> flat_;       ///< Parameters of each group.
-  std::vector<torch::Tensor> masters_;    ///< Of the own partition of each group.
-  std::vector<torch::Tensor> gradients_;  ///< fp32, of each group.
-  torch::Tensor norm_;                    ///< `_global_grad_norm`, kept for whoever asks.
+  std::vector<torch::Tensor> masters_;    ///< Masters of this rank's partition of each group.
+  std::vector<torch::Tensor> gradients_;  ///< fp32 gradients of each group.
+  torch::Tensor norm_;                    ///< `_global_grad_norm`, which the engine keeps.
 };
 
 }  // namespace headroom::ir::deepspeed

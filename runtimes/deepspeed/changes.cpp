@@ -8,7 +8,7 @@
 namespace headroom::ir::deepspeed {
 namespace {
 
-/// DeepSpeedCPUAdam is fused already, where the optimizer lives on the host.
+/// If the optimizer is on the host, DeepSpeedCPUAdam is fused already.
 std::optional<ParallelPlan> fused_on_device(const ParallelPlan& plan, const DeviceTypes& device) {
   const bool offloaded = plan.zero && plan.zero->offload_optimizer != OffloadDevice::kNone;
   return offloaded ? std::nullopt : changes::fused_optimizer(plan, device);

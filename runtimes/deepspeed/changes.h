@@ -8,10 +8,11 @@
 
 namespace headroom::ir::deepspeed {
 
-/// The changes that make a plan of DeepSpeed smaller, cheapest first.
+/// The changes that make a DeepSpeed plan smaller, cheapest first.
 [[nodiscard]] std::span<const OwnChange> plan_changes();
 
-/// A lower stage against communication; parameters or optimizer on the device against offload.
+/// Plans that trade memory for speed: a lower ZeRO stage if communication is the bottleneck;
+/// parameters or optimizer on the device if offload is.
 [[nodiscard]] std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck,
                                                      const ParallelPlan& plan);
 

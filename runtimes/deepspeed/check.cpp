@@ -22,7 +22,7 @@ Status check_precision(const ParallelPlan& plan) {
   return ok();
 }
 
-/// ZeRO++ and leaf modules are stage 3's. Source: deepspeed/utils/groups.py,
+/// ZeRO++ and leaf modules need stage 3. Source: deepspeed/utils/groups.py,
 /// _create_zero_param_parallel_group.
 Status check_zero_plus(const ParallelPlan& plan, const ZeroPlan& zero) {
   const std::int64_t ranks = std::min(zero.hpz_partition_size, plan.world);
@@ -45,7 +45,8 @@ Status check_zero_plus(const ParallelPlan& plan, const ZeroPlan& zero) {
   return ok();
 }
 
-/// Switches that DeepSpeed itself refuses, or whose combinations are not known.
+/// Switches that DeepSpeed itself refuses, and combinations of switches whose behaviour is not
+/// known.
 /// Source: deepspeed/runtime/zero/config.py, stage_1_and_2.py (__init__), stage3.py
 /// (__reduce_and_partition_ipg_grads); runtime/engine.py, _do_sanity_check_optimizer.
 Status check_zero_switches(const ParallelPlan& plan, const ZeroPlan& zero) {
@@ -77,7 +78,8 @@ Status check_zero_switches(const ParallelPlan& plan, const ZeroPlan& zero) {
   return ok();
 }
 
-/// What DeepSpeed asserts of a share below one, and a drive, whose swapping does not know of it.
+/// What DeepSpeed asserts of a ratio below 1. With NVMe a ratio is refused, too, because swapping
+/// does not know it.
 /// Source: deepspeed/runtime/zero/config.py, offload_ratio_check; stage3.py, __init__ ("Hybrid
 /// Optimizer Only Supports DeepSpeedCPUAdam"), _create_fp32_partitions.
 Status check_offload_ratio(const ParallelPlan& plan, const ZeroPlan& zero) {

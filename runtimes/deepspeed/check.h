@@ -5,9 +5,9 @@
 
 namespace headroom::ir::deepspeed {
 
-/// Whether a DeepSpeed engine takes the plan.
+/// Whether a DeepSpeed engine accepts the plan.
 ///
-/// Errors:  kInvalidArgument naming the option or the key of DeepSpeed's configuration.
+/// Errors:  kInvalidArgument, which names the option or the key of DeepSpeed's configuration.
 /// Source:  deepspeedai/DeepSpeed 0.19.8, files as named at each check.
 [[nodiscard]] Status check_deepspeed(const ParallelPlan& plan);
 

@@ -48,7 +48,7 @@ constexpr std::array<std::string_view, 28> kHarmlessRootKeys = {
     "seq_parallel_communication_data_type",
     "datastates_ckpt"};
 
-/// DeepSpeed 0.19 breaks off where it meets one of them, whatever it holds.
+/// DeepSpeed 0.19 stops if one of these keys is present, whatever its value.
 /// Source: deepspeed/runtime/config.py, _REMOVED_TOP_LEVEL_CONFIG_KEYS.
 constexpr std::array<std::string_view, 11> kRemovedRootKeys = {"nebula",
                                                                "compression_training",
@@ -67,14 +67,15 @@ constexpr std::array<std::string_view, 6> kUnmodelledSections = {
     "torch_autocast",  "hybrid_engine",   "data_efficiency",
     "tensor_parallel", "expert_parallel", "weight_quantization"};
 
-/// Where DeepSpeed knows a key by two names, the plain one and the one with "stage3_".
+/// A size and its keys. DeepSpeed accepts some keys with and without the prefix "stage3_".
 struct SizeKey {
   std::string_view key;
   std::string_view alias;
   std::int64_t ZeroPlan::*value;
+  IntegerRange range = kElements;
 };
 constexpr std::array<SizeKey, 8> kSizes = {
-    {{"reduce_bucket_size", "", &ZeroPlan::reduce_bucket_size},
+    {{"reduce_bucket_size", "", &ZeroPlan::reduce_bucket_size, {0, kMostElements}},
      {"allgather_bucket_size", "", &ZeroPlan::allgather_bucket_size},
      {"sub_group_size", "", &ZeroPlan::sub_group_size},
      {"stage3_prefetch_bucket_size", "prefetch_bucket_size", &ZeroPlan::prefetch_bucket_size},
@@ -102,7 +103,7 @@ constexpr std::array<std::string_view, 13> kHarmlessZeroKeys = {
 
 constexpr std::array<std::string_view, 2> kUnmodelledZeroSwitches = {"legacy_stage1", "zenflow"};
 
-/// Switches, by both of their names, and the stages that read them.
+/// A switch, both of its keys, and the stages that read it.
 struct StageSwitch {
   std::string_view key;
   std::string_view alias;
@@ -129,7 +130,7 @@ bool computes_in_fp16(Precision precision) {
          precision == Precision::kAutocastFp16;
 }
 
-/// offload_optimizer.ratio; offload_param has none. Stages that do not know it refuse it.
+/// Reads offload_optimizer.ratio; offload_param has no ratio. Stages below 3 refuse it.
 /// Source: deepspeed/runtime/zero/offload_config.py; config.py, offload_ratio_check.
 void read_offload_ratio(ConfigSection& section, ZeroPlan& plan) {
   constexpr std::string_view kKey = "ratio";
@@ -172,14 +173,14 @@ void read_offload(ConfigSection& zero, std::string_view key, OffloadDevice ZeroP
   section.finish_section();
 }
 
-/// The values that transformers fills in for "auto"; without them, DeepSpeed's defaults apply.
+/// Fills in what transformers sets for "auto". Without "auto", DeepSpeed's defaults apply.
 void fill_auto_sizes(const ConfigSection& zero, const ModelSpec& model, ZeroPlan& plan) {
   const std::int64_t square = model.hidden * model.hidden;
   if (zero.is_auto("reduce_bucket_size")) {
     plan.reduce_bucket_size = square;
   }
   if (plan.stage == 3 && zero.is_auto("stage3_prefetch_bucket_size")) {
-    // int(0.9 * H * H), in the order Python multiplies.
+    // int(0.9 * H * H), multiplied in Python's order.
     const double share =
         0.9 * static_cast<double>(model.hidden) * static_cast<double>(model.hidden);
     plan.prefetch_bucket_size = static_cast<std::int64_t>(share);
@@ -197,7 +198,7 @@ void read_old_offload(ConfigSection& zero, std::string_view key, OffloadDevice& 
   }
 }
 
-/// ZeRO++, and MiCS, which went before DeepSpeed 0.19.
+/// Reads the keys of ZeRO++, and refuses those of MiCS and LoCo, which DeepSpeed 0.19 has removed.
 void read_zero_plus(ConfigSection& zero, ZeroPlan& plan) {
   plan.hpz_partition_size =
       zero.integer("zero_hpz_partition_size", {1, kMostRanks}).value_or(plan.hpz_partition_size);
@@ -222,7 +223,7 @@ void read_zero_plus(ConfigSection& zero, ZeroPlan& plan) {
   zero.accept({&kLoco, 1});
 }
 
-/// Classes replace DeepSpeed's own list.
+/// Reads the leaf modules. Classes in the configuration replace DeepSpeed's own list.
 void read_leaf_module(ConfigSection& zero, const ModelSpec& model, ZeroPlan& plan) {
   ConfigSection section = zero.section("leaf_module");
   const std::string known(experts_class(model.family));
@@ -240,13 +241,13 @@ void read_leaf_module(ConfigSection& zero, const ModelSpec& model, ZeroPlan& pla
   section.finish_section();
 }
 
-/// Other stages do not look at them, but for one.
+/// Reads the switches. Stages that do not use a switch ignore it, except compute_grad_norm.
 void read_switches(ConfigSection& zero, ZeroPlan& plan) {
   for (const StageSwitch& each : kStageSwitches) {
     for (const std::string_view key : {each.key, each.alias}) {
       const std::optional<bool> value = key.empty() ? std::nullopt : zero.boolean(key);
       const bool reads = each.first <= plan.stage && plan.stage <= each.last;
-      // DeepSpeed refuses this one where it would not read it.
+      // DeepSpeed refuses compute_grad_norm at stages that do not use it, so it is read there, too.
       if (value && (reads || each.value == &ZeroPlan::compute_grad_norm)) {
         plan.*each.value = *value;
       }
@@ -261,7 +262,7 @@ ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
   for (const SizeKey& size : kSizes) {
     for (const std::string_view key : {size.key, size.alias}) {
       if (!key.empty()) {
-        plan.*size.value = zero.integer(key, kElements).value_or(plan.*size.value);
+        plan.*size.value = zero.integer(key, size.range).value_or(plan.*size.value);
       }
     }
   }
@@ -347,7 +348,7 @@ void read_precision(ConfigSection& root, ParallelPlan& plan) {
   types.finish_section();
 }
 
-/// Which of torch's implementations the parameters of a torch optimizer pick.
+/// Which of torch's implementations the parameters of a torch optimizer select.
 OptimizerForm torch_form(ConfigSection& params) {
   if (params.boolean("fused").value_or(false)) {
     return OptimizerForm::kFused;
@@ -369,7 +370,7 @@ void read_optimizer(ConfigSection& root, ParallelPlan& plan) {
                                                          "capturable",
                                                          "differentiable"};
   if (!root.has("optimizer")) {
-    static_cast<void>(root.section("optimizer"));  // The trainer's own optimizer.
+    static_cast<void>(root.section("optimizer"));  // The trainer's own optimizer applies.
     return;
   }
   ConfigSection section = root.section("optimizer");
@@ -396,8 +397,8 @@ void read_optimizer(ConfigSection& root, ParallelPlan& plan) {
   section.finish_section();
 }
 
-/// Any two of the three numbers determine the third, as in DeepSpeed; "auto" takes the trainer's
-/// value.
+/// Reads the three batch sizes, any two of which determine the third, as in DeepSpeed. "auto" takes
+/// the trainer's value.
 void read_batch(ConfigSection& root, ParallelPlan& plan) {
   constexpr std::string_view kTotal = "train_batch_size";
   constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
@@ -412,7 +413,7 @@ void read_batch(ConfigSection& root, ParallelPlan& plan) {
   const auto micro = read(kMicro, kMostMicroBatch, plan.micro_batch);
   const auto steps = read(kSteps, kMostAccumulation, plan.accumulation);
   if (!total && !micro) {
-    return;  // The trainer's own numbers.
+    return;  // The trainer's own numbers apply.
   }
   if (micro) {
     plan.micro_batch = *micro;
@@ -443,7 +444,8 @@ void read_clipping(ConfigSection& root, ParallelPlan& plan) {
   plan.clip_norm = norm > 0 ? std::optional(norm) : std::nullopt;
 }
 
-/// Keys of older versions: switched off they change nothing, switched on they are not modelled.
+/// Checks keys of older versions. If switched off, they change nothing; if on, they are not
+/// modelled.
 void check_removed(ConfigSection& root) {
   for (const std::string_view key : kRemovedRootKeys) {
     if (!root.has(key)) {
@@ -457,8 +459,8 @@ void check_removed(ConfigSection& root) {
   }
 }
 
-/// The errors at which DeepSpeed itself stops. Source: zero/stage_1_and_2.py and zero/stage3.py,
-/// the constructors.
+/// Refuses what DeepSpeed itself refuses. Source: the constructors in zero/stage_1_and_2.py and
+/// zero/stage3.py.
 void check_reduction(ConfigSection& root, int stage) {
   const bool before = root.boolean("prescale_gradients").value_or(false);
   if (before && stage >= 2) {
@@ -519,7 +521,7 @@ Result<ConfigReading> parse_config(std::string_view text, std::string_view file,
   plan.runtime = "deepspeed";
   plan.ddp.reset();
   plan.zero = read_zero(root, model);
-  if (arguments.zero) {  // What only the trainer knows of its optimizer.
+  if (arguments.zero) {  // Only the trainer knows these of its optimizer.
     plan.zero->decay_groups = arguments.zero->decay_groups;
     plan.zero->torch_adam = arguments.zero->torch_adam;
   }

@@ -10,29 +10,28 @@
 
 namespace headroom::ir::deepspeed {
 
-/// A DeepSpeed configuration, read. The notes name keys that DeepSpeed itself would not look at and
-/// parts that have no effect on a Hugging Face model.
+/// The result of reading a DeepSpeed configuration. The notes name keys that DeepSpeed itself
+/// ignores and parts that have no effect on a Hugging Face model.
 using ConfigReading = ConfigurationReading;
 
-/// Reads a ds_config.json into the plan that it asks for.
+/// Reads a ds_config.json into the plan that it requests.
 ///
-/// Model:   `arguments` stands for the trainer's own arguments: it fills every "auto" and keeps
-///          what a configuration does not hold (attention, sequence, checkpointing, adapters). Keys
-///          that are absent take DeepSpeed's defaults, gradient clipping at 1.0 among them. Under
-///          "auto", with H the hidden size: reduce_bucket_size is H * H and, at stage 3,
-///          stage3_prefetch_bucket_size int(0.9 * H * H), stage3_param_persistence_threshold
-///          10 * H.
-/// Errors:  kEnvironment or kInvalidInput for a file that cannot be read or is no JSON;
+/// Model:   `arguments` stands for the trainer's own arguments. They fill in every "auto" and what
+///          a configuration does not contain (attention, sequence, checkpointing, adapters). Absent
+///          keys take DeepSpeed's defaults, including gradient clipping at 1.0. Under "auto", with
+///          hidden size H, reduce_bucket_size is H * H; at stage 3, stage3_prefetch_bucket_size is
+///          int(0.9 * H * H) and stage3_param_persistence_threshold is 10 * H.
+/// Errors:  kEnvironment or kInvalidInput for a file that cannot be read or is not JSON;
 ///          kInvalidInput with every fault of the file: a wrong type, a value out of range, a key
-///          of a section that DeepSpeed does not know either, batch sizes that do not multiply, and
-///          a setting that changes memory but is not modelled. Nothing is guessed.
+///          of a section that DeepSpeed does not know either, batch sizes whose product is wrong,
+///          and a setting that changes memory but is not modelled. Nothing is guessed.
 /// Source:  deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/config.py, zero/config.py,
 ///          zero/offload_config.py, precision_config.py, engine.py (_configure_basic_optimizer);
 ///          huggingface/transformers 5.17.0 src/transformers/integrations/deepspeed.py.
 [[nodiscard]] Result<ConfigReading> parse_config(std::string_view text, std::string_view file,
                                                  const ModelSpec& model,
                                                  const ParallelPlan& arguments);
-/// `parse_config` of a file's content.
+/// `parse_config` of the content of a file.
 [[nodiscard]] Result<ConfigReading> read_config(const std::string& path, const ModelSpec& model,
                                                 const ParallelPlan& arguments);
 

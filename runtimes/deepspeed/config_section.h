@@ -20,9 +20,9 @@ struct Findings {
   std::vector<std::string> notes;
 };
 
-/// One object of a DeepSpeed configuration. Unlike our own files it may hold "auto" wherever a
-/// value stands, and whole numbers written as 5e8. Asking for a key makes it known; `finish` tells
-/// about the others.
+/// One object of a DeepSpeed configuration. Unlike our own files, it may contain "auto" in place of
+/// any value, and whole numbers written as 5e8. Every key that is asked for counts as known;
+/// `finish_section` and `finish_root` report the others.
 class ConfigSection {
  public:
   /// An absent section reads as an empty one.
@@ -36,22 +36,23 @@ class ConfigSection {
   [[nodiscard]] std::optional<double> number(std::string_view key, NumberRange range);
   [[nodiscard]] std::optional<bool> boolean(std::string_view key);
   [[nodiscard]] std::optional<std::string> text(std::string_view key);
-  /// A list of texts, or one alone.
+  /// A list of texts. A single text counts as a list of one.
   [[nodiscard]] std::vector<std::string> texts(std::string_view key);
   [[nodiscard]] ConfigSection section(std::string_view key);
 
-  /// Whether a key that may hold a section or a flag is switched on; makes it known.
+  /// Whether a key that may hold a section or a flag is switched on. The key counts as known.
   [[nodiscard]] bool switches_on(std::string_view key);
 
-  /// Keys that change no byte of device memory.
+  /// Marks keys that change no byte of device memory as known.
   void accept(std::span<const std::string_view> keys);
-  /// A setting that changes memory and is not modelled: anything but the neutral value is a fault.
+  /// Checks a setting that changes memory and is not modelled. Any other value than `neutral` is a
+  /// fault.
   void demand(std::string_view key, const JsonValue& neutral);
   void refuse(std::string_view key, std::string_view wanted, std::string_view fix = {});
   void note(std::string_view text);
 
-  /// Unknown keys: of a section they are faults, since DeepSpeed refuses them, too; at the top they
-  /// are notes, since DeepSpeed does not look at them.
+  /// Report unknown keys. In a section they are faults, since DeepSpeed refuses them, too; at the
+  /// top level they are notes, since DeepSpeed ignores them.
   void finish_section();
   void finish_root();
 

@@ -9,7 +9,7 @@
 namespace headroom::ir::deepspeed {
 namespace {
 
-// TrainingArguments of transformers: learning_rate, adam_beta1, adam_beta2, adam_epsilon,
+// Defaults of transformers' TrainingArguments: learning_rate, adam_beta1, adam_beta2, adam_epsilon,
 // weight_decay.
 constexpr double kLearningRate = 5e-5;
 constexpr double kBeta1 = 0.9;
@@ -24,7 +24,7 @@ JsonValue betas() {
 JsonFields scaling_fields() {
   JsonFields fields;
   fields.add("enabled", true);
-  fields.add("loss_scale", 0);  // Dynamic.
+  fields.add("loss_scale", 0);  // Dynamic loss scaling.
   fields.add("initial_scale_power", 16);
   fields.add("loss_scale_window", 1000);
   fields.add("hysteresis", 2);
@@ -42,10 +42,10 @@ void add_precision(JsonFields& root, Precision precision) {
   JsonFields bf16;
   bf16.add("enabled", precision == Precision::kBf16Master);
   root.add("bf16", std::move(bf16));
-  root.add("fp16", std::move(off));  // The trainer takes silence for fp16.
+  root.add("fp16", std::move(off));  // Without this section the trainer assumes fp16.
 }
 
-/// torch.optim's own switches between its implementations.
+/// The switches with which torch.optim chooses its implementation.
 void add_torch_form(JsonFields& params, OptimizerForm form) {
   if (form == OptimizerForm::kFused) {
     params.add("fused", true);
@@ -91,7 +91,8 @@ bool is_bitsandbytes(OptimizerForm form) {
          form == OptimizerForm::kPaged;
 }
 
-/// The optimizer by name, or leave for the trainer to bring one that DeepSpeed does not know.
+/// Writes the optimizer by name. For one that DeepSpeed cannot make by name, permits the trainer's
+/// own.
 void add_optimizer(JsonFields& root, const ParallelPlan& plan) {
   const OptimizerPlan& optimizer = plan.optimizer;
   JsonFields section;
@@ -130,7 +131,7 @@ JsonFields offload_fields(OffloadDevice device, const std::string& nvme_path) {
   return fields;
 }
 
-/// Buffers that stage what goes to the drive; DeepSpeed's defaults.
+/// Buffers that stage transfers to NVMe, with DeepSpeed's defaults.
 JsonFields optimizer_offload(const ZeroPlan& zero) {
   JsonFields fields = offload_fields(zero.offload_optimizer, zero.nvme_path);
   if (zero.offload_optimizer == OffloadDevice::kNvme) {
@@ -188,7 +189,7 @@ void add_stage3(JsonFields& fields, const ModelSpec& model, const ZeroPlan& zero
   }
 }
 
-/// What stages 1 and 2 read, where it is not DeepSpeed's default.
+/// The switches that stages 1 and 2 read, where they differ from DeepSpeed's defaults.
 void add_bucket_switches(JsonFields& fields, const ZeroPlan& zero) {
   if (!zero.multi_rank_allreduce) {
     fields.add("use_multi_rank_bucket_allreduce", false);

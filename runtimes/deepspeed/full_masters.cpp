@@ -26,7 +26,7 @@ std::int64_t elements_of(const std::vector<Tensor>& tensors) {
   return total;
 }
 
-/// `_flatten_dense_tensors`, after which `tensors` go; one alone is flat as it is.
+/// `_flatten_dense_tensors`, after which `tensors` are freed. A single tensor is flat already.
 Tensor flatten(Eager& eager, std::vector<Tensor>& tensors, TensorRole role) {
   const torch::Shape shape{elements_of(tensors)};
   Tensor flat = tensors.size() == 1 ? eager.alias(tensors.front(), shape, false)
@@ -58,7 +58,7 @@ void StageZero::after_backward(bool boundary) {
       sent = torch::computed(eager, {filled}, sent_dtype, TensorRole::kCommunication);
     }
     if (count > 0) {
-      torch::launch_kernels(eager, 2 * bytes_of(filled, dtype).value(),  // Over the ranks.
+      torch::launch_kernels(eager, 2 * bytes_of(filled, dtype).value(),  // Divides by the ranks.
                             torch::elementwise_launches(filled, bits_of(dtype) / 8));
       eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                                 .bytes = bytes_of(filled, sent_dtype).value(),
@@ -69,7 +69,7 @@ void StageZero::after_backward(bool boundary) {
   };
   eager.set_site("deepspeed.all_reduce", -1);
   for (const Tensor& parameter : state_.model.trainable) {
-    if (parameter->grad == nullptr) {  // One that nothing reads.
+    if (parameter->grad == nullptr) {  // A parameter that nothing reads.
       set_gradient(eager, parameter,
                    torch::zeros(eager, parameter.shape(), dtype, TensorRole::kGradient));
     }
@@ -112,7 +112,7 @@ void UnfusedMasters::initialize() {
           torch::computed(eager, parameter.shape(), DType::kFp32, TensorRole::kMasterParameter));
     }
   }
-  // States are made by a first step on zero gradients, of parameters and masters.
+  // States are created by a first step on zero gradients of parameters and masters.
   for (const ParameterGroups* groups : {&groups_, &masters_}) {
     for (const std::vector<Tensor>& group : *groups) {
       for (const Tensor& tensor : group) {
@@ -131,7 +131,7 @@ void UnfusedMasters::initialize() {
   }
 }
 
-/// `get_weight_norm`: each gradient's norm in fp32, squared and added up.
+/// `get_weight_norm`: takes each gradient's norm in fp32, squares it and adds it to the sum.
 void UnfusedMasters::weigh(const std::vector<Tensor>& parameters) {
   Eager& eager = state_.eager;
   eager.set_site("deepspeed.grad_norm", -1);
@@ -146,7 +146,7 @@ void UnfusedMasters::weigh(const std::vector<Tensor>& parameters) {
     }
     norm = std::move(next);
     const Tensor squared = one_element(eager);
-    torch::launch_kernels(eager, 0, 2);  // The square, and the sum.
+    torch::launch_kernels(eager, 0, 2);  // The square and the sum.
     if (!total.defined()) {
       total = one_element(eager);
     }
@@ -164,7 +164,7 @@ void UnfusedMasters::step() {
     for (const Tensor& master : masters_[index]) {
       const Tensor gradient =
           torch::computed(eager, master.shape(), DType::kFp32, TensorRole::kGradient);
-      torch::launch(eager, {&gradient, &gradient});  // Times the clipping factor.
+      torch::launch(eager, {&gradient, &gradient});  // Multiplies by the factor.
       set_gradient(eager, master, gradient);
     }
   }
@@ -192,7 +192,7 @@ void FusedMasters::initialize() {
       torch::launch_copy(eager, parameter, copies.back(), torch::CopyOrder::kSame);
     }
     const Tensor flat = flatten(eager, copies, TensorRole::kParameter);
-    for (const Tensor& parameter : group) {  // Parameters become views of it.
+    for (const Tensor& parameter : group) {  // Parameters become views of the flat tensor.
       eager.move_storage(parameter, flat);
     }
     flat_.push_back(flat);
@@ -200,7 +200,7 @@ void FusedMasters::initialize() {
     masters_.push_back(
         torch::computed(eager, flat.shape(), DType::kFp32, TensorRole::kMasterParameter));
   }
-  for (const Tensor& master : masters_) {  // States are made by a first step on zero gradients.
+  for (const Tensor& master : masters_) {  // A first step on zero gradients creates states.
     set_gradient(eager, master,
                  torch::zeros(eager, master.shape(), DType::kFp32, TensorRole::kTemporary));
   }
@@ -241,7 +241,7 @@ void FusedMasters::step() {
   torch::release_list(flat);
 }
 
-/// `clip_grad_norm_` of deepspeed/runtime/utils.py.
+/// `clip_grad_norm_` in deepspeed/runtime/utils.py.
 void PlainOptimizer::clip() {
   Eager& eager = state_.eager;
   eager.set_site("deepspeed.clip", -1);
@@ -258,7 +258,7 @@ void PlainOptimizer::clip() {
   Tensor root = one_element(eager);
   total.reset();
   Tensor product = one_element(eager);
-  const Tensor mean = one_element(eager);  // Over the ranks.
+  const Tensor mean = one_element(eager);  // The mean over the ranks.
   product.reset();
   root.reset();
   eager.run(CollectiveShape{

@@ -8,7 +8,8 @@
 
 namespace headroom::ir::deepspeed {
 
-/// ZeRO stage 0: the engine all-reduces gradients itself, flattened into buckets of its own size.
+/// ZeRO stage 0: the engine all-reduces gradients itself. It flattens them into buckets of its own
+/// size.
 class StageZero : public OptimizerWrapper {
  public:
   StageZero(EngineState state, BaseOptimizer& optimizer)
@@ -16,7 +17,7 @@ class StageZero : public OptimizerWrapper {
   void after_backward(bool boundary) override;
 
  protected:
-  /// Looks for infinities in gradient after gradient. Source: runtime/utils.py, CheckOverflow.
+  /// Checks one gradient after the other for infinities. Source: runtime/utils.py, CheckOverflow.
   void check_overflow();
   void drop_gradients(const std::vector<torch::Tensor>& parameters);
 
@@ -25,7 +26,7 @@ class StageZero : public OptimizerWrapper {
   ParameterGroups groups_;
 };
 
-/// FP16_UnfusedOptimizer: an fp32 master of every parameter.
+/// FP16_UnfusedOptimizer, which keeps an fp32 master of every parameter.
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/fp16/unfused_optimizer.py.
 class UnfusedMasters final : public StageZero {
  public:
@@ -38,7 +39,7 @@ class UnfusedMasters final : public StageZero {
   ParameterGroups masters_;
 };
 
-/// FP16_Optimizer, for DeepSpeed's FusedAdam: parameters and masters flattened, group by group.
+/// FP16_Optimizer, for DeepSpeed's FusedAdam. Parameters and masters are flattened group by group.
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/fp16/fused_optimizer.py.
 class FusedMasters final : public StageZero {
  public:
@@ -51,7 +52,7 @@ class FusedMasters final : public StageZero {
   std::vector<torch::Tensor> masters_;
 };
 
-/// fp32: the optimizer as it is; gradients are clipped by the engine.
+/// Training in fp32: the optimizer is not wrapped, and the engine clips the gradients.
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/engine.py, clip_fp32_gradients.
 class PlainOptimizer final : public StageZero {
  public:

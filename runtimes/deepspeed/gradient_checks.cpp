@@ -25,7 +25,7 @@ Tensor like(Eager& eager, const Tensor& input, DType dtype) {
   return eager.empty(input.shape(), dtype, TensorRole::kTemporary);
 }
 
-/// (x == x) * (|x| != inf), whose arguments are made from right to left.
+/// (x == x) * (|x| != inf). The arguments are created from right to left.
 Tensor is_finite(Eager& eager, const Tensor& input) {
   Tensor magnitude = like(eager, input, input.dtype());
   Tensor below = like(eager, input, DType::kBool);
@@ -37,8 +37,8 @@ Tensor is_finite(Eager& eager, const Tensor& input) {
   return both;
 }
 
-/// Reduces `elements` side by side. Kernels index with 32 bits: a run beyond 2 GiB is halved until
-/// it fits, and each piece has a workspace of its own.
+/// Reduces `elements` adjacent elements. Kernels use 32-bit indices: a range beyond 2 GiB is halved
+/// until it fits, and each piece has its own workspace.
 /// Source: pytorch/pytorch 2.11 aten/src/ATen/native/cuda/Reduce.cuh, gpu_reduce_kernel.
 void reduce_run(Eager& eager, std::int64_t elements, torch::Reduction reduction) {
   constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
@@ -58,13 +58,13 @@ void reduce_run(Eager& eager, std::int64_t elements, torch::Reduction reduction)
   }
 }
 
-/// Whether the least or the greatest element is finite; it is kept in the elements' own type.
+/// Whether the least or the greatest element is finite. That element has the type of `tensor`.
 Tensor extreme_is_finite(Eager& eager, const Tensor& tensor) {
   const Tensor extreme = reduce_all(eager, tensor, tensor.dtype());
   return is_finite(eager, extreme);
 }
 
-/// ~isfinite(norms) | (norms < 0), any of them.
+/// Whether any element of ~isfinite(norms) | (norms < 0) is true.
 Tensor any_invalid(Eager& eager, const Tensor& norms) {
   Tensor finite = is_finite(eager, norms);
   Tensor infinite = like(eager, norms, DType::kBool);

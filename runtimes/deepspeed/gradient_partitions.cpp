@@ -15,7 +15,8 @@ using torch::Tensor;
 
 namespace {
 
-/// The type in which gradients are reduced: that of the engine's arithmetic, unless told.
+/// The type in which gradients are reduced: `communication_dtype` if set, else the engine's own
+/// type.
 DType communication_dtype(const EngineState& state) {
   return state.zero.communication_dtype.value_or(param_dtype(state.plan.precision));
 }
@@ -92,7 +93,7 @@ void GradientPartitions::reduce() {
   filled_ = 0;
 }
 
-/// Gradients of another type that have stayed out of the bucket are cast.
+/// Casts gradients of another type that are not in the bucket.
 std::vector<Tensor> GradientPartitions::cast_gradients(const std::vector<std::size_t>& parameters) {
   const DType dtype = communication_dtype(state_);
   std::vector<Tensor> casts;
@@ -107,8 +108,9 @@ std::vector<Tensor> GradientPartitions::cast_gradients(const std::vector<std::si
   return casts;
 }
 
-/// Gradients laid out rank by rank: what the last ranks lack of one is a tensor of its own.
-/// Undefined where one gradient is reduced in place.
+/// Lays gradients out rank by rank. Where a gradient does not fill the parts of the last ranks, the
+/// padding is a tensor of its own. The result is undefined if a single gradient is reduced in
+/// place.
 Tensor GradientPartitions::join(const std::vector<std::size_t>& parameters) {
   torch::Eager& eager = state_.eager;
   const DType dtype = communication_dtype(state_);
@@ -143,14 +145,15 @@ std::int64_t GradientPartitions::padded_elements(const std::vector<std::size_t>&
   return elements;
 }
 
-/// `reduce_scatter_coalesced`; returns what holds the parts, if it is a tensor of its own.
+/// `reduce_scatter_coalesced`. Returns the tensor with the parts if it is not a gradient's own
+/// memory.
 Tensor GradientPartitions::reduce_together(const std::vector<std::size_t>& parameters) {
   torch::Eager& eager = state_.eager;
   const DType dtype = communication_dtype(state_);
   const std::int64_t ranks = state_.plan.world;
   Tensor joined = join(parameters);
   const std::int64_t all = padded_elements(parameters);
-  torch::launch_kernels(eager, 2 * bytes_of(all, dtype).value(),  // Over the number of ranks.
+  torch::launch_kernels(eager, 2 * bytes_of(all, dtype).value(),  // Divides by the ranks.
                         torch::elementwise_launches(all, bits_of(dtype) / 8));
   if (ranks > 1) {
     eager.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
@@ -160,19 +163,19 @@ Tensor GradientPartitions::reduce_together(const std::vector<std::size_t>& param
   return joined;
 }
 
-/// Within one node nothing is quantised.
+/// Whether gradients are quantised. Within one node none are.
 bool GradientPartitions::exchanges_integers() const {
   return state_.zero.quantized_gradients && state_.plan.world / state_.zero.node_devices > 1;
 }
 
-/// A matrix whose elements divide by twice the ranks.
+/// Only a matrix whose number of elements is a multiple of twice the ranks is quantised.
 bool GradientPartitions::is_exchanged(std::size_t parameter) const {
   const Tensor& whole = parameters_[parameter].whole;
   return whole.shape().rank() > 1 && whole.elements() % (2 * state_.plan.world) == 0;
 }
 
-/// qgZ: each matrix by itself, in 4 bits, first between the devices of a node, then between nodes;
-/// the others are reduced as usual.
+/// qgZ reduces each matrix by itself, in 4 bits, first between the devices of a node, then between
+/// nodes. The other gradients are reduced as usual.
 /// Source: deepspeed/runtime/comm/coalesced_collectives.py, all_to_all_quant_reduce.
 std::vector<Tensor> GradientPartitions::reduce_quantised(
     const std::vector<std::size_t>& parameters) {
@@ -208,7 +211,7 @@ void GradientPartitions::scatter(const std::vector<std::size_t>& parameters) {
   share_out(parameters, {});
 }
 
-/// The bucket on all ranks, and times the factor that scales afterwards: another tensor.
+/// All-reduces the bucket. Scaling the result afterwards makes another tensor.
 /// Source: stage3.py, __avg_scatter_contiguous_grads.
 Tensor GradientPartitions::all_reduce_bucket() {
   torch::Eager& eager = state_.eager;
@@ -229,8 +232,9 @@ Tensor GradientPartitions::all_reduce_bucket() {
   return sent;
 }
 
-/// What this rank owns of the gradients is added to its partition. `reduced`: the whole ones side
-/// by side, or undefined; parts that end with padding are made anew from it.
+/// Adds this rank's parts of the gradients to its partition. `reduced` holds the whole gradients
+/// side by side, or is undefined. If it is defined, parts that end with padding are allocated
+/// again.
 void GradientPartitions::share_out(const std::vector<std::size_t>& parameters, Tensor reduced) {
   torch::Eager& eager = state_.eager;
   const DType dtype = communication_dtype(state_);
@@ -244,7 +248,7 @@ void GradientPartitions::share_out(const std::vector<std::size_t>& parameters, T
   std::vector<Tensor> swapped;
   for (const std::size_t parameter : parameters) {
     if (exchanges_integers() && adds_up_ && is_exchanged(parameter) && accumulated_ == dtype &&
-        dtype != DType::kFp16) {  // From fp16.
+        dtype != DType::kFp16) {  // The part is cast from fp16.
       const Tensor part =
           torch::computed(eager, {own_elements(parameter)}, accumulated_, TensorRole::kTemporary);
     }
@@ -261,7 +265,7 @@ std::int64_t GradientPartitions::own_elements(std::size_t parameter) const {
                                   share);
 }
 
-/// A part goes to the host and comes back for its norm and for its copy in fp32.
+/// Sends a part to the host. The norm and the fp32 copy of it are made on the device.
 /// Source: stage3.py, _offload_grad_partition_at_boundary, _constant_buffered_norm2.
 void GradientPartitions::keep_offloaded(std::size_t parameter, std::vector<Tensor>& swapped) {
   constexpr std::int64_t kPiece = 250'000'000;

@@ -10,7 +10,7 @@ namespace headroom::ir::deepspeed {
 /// Source: huggingface/transformers 5.17.0 src/transformers/models/*/modeling_*.py.
 [[nodiscard]] std::string_view experts_class(Family family);
 
-/// Whether DeepSpeed treats them as leaf modules without being told.
+/// Whether DeepSpeed treats a family's blocks of experts as leaf modules by default.
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/zero/leaf_module_config.py,
 /// DEFAULT_LEAF_MODULE_CLASSES.
 [[nodiscard]] bool is_default_leaf(Family family);

@@ -33,7 +33,7 @@ using torch::Eager;
 using torch::PhaseScope;
 using torch::Tensor;
 
-/// Source: deepspeed/runtime/engine.py, _do_optimizer_sanity_check.
+/// Chooses the wrapper. Source: deepspeed/runtime/engine.py, _do_optimizer_sanity_check.
 std::unique_ptr<OptimizerWrapper> make_wrapper(const EngineState& state, BaseOptimizer& optimizer,
                                                std::vector<PartitionedParameter> parameters) {
   if (state.zero.stage == 3) {
@@ -54,8 +54,8 @@ std::unique_ptr<OptimizerWrapper> make_wrapper(const EngineState& state, BaseOpt
   return std::make_unique<UnfusedMasters>(state, optimizer);
 }
 
-/// _configure_distributed_model: parameters take the engine's type, one after the other. Those that
-/// zero.Init has partitioned have it.
+/// _configure_distributed_model: casts the parameters to the engine's type, one after the other.
+/// Those that zero.Init has partitioned already have it.
 void cast_parameters(Eager& eager, const std::vector<Tensor>& parameters, DType dtype) {
   for (const Tensor& parameter : parameters) {
     if (is_floating(parameter.dtype()) && parameter.dtype() != dtype) {
@@ -66,7 +66,8 @@ void cast_parameters(Eager& eager, const std::vector<Tensor>& parameters, DType 
   }
 }
 
-/// What transformers keeps in fp32 whatever the parameters are: the corrections of routers' scores.
+/// Casts what transformers keeps in fp32 whatever the parameters' type is: corrections of router
+/// scores.
 /// Source: deepspeed/runtime/keep_in_fp32.py; modeling_deepseek_v3.py,
 /// _keep_in_fp32_modules_strict.
 void widen_corrections(const EngineState& state) {
@@ -96,7 +97,7 @@ struct Run {
   OptimizerWrapper& wrapper;
 };
 
-/// `batch`: its name holds it until the next one has been made.
+/// Runs one micro-batch. Python's name `batch` keeps the previous batch until the next one exists.
 void run_micro_batch(const Run& run, StepPosition at, bool boundary, transformers::Batch& batch) {
   Eager& eager = run.eager;
   Tensor loss;
@@ -114,7 +115,7 @@ void run_micro_batch(const Run& run, StepPosition at, bool boundary, transformer
     const PhaseScope phase(eager, PhaseKind::kBackward, at);
     eager.set_site("loss", -1);
     run.wrapper.before_backward(boundary);
-    // engine.backward: the loss over the accumulation steps, then ZeRO's loss scale.
+    // engine.backward divides the loss by the accumulation steps, then applies ZeRO's loss scale.
     const Tensor share = torch::scale(eager, loss);
     const Tensor scaled = run.wrapper.scales_loss() ? torch::scale(eager, share) : share;
     {
@@ -145,7 +146,7 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   const bool partitions = plan.zero && plan.zero->stage == 3;
   if (plan.lora && partitions && !plan.lora->modules_to_save.empty() &&
       plan.precision != Precision::kFp32) {
-    // stage3.py, defragment: trainable partitions are of one type.
+    // stage3.py, defragment: all trainable partitions must have one type.
     return refused(
         "lora", "save=... with --zero 3 and a 16-bit precision",
         "--precision fp32 or --zero 2: DeepSpeed requires trainable parameters of one type");
@@ -170,9 +171,9 @@ std::optional<Error> refusal_of(const ModelSpec& spec, const ParallelPlan& plan,
   return plan.lora ? transformers::missing_targets(spec, graph, *plan.lora) : std::nullopt;
 }
 
-/// The model with its adapters, each parameter partitioned as it is made under stage 3 unless it is
-/// quantised. Source: huggingface/transformers src/transformers/modeling_utils.py,
-/// get_init_context.
+/// Builds the model with its adapters. Under stage 3 each parameter is partitioned as soon as it
+/// exists, unless it is quantised.
+/// Source: huggingface/transformers src/transformers/modeling_utils.py, get_init_context.
 transformers::Model make_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
                                const Graph& graph, ZeroInit* zero_init) {
   const PhaseScope phase(eager, PhaseKind::kModel);
@@ -185,14 +186,14 @@ transformers::Model make_model(Eager& eager, const ModelSpec& spec, const Parall
   }
   if (plan.lora) {
     if (zero_init != nullptr) {
-      zero_init->collect_garbage(model);  // Importing PEFT sets the collector off.
+      zero_init->collect_garbage(model);  // Importing PEFT triggers the collector.
     }
     transformers::add_adapters(eager, model, *plan.lora);
   }
   return model;
 }
 
-/// The quantiser reads eight elements at a time.
+/// The quantiser reads eight elements at a time, so that some weights cannot be quantised.
 /// Source: deepspeed/runtime/zero/partition_parameters.py, CUDAQuantizer.quantize.
 std::optional<Error> unquantisable(const transformers::Model& model, const ParallelPlan& plan) {
   if (!plan.zero || !plan.zero->quantized_weights || plan.world == 1) {
@@ -212,7 +213,7 @@ std::optional<Error> unquantisable(const transformers::Model& model, const Paral
 void initialize(const EngineState& state, OptimizerWrapper& wrapper) {
   const PhaseScope phase(state.eager, PhaseKind::kInitialize);
   if (state.zero.stage == 3) {
-    if (state.plan.quant) {  // Nothing was partitioned while it was loaded.
+    if (state.plan.quant) {  // Loading partitioned nothing.
       state.eager.set_site("deepspeed.cast", -1);
       cast_parameters(state.eager, transformers::all_parameters(state.model),
                       param_dtype(state.plan.precision));
@@ -225,7 +226,7 @@ void initialize(const EngineState& state, OptimizerWrapper& wrapper) {
   cast_parameters(state.eager, parameters, param_dtype(state.plan.precision));
   widen_corrections(state);
   wrapper.initialize();
-  count_broadcast(state.eager, parameters, state.plan.world);  // Takes no memory; told at the end.
+  count_broadcast(state.eager, parameters, state.plan.world);  // Takes no memory; done last.
 }
 
 void evaluate(const Run& run, transformers::Batch& batch) {
@@ -249,12 +250,14 @@ void run_phases(const Run& run) {
   }
 }
 
-/// Whether Python's collector has looked at its youngest objects between the model and the end of
-/// its optimizer: it does when 700 containers more were made than freed.
+/// Whether Python's garbage collector has visited its youngest objects between the creation of the
+/// model and the end of that of its optimizer. It does so when 700 more containers were created
+/// than freed.
 ///
-/// Model:  assumed: seven containers for each parameter, of the optimizer's groups and of what
-///         reads parameters and memory. Set on the measured runs (docs/model-assumptions.md): in
-///         models of 16 layers or more it always had; below, the process decides.
+/// Model:  assumption: seven containers for each parameter, in the optimizer's groups and in the
+///         code that reads parameters and memory. The number was chosen on the measured runs
+///         (docs/model-assumptions.md): in models of 16 layers or more the collector had always
+///         run; in smaller ones it depends on the process.
 /// Source: python/cpython 3.11 Modules/gcmodule.c, gc_alloc and the thresholds of _PyGC_InitState.
 bool collected_by_now(const transformers::Model& model) {
   constexpr std::size_t kYoungestGeneration = 700;
@@ -282,7 +285,7 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   {
     const PhaseScope phase(eager, PhaseKind::kOptimizerObject);
     if (BaseOptimizer::is_compiled(plan.optimizer, zero) || collected_by_now(model)) {
-      zero_init.collect_garbage(model);  // Loading a compiled operator sets the collector off too.
+      zero_init.collect_garbage(model);  // Loading a compiled operator does, too.
     }
     optimizer.construct();
   }

@@ -8,18 +8,19 @@
 
 namespace headroom::ir::deepspeed {
 
-/// A Hugging Face model trained by a DeepSpeed engine, as `rank` of `plan.world` ranks sees it.
+/// The program of rank `rank` of `plan.world` when a DeepSpeed engine trains a Hugging Face model.
 ///
-/// Model:   the transformers runtime's forward and backward; the wrapper that the engine chooses:
-///          fp32 masters of each parameter, or flattened for FusedAdam (stage 0), the optimizer
-///          alone (fp32 at stage 0), flattened groups with buckets (1, 2), BF16_Optimizer (1,
-///          gradients accumulated in fp32), partitioned parameters (3); one or two parameter
-///          groups; optimizer and parameter offload to host memory or NVMe.
-/// Phases:  model, optimizer_object, deepspeed.initialize (before it deepspeed.initialize.flatten,
-///          where DeepSpeed sets torch's peaks back under way), stepN[.M].forward, .backward,
-///          .step_noop, .step, evaluation, checkpoint-save.
+/// Model:   forward and backward are those of the transformers runtime. The engine chooses the
+///          wrapper: at stage 0 fp32 masters of each parameter, flattened masters for FusedAdam, or
+///          in fp32 the optimizer alone; at stages 1 and 2 flattened groups with buckets, or at
+///          stage 1 BF16_Optimizer if gradients are accumulated in fp32; at stage 3 partitioned
+///          parameters. There are one or two parameter groups. Optimizer and parameters can be
+///          offloaded to host memory or NVMe.
+/// Phases:  model, optimizer_object, deepspeed.initialize, stepN[.M].forward, .backward,
+///          .step_noop, .step, evaluation, checkpoint-save. If DeepSpeed resets torch's peaks
+///          during initialize, the part before is the phase deepspeed.initialize.flatten.
 /// Errors:  kInvalidArgument for a precision without an fp32 master copy.
-/// Ignores: reduce_scatter and use_multi_rank_bucket_allreduce switched off.
+/// Ignores: reduce_scatter and use_multi_rank_bucket_allreduce when they are switched off.
 /// Source:  deepspeedai/DeepSpeed 0.19.8, deepspeed/runtime/zero/{stage_1_and_2,stage3}.py,
 ///          deepspeed/runtime/fp16/{fused,unfused}_optimizer.py.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,

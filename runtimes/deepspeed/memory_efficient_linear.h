@@ -5,10 +5,10 @@
 
 namespace headroom::ir::deepspeed {
 
-/// What DeepSpeed puts in place of torch.nn.functional.linear under zero.Init: an autograd function
-/// that keeps input, weight and bias as they are, so that a weight may be partitioned in between.
+/// The autograd function by which zero.Init replaces torch.nn.functional.linear. It keeps input,
+/// weight and bias as they are, so that a weight may be partitioned between forward and backward.
 ///
-/// Model:  forward is matmul and an addition in place, or addmm for two dims and a bias. Backward
+/// Model:  forward is matmul and an in-place addition, or addmm for two dims and a bias. Backward
 ///         makes the gradients of input, weight and bias in this order.
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/zero/linear.py,
 ///         LinearFunctionForZeroStage3.

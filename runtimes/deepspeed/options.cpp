@@ -13,13 +13,13 @@ using Z = ZeroPlan;
 
 constexpr std::int64_t kMostCount = std::numeric_limits<std::int64_t>::max();
 
-/// A count of elements that only files and DeepSpeed's own configuration set.
+/// A number of elements that only plan files and DeepSpeed's own configuration set.
 template <auto kMember>
 constexpr OptionField elements(std::string_view name) {
   return field<kMember>(name).between(0, kMostCount).in_units("elements");
 }
 
-// Own names are the paths of DeepSpeed's configuration.
+// DeepSpeed's own names of the options are their paths in its configuration.
 constexpr std::array kZeroFields = {
     field<&Z::stage>("stage")
         .as_option("zero", "STAGE")
@@ -30,6 +30,7 @@ constexpr std::array kZeroFields = {
         .means("DeepSpeed ZeRO stage: 1 shards optimizer states, 2 also gradients, 3 also "
                "parameters."),
     elements<&Z::reduce_bucket_size>("reduce_bucket_elements")
+        .between(0, kMostElements)  // It is one tensor.
         .spelled({.name = "zero_optimization.reduce_bucket_size"})
         .means("Size of the buckets in which gradients are reduced."),
     elements<&Z::allgather_bucket_size>("allgather_bucket_elements")

@@ -4,7 +4,7 @@
 
 namespace headroom::ir::deepspeed {
 
-/// `ParallelPlan::zero` with its table.
+/// The part `ParallelPlan::zero` and the table of its options.
 [[nodiscard]] const PlanPart& options();
 
 }  // namespace headroom::ir::deepspeed

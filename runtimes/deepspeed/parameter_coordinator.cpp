@@ -12,6 +12,7 @@ using Residence = PartitionedParameter::Residence;
 namespace {
 
 constexpr std::int64_t kNever = -10'000'000'000;
+/// Number of fetches that may be under way.
 /// Source: partitioned_param_coordinator.py, __max_ongoing_fetch_events.
 constexpr std::size_t kMostFetches = 2;
 
@@ -56,7 +57,7 @@ void ParameterCoordinator::finish_trace() {
 }
 
 void ParameterCoordinator::reset_step() {
-  while (!in_flight_.empty()) {  // What was fetched ahead of the last step and not needed.
+  while (!in_flight_.empty()) {  // Prefetched in the last step, but not used.
     const std::size_t parameter = in_flight_.begin()->first;
     parameters_.wait(*in_flight_.begin()->second);
     in_flight_.erase(in_flight_.begin());
@@ -85,7 +86,7 @@ void ParameterCoordinator::start_gather(std::vector<std::size_t> indices) {
     available_ += parameters_[index].whole.elements();
   }
   const torch::StreamScope stream(state_.eager, stream_);
-  // Those with a second partition come from the ranks of their node.
+  // Parameters with a secondary partition are gathered from the ranks of their node.
   const auto primary =
       std::stable_partition(indices.begin(), indices.end(),
                             [&](std::size_t index) { return parameters_[index].has_secondary; });
@@ -109,7 +110,7 @@ void ParameterCoordinator::wait(std::size_t parameter) {
   const torch::StreamScope stream(state_.eager, stream_);
   const std::shared_ptr<ParameterGather> gather = std::move(found->second);
   in_flight_.erase(found);
-  if (fetches_.size() > kMostFetches) {  // The host runs ahead no further.
+  if (fetches_.size() > kMostFetches) {  // The host does not run further ahead.
     state_.eager.host_wait(fetches_.front());
     fetches_.pop_front();
   }
@@ -151,7 +152,7 @@ void ParameterCoordinator::fetch(std::size_t module, Pass pass) {
 }
 
 void ParameterCoordinator::prefetch(std::span<const std::size_t> fetched) {
-  // What the module has had to fetch itself leaves the queue.
+  // Parameters that the module had to fetch itself leave the queue.
   const auto missing = std::count_if(fetched.begin(), fetched.end(), [&](std::size_t parameter) {
     return fetched_for_[parameter] < step_;
   });
@@ -184,7 +185,7 @@ bool ParameterCoordinator::reused_soon(std::size_t parameter) const {
              state_.zero.max_reuse_distance;
 }
 
-/// Seen from a leaf, every module counts with all that is in it.
+/// For a leaf, the distance counts every module with all parameters inside it.
 std::set<std::size_t> ParameterCoordinator::reused_after_leaf() const {
   std::set<std::size_t> reused;
   std::int64_t traversed = 0;
@@ -204,7 +205,7 @@ std::set<std::size_t>& ParameterCoordinator::releasable(std::size_t module) {
   const std::set<std::size_t> reused = leaf ? reused_after_leaf() : std::set<std::size_t>{};
   for (std::size_t i = 0; fresh && i < modules_[module].parameters.size(); ++i) {
     const std::size_t parameter = modules_[module].parameters[i];
-    const bool skipped = fetched_for_[parameter] > step_;  // Its next use will not be fetched.
+    const bool skipped = fetched_for_[parameter] > step_;  // Its next use is not fetched.
     const bool soon = leaf ? reused.contains(parameter) : reused_soon(parameter);
     if (!parameters_[parameter].persists && !skipped && !soon) {
       entry->second.insert(parameter);
@@ -271,7 +272,7 @@ void ParameterCoordinator::release_all() {
     if (found != in_flight_.end()) {
       const std::shared_ptr<ParameterGather> gather = std::move(found->second);
       in_flight_.erase(found);
-      parameters_.wait(*gather);  // On the stream of the caller.
+      parameters_.wait(*gather);  // On the caller's stream.
     }
     parameters_[parameter].users.clear();
     release_parameter(parameter);

@@ -6,7 +6,7 @@
 namespace headroom::ir::deepspeed {
 namespace {
 
-/// By its name: "model.norm.weight", "layers.0.input_layernorm.weight", "h.0.ln_1.weight".
+/// Decides by name: "model.norm.weight", "layers.0.input_layernorm.weight", "h.0.ln_1.weight".
 bool is_norm_or_bias(std::string_view name) {
   return name.find("norm") != std::string_view::npos ||
          name.find(".ln_") != std::string_view::npos || name.ends_with("bias");

@@ -8,11 +8,12 @@
 
 namespace headroom::ir::deepspeed {
 
-/// The trainable parameters as the optimizer's parameter groups, each in the module's order; groups
+/// The trainable parameters in the optimizer's parameter groups, each in the module's order. Groups
 /// without parameters are left out.
 using ParameterGroups = std::vector<std::vector<torch::Tensor>>;
 
-/// One group, or with `zero.decay_groups` those with weight decay and then norms and biases.
+/// One group; with `zero.decay_groups`, one of parameters with weight decay and one of norms and
+/// biases.
 /// Source: huggingface/transformers 5.17 src/transformers/trainer.py, get_decay_parameter_names;
 /// deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/engine.py, _configure_optimizer.
 [[nodiscard]] ParameterGroups parameter_groups(const transformers::Model& model,

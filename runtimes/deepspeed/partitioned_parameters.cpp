@@ -16,7 +16,8 @@ using Residence = PartitionedParameter::Residence;
 
 namespace {
 
-/// By the types' names. Source: deepspeed/runtime/torch_autocast.py, sort_dtypes.
+/// Types are gathered in the order of their names.
+/// Source: deepspeed/runtime/torch_autocast.py, sort_dtypes.
 constexpr std::array kGatherOrder = {DType::kBf16, DType::kFp16, DType::kFp32, DType::kInt8,
                                      DType::kUInt8};
 
@@ -49,7 +50,7 @@ std::int64_t PartitionedParameters::padded_elements(std::size_t index) const {
   return parameters_[index].shard_elements * state_.plan.world;
 }
 
-/// The all-gather of all of `memory`; returns the mark behind it.
+/// Starts the all-gather into `memory`; returns the mark after it.
 std::uint32_t PartitionedParameters::start(const Tensor& memory, std::int64_t ranks) {
   return torch::start_collective(state_.eager, {.kind = CollectiveKind::kAllGather,
                                                 .bytes = torch::bytes_of(memory),
@@ -66,7 +67,7 @@ std::int64_t PartitionedParameters::part_elements(std::size_t index) const {
   return padded_elements(index) / gather_ranks(index);
 }
 
-/// A part that the host holds comes to the device first.
+/// This rank's part. If the host holds it, it is copied to the device first.
 Tensor PartitionedParameters::shard_on_device(std::size_t index) {
   const PartitionedParameter& parameter = parameters_[index];
   if (parameter.shard.defined()) {
@@ -92,7 +93,7 @@ Tensor PartitionedParameters::part_on_device(std::size_t index) {
   return part;
 }
 
-/// One rank's part is the whole: NoGatherHandle.
+/// NoGatherHandle: with one rank, its part is the whole parameter.
 void PartitionedParameters::share_shard(std::size_t index) {
   state_.eager.move_storage(parameters_[index].whole, shard_on_device(index));
 }
@@ -135,8 +136,8 @@ void PartitionedParameters::gather_alone(ParameterGather& gather, std::size_t in
   state_.eager.move_storage(whole, memory);
 }
 
-/// use_all_reduce_for_fetch_params: parameters are views of a buffer of zeros in which each rank
-/// has put its parts, and which is summed up.
+/// use_all_reduce_for_fetch_params: parameters are views of a buffer of zeros. Each rank copies its
+/// parts into the buffer, which is then all-reduced.
 void PartitionedParameters::gather_by_sum(ParameterGather& gather) {
   torch::Eager& eager = state_.eager;
   std::int64_t elements = 0;
@@ -156,7 +157,7 @@ void PartitionedParameters::gather_by_sum(ParameterGather& gather) {
                                                          .group = {.size = ranks}}));
 }
 
-/// One buffer for each type, in the order of the types' names.
+/// Gathers into one buffer for each type, in the order of the types' names.
 void PartitionedParameters::gather_together(ParameterGather& gather) {
   for (const DType dtype : kGatherOrder) {
     std::int64_t elements = 0;
@@ -174,7 +175,7 @@ void PartitionedParameters::gather_together(ParameterGather& gather) {
       }
     }
     const std::int64_t ranks = gather_ranks(gather.parameters.front());
-    // Parts are joined in this rank's stretch of it.
+    // The parts are concatenated in this rank's section of the buffer.
     torch::launch_kernels(
         state_.eager, 2 * torch::bytes_of(gather.flats.back()) / ranks,
         ceil_div(static_cast<std::int64_t>(inputs.size()), torch::kTensorsPerConcat));
@@ -182,8 +183,9 @@ void PartitionedParameters::gather_together(ParameterGather& gather) {
   }
 }
 
-/// qwZ: the parts, joined where they are several, are made 8-bit integers and gathered with their
-/// scales. Source: partition_parameters.py, _all_gather_sequential and _all_gather_coalesced.
+/// qwZ: the parts are concatenated if there are several, quantised to 8-bit integers and gathered
+/// with their scales. Source: partition_parameters.py, _all_gather_sequential and
+/// _all_gather_coalesced.
 void PartitionedParameters::gather_packed(ParameterGather& gather) {
   torch::Eager& eager = state_.eager;
   const std::int64_t ranks = gather_ranks(gather.parameters.front());
@@ -219,7 +221,7 @@ void PartitionedParameters::gather_packed(ParameterGather& gather) {
   gather.inputs = {own.values, own.scales};
 }
 
-/// One parameter is what comes out of its integers; several are cut from it.
+/// A single parameter is the dequantised tensor itself; several are copied out of it.
 void PartitionedParameters::unpack(ParameterGather& gather) {
   torch::Eager& eager = state_.eager;
   gather.flats.push_back(dequantise(eager, *gather.packed));
@@ -278,7 +280,7 @@ void PartitionedParameters::gather(std::span<const std::size_t> indices) {
     }
     return;
   }
-  std::vector<Tensor> inputs;  // One alone comes to the device when its memory is there.
+  std::vector<Tensor> inputs;  // A single input is copied after its memory exists.
   for (std::size_t i = 0; indices.size() > 1 && i < indices.size(); ++i) {
     inputs.push_back(shard_on_device(indices[i]));
   }

@@ -1,4 +1,4 @@
-// Published rows of Qwen's finetune.py: Trainer, with PEFT or DeepSpeed.
+// Reads published rows of Qwen's finetune.py, which uses Trainer with PEFT or DeepSpeed.
 #include <array>
 #include <optional>
 
@@ -22,7 +22,7 @@ constexpr std::array<RowWord<QwenAdapters>, 3> kQwenAdapters = {
       "trainable",
       {true, true}}}};
 
-/// Until transformers 4.35 Trainer asked for no other than reentrant checkpointing.
+/// Before transformers 4.35, Trainer always requested reentrant checkpointing.
 constexpr std::array<RowWord<Recompute>, 1> kQwenCheckpointing = {
     {{"full (gradient_checkpointing in the scripts)", Recompute::kFullReentrant}}};
 
@@ -37,8 +37,8 @@ void read_qwen_adapters(RunReader& row, ParallelPlan& plan) {
   }
 }
 
-/// Adapters alone need no DeepSpeed on one GPU; everything else is one of its scripts, whose stage
-/// has to be stated.
+/// LoRA on one GPU needs no DeepSpeed. Everything else uses one of the DeepSpeed scripts, whose
+/// stage must be stated.
 void read_qwen_spread(RunReader& row, ParallelPlan& plan) {
   plan.world = row.stated("num_gpus", kWorldRange);
   const std::int64_t stage = row.integer("zero_stage", -1, {0, 3});
@@ -62,14 +62,15 @@ void read_qwen_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu*/, P
   plan.runtime = "transformers";
   plan.micro_batch = row.stated("micro_batch", kBatchRange);
   plan.sequence = row.stated("seq_len", kSequenceRange);
-  // Weights are loaded in bf16 and run under Trainer's autocast; DeepSpeed keeps masters instead.
+  // Weights are loaded in bf16 and trained under Trainer's autocast. DeepSpeed keeps fp32 masters
+  // instead.
   row.expect_one_of("precision", {"bf16"});
   plan.precision = Precision::kBf16AutocastBf16;
   row.expect_one_of("optimizer", {"AdamW (Trainer)"});
   plan.recompute = row.word<Recompute>("checkpointing", "", kQwenCheckpointing);
   plan.attention = row.lookup<AttentionKind>("attention", published_attention);
   if (plan.attention == AttentionKind::kSdpa) {
-    plan.attention = AttentionKind::kSdpaNoCudnn;  // PyTorch before 2.10.
+    plan.attention = AttentionKind::kSdpaNoCudnn;  // PyTorch is older than 2.10.
   }
   plan.keep_batch = true;
   row.expect_none({"quant", "offload", "compile", "fsdp"});

@@ -1,4 +1,4 @@
-// Runs of DeepSpeed with the models of transformers, as tables and tutorials describe them.
+// Reads runs of DeepSpeed with models of transformers, as tables and tutorials describe them.
 #include <optional>
 
 #include "runtimes/deepspeed/measured_runs.h"
@@ -16,7 +16,7 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   }
   run.plan.zero.emplace().stage = static_cast<int>(row.integer("zero_stage", 0, {0, 3}));
   if (begins_with(row.text("framework", ""), "DeepSpeed ZeRO-3")) {
-    // Source: Narayanan et al. 2021, arXiv:2104.04473, section 5.1, whose table compares it.
+    // Source: Narayanan et al. 2021, arXiv:2104.04473, section 5.1, whose table compares DeepSpeed.
     run.flops = FlopCount{.recomputed = true};
   }
   run.model = read_published_model(row);

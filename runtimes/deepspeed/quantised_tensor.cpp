@@ -13,7 +13,7 @@ using torch::Tensor;
 
 std::int64_t quantisation_groups(std::int64_t elements) {
   constexpr std::int64_t kTarget = 8000;  // CUDAQuantizer.target_group_size
-  constexpr std::int64_t kVector = 8;     // What the kernel reads at once.
+  constexpr std::int64_t kVector = 8;     // Elements that the kernel reads at once.
   HEADROOM_ASSERT(elements > 0 && elements % kVector == 0);
   std::int64_t groups = ceil_div(elements, kTarget);
   while (elements % (kVector * groups) != 0) {
@@ -44,7 +44,7 @@ Tensor dequantise(torch::Eager& eager, const QuantisedTensor& packed) {
   return output;
 }
 
-/// What a kernel makes: scales, then integers of 4 bits, two to a byte.
+/// The output of a kernel: scales, then 4-bit integers, two to a byte.
 QuantisedTensor QuantisedExchange::packed(std::int64_t bytes, std::int64_t groups) {
   QuantisedTensor made;
   made.scales = eager_.empty({groups}, DType::kFp32, TensorRole::kCommunication);
@@ -53,7 +53,7 @@ QuantisedTensor QuantisedExchange::packed(std::int64_t bytes, std::int64_t group
   return made;
 }
 
-/// Two all-to-alls into tensors as large as what is sent.
+/// Two all-to-alls, into tensors of the size of what is sent.
 void QuantisedExchange::receive(QuantisedTensor& received, const QuantisedTensor& sent,
                                 const RankGroup& group) {
   received.values = eager_.empty(sent.values.shape(), DType::kInt8, TensorRole::kCommunication);
@@ -64,7 +64,7 @@ void QuantisedExchange::receive(QuantisedTensor& received, const QuantisedTensor
   }
 }
 
-/// Python's `sum` begins with 0, so that the first part is added, too.
+/// Averages over the nodes. Python's `sum` starts with 0, so that the first part is added, too.
 Tensor QuantisedExchange::mean_of_nodes(std::int64_t elements) {
   Tensor sum;
   for (std::int64_t node = 0; node < nodes_; ++node) {

@@ -6,27 +6,28 @@
 
 namespace headroom::ir::deepspeed {
 
-/// Integers and the fp32 scale of each group of them.
+/// Integers, with one fp32 scale for each group of them.
 struct QuantisedTensor {
   torch::Tensor values;
   torch::Tensor scales;
 };
 
-/// Groups that DeepSpeed's quantiser cuts `elements` into, which are a multiple of 8.
+/// Number of groups into which DeepSpeed's quantiser cuts `elements`, a multiple of 8.
 ///
-/// Model:  at least one for 8000 elements, eight times as many as divide them; doubled as long as a
-///         group stays above 8000.
+/// Model:  the smallest number that is at least `elements` / 8000 and of which the eightfold
+/// divides
+///         `elements`. It is doubled as long as a group is larger than 8000.
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/zero/partition_parameters.py,
 ///         CUDAQuantizer.quantize.
 [[nodiscard]] std::int64_t quantisation_groups(std::int64_t elements);
 
-/// `input` as 8-bit integers, by way of fp16.
+/// Converts `input` to 8-bit integers; it is cast to fp16 first.
 [[nodiscard]] QuantisedTensor quantise(torch::Eager& eager, torch::Tensor input);
 
-/// An 8-bit tensor as fp16.
+/// Converts an 8-bit tensor to fp16.
 [[nodiscard]] torch::Tensor dequantise(torch::Eager& eager, const QuantisedTensor& packed);
 
-/// qgZ's reduction of gradients, one after the other: the names of its Python function keep the
+/// qgZ's reduction of gradients, one after the other. Local names of its Python function keep the
 /// tensors of one gradient until those of the next replace them.
 ///
 /// Source: deepspeed/runtime/comm/coalesced_collectives.py, all_to_all_quant_reduce;
@@ -36,8 +37,8 @@ class QuantisedExchange {
   QuantisedExchange(torch::Eager& eager, std::int64_t ranks, std::int64_t node_devices)
       : eager_(eager), ranks_(ranks), devices_(node_devices), nodes_(ranks / node_devices) {}
 
-  /// This rank's part, in fp16, of a gradient of `shape`, a matrix whose elements are a multiple of
-  /// twice the ranks.
+  /// Reduces a gradient of `shape`; returns this rank's part in fp16. The gradient is a matrix
+  /// whose number of elements is a multiple of twice the ranks.
   [[nodiscard]] torch::Tensor reduce(const torch::Shape& shape);
 
  private:

@@ -1,4 +1,4 @@
-// Runs of DeepSpeed with the models of transformers.
+// Reads recorded runs of DeepSpeed with models of transformers.
 #include <array>
 #include <string>
 
@@ -20,7 +20,7 @@ OffloadDevice read_zero_offload(RunReader& zero, std::string_view key, double& r
     return OffloadDevice::kNone;
   }
   RunReader offload(value, "case.ds.zero_optimization." + std::string(key));
-  constexpr std::array<std::string_view, 2> kAside = {"pin_memory", "nvme_path"};  // Host side.
+  constexpr std::array<std::string_view, 2> kAside = {"pin_memory", "nvme_path"};  // On the host.
   offload.ignore(kAside);
   const auto device = offload.word<OffloadDevice>("device", "none", kOffloadDevices);
   ratio = offload.number("ratio", ratio);
@@ -28,7 +28,8 @@ OffloadDevice read_zero_offload(RunReader& zero, std::string_view key, double& r
   return device;
 }
 
-/// The keys of "zero_optimization". Source: deepspeedai/DeepSpeed deepspeed/runtime/zero/config.py.
+/// Reads the keys of "zero_optimization".
+/// Source: deepspeedai/DeepSpeed deepspeed/runtime/zero/config.py.
 void read_zero(RunReader& zero, ZeroPlan& plan) {
   struct Size {
     std::string_view key;
@@ -63,11 +64,11 @@ void read_zero(RunReader& zero, ZeroPlan& plan) {
   plan.quantized_weights = zero.flag("zero_quantized_weights", false);
   plan.quantized_gradients = zero.flag("zero_quantized_gradients", false);
   plan.offload_optimizer = read_zero_offload(zero, "offload_optimizer", plan.offload_ratio);
-  double whole = 1;  // Parameters have no such share.
+  double whole = 1;  // offload_param has no ratio.
   plan.offload_param = read_zero_offload(zero, "offload_param", whole);
 }
 
-/// The keys that the case merges into the DeepSpeed configuration.
+/// Reads the keys that the case merges into the DeepSpeed configuration.
 /// `halves`: whether the case's 16-bit type is on.
 void read_configuration(RunReader& row, ZeroPlan& plan, bool& halves) {
   const JsonValue* value = row.take("ds");
@@ -94,7 +95,7 @@ void read_configuration(RunReader& row, ZeroPlan& plan, bool& halves) {
   row.absorb(configuration.trouble());
 }
 
-/// The values that transformers sets where a configuration says "auto".
+/// Applies the values that transformers sets where a configuration says "auto".
 /// Source: huggingface/transformers integrations/deepspeed.py, trainer_config_finalize.
 void apply_auto_sizes(std::int64_t hidden, ZeroPlan& plan) {
   plan.reduce_bucket_size = hidden * hidden;
@@ -145,7 +146,7 @@ void read_zero_run(RunReader& row, RunSetting& run) {
   ParallelPlan& plan = run.plan;
   plan.runtime = "deepspeed";
   transformers::read_common_keys(row, plan);
-  // What is not written to the host or not done there is no matter for the device.
+  // If the recording does not write to the host or compute there, the device's memory is the same.
   constexpr std::array<std::string_view, 2> kAside = {"keep_grad_norm", "fake_host"};
   row.ignore(kAside);
   plan.world = row.integer("world", 8, kWorldRange);

@@ -15,7 +15,7 @@
 namespace headroom::ir::deepspeed {
 namespace {
 
-/// The stage of ZeRO, of a plan that has one.
+/// The ZeRO stage of a plan that has one.
 PlanControl stage_control() {
   return {.label = "ZeRO stage",
           .choices = {{0, "0: nothing sharded", "Every rank holds everything"},
@@ -49,7 +49,7 @@ class Deepspeed final : public Runtime {
     return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }
   void complete(ParallelPlan& plan) const override { static_cast<void>(options().edit(plan)); }
-  /// DeepSpeedCPUAdam, which is fused, where the optimizer lives on the host.
+  /// If the optimizer is on the host, it is DeepSpeedCPUAdam, which is fused.
   /// Source: deepspeedai/DeepSpeed deepspeed/ops/adam/cpu_adam.py.
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& plan) const override {
     OptimizerPlan optimizer;
@@ -73,7 +73,7 @@ class Deepspeed final : public Runtime {
     return description(plan);
   }
 
-  /// 16-bit parameters and DeepSpeed's own fp32 master copy.
+  /// Parameters are 16-bit, and DeepSpeed keeps an fp32 master copy.
   /// Source: deepspeedai/DeepSpeed deepspeed/runtime/engine.py, _configure_bf16_optimizer.
   [[nodiscard]] std::span<const Precision> precisions() const override {
     return master_precisions();
@@ -103,20 +103,21 @@ class Deepspeed final : public Runtime {
     return read_config(path, model, arguments);
   }
 
-  /// It keeps fp32 master weights itself.
+  /// DeepSpeed keeps fp32 master weights itself.
   void prepare_for_search(ParallelPlan& /*plan*/) const override {}
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan);
   }
-  /// ZeRO-3 prefetches and keeps parameters by the room that there is.
+  /// ZeRO-3 prefetches and keeps parameters according to the free memory.
   [[nodiscard]] bool depends_on_room(const ParallelPlan& plan) const override {
     return plan.zero.has_value();
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
     HeldParameters held = whole_parameters(plan);
-    // Gradients of stage 1 are counted as spread: buckets may have gone before the last layer's.
+    // Gradients of stage 1 count as sharded: buckets may be reduced before the last layer's
+    // backward.
     held.weights.ranks = zero.stage >= 3 ? plan.world : 1;
     held.gradients.ranks = held.optimizer.ranks = zero.stage >= 1 ? plan.world : 1;
     if (zero.offload_param != OffloadDevice::kNone) {
@@ -127,7 +128,7 @@ class Deepspeed final : public Runtime {
     }
     return held;
   }
-  /// Stage 3 reduces gradients to their owners.
+  /// Stage 3 reduces each gradient to its owner.
   [[nodiscard]] bool has_all_reduce(const ParallelPlan& plan) const override {
     return !plan.zero || plan.zero->stage < 3;
   }

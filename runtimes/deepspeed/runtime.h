@@ -4,7 +4,7 @@
 
 namespace headroom::ir::deepspeed {
 
-/// A model of transformers that a DeepSpeed engine trains.
+/// A model of transformers, trained by a DeepSpeed engine.
 [[nodiscard]] const Runtime& runtime();
 
 }  // namespace headroom::ir::deepspeed

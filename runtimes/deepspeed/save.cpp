@@ -9,7 +9,7 @@
 namespace headroom::ir::deepspeed {
 namespace {
 
-/// "model.layers.0.self_attn.q_proj" of its weight and its bias.
+/// "model.layers.0.self_attn.q_proj" for its weight and for its bias.
 std::string_view module_of(std::string_view parameter) {
   return parameter.substr(0, parameter.rfind('.'));
 }
@@ -33,7 +33,7 @@ void save_checkpoint(const EngineState& state) {
       module = owner;
     }
     const torch::Tensor& parameter = state.model.parameters[index_of(id)];
-    // Whole shards of every rank: padded to a multiple of the ranks.
+    // The shards of all ranks are gathered whole: padded to a multiple of the ranks.
     const std::int64_t elements =
         ceil_div(parameter.elements(), state.plan.world) * state.plan.world;
     gathered.push_back(eager.empty({elements}, parameter.dtype(), TensorRole::kCommunication));

@@ -6,7 +6,7 @@
 
 namespace headroom::ir::deepspeed {
 
-/// Work that runs on behalf of DeepSpeed keeps the names of operator and layer.
+/// Saves the current operator and layer while DeepSpeed's own work sets others, then restores them.
 class SiteScope {
  public:
   explicit SiteScope(torch::Eager& eager)

@@ -43,7 +43,7 @@ void EngineState::count_all_gather(std::int64_t elements, DType dtype) const {
 }
 
 void EngineState::step_on_host(std::int64_t elements, DType dtype) const {
-  // Gradient, master and moments are read in fp32; master, moments and a narrow copy written.
+  // Gradient, master and moments are read in fp32; master, moments and a 16-bit copy are written.
   const auto moments = static_cast<std::int64_t>(moment_count(plan.optimizer));
   const std::int64_t wide = (2 + moments) + (1 + moments);
   eager.host_wait(eager.record_mark(eager.stream()));

@@ -9,45 +9,47 @@
 
 namespace headroom::ir::deepspeed {
 
-/// Shared by the wrappers of all stages: the engine, the plan and the module tree.
+/// What the wrappers of all stages share: the engine, the plan and the module tree.
 struct EngineState {
   torch::Eager& eager;
   const ParallelPlan& plan;
   const ZeroPlan& zero;
   transformers::Model& model;
-  std::int64_t rank = 0;  ///< Of `plan.world`.
+  std::int64_t rank = 0;  ///< One of `plan.world` ranks.
 
   [[nodiscard]] bool offloads_optimizer() const {
     return zero.offload_optimizer != OffloadDevice::kNone;
   }
-  /// Some of what the optimizer steps may stay on the device (offload_optimizer.ratio).
+  /// Whether part of what the optimizer steps may stay on the device (offload_optimizer.ratio).
   [[nodiscard]] bool splits_optimizer() const {
     return offloads_optimizer() && zero.offload_ratio < 1;
   }
-  /// Adds to the memory that the optimizer's offload target holds.
+  /// Adds to the memory that the optimizer's offload target holds, in bytes.
   void hold_offloaded(std::int64_t bytes) const;
   /// torch.cuda.empty_cache()
   void empty_cache() const;
-  /// Bytes of all blocks that are alive, each rounded to 512.
+  /// Bytes of all live blocks, each rounded up to 512.
   [[nodiscard]] std::int64_t allocated() const;
-  /// The host steps `elements` that it holds, and the stepped ones come to the device in `dtype`.
+  /// The host steps its `elements` elements, and the updated ones are copied to the device in
+  /// `dtype`.
   void step_on_host(std::int64_t elements, DType dtype) const;
-  /// A flat group of parameters is gathered from its partitions; one rank has it whole.
+  /// Gathers a flat group of parameters from its partitions. With one rank, nothing is gathered.
   void count_all_gather(std::int64_t elements, DType dtype) const;
 };
 
-/// One partition of a list of parameters laid end to end, padded to a multiple of 2n elements.
+/// Elements of one partition of a list of parameters laid end to end, padded to a multiple of 2n
+/// elements.
 /// Source: stage_1_and_2.py, flatten_dense_tensors_aligned.
 [[nodiscard]] std::int64_t partition_elements(std::int64_t elements, std::int64_t ranks);
 
-/// Whether a tensor goes to a drive: smaller ones stay on the host.
+/// Whether a tensor is swapped to NVMe. Small tensors stay on the host.
 /// Source: deepspeed/runtime/swap_tensor/utils.py, MIN_AIO_BYTES.
 [[nodiscard]] bool swaps_out(OffloadDevice device, Bytes bytes);
 
-/// fp32 states of an optimizer for each parameter.
+/// Number of fp32 states that an optimizer has for each parameter.
 [[nodiscard]] std::size_t moment_count(const OptimizerPlan& optimizer);
 
-/// The calls of the engine around forward, backward and step: DeepSpeed's own optimizer class.
+/// DeepSpeed's own optimizer class: the engine calls it around forward, backward and step.
 class OptimizerWrapper {
  public:
   OptimizerWrapper() = default;
@@ -55,13 +57,13 @@ class OptimizerWrapper {
   OptimizerWrapper& operator=(const OptimizerWrapper&) = delete;
   virtual ~OptimizerWrapper() = default;
 
-  /// Its constructor, within deepspeed.initialize.
+  /// The constructor, which runs within deepspeed.initialize.
   virtual void initialize() = 0;
-  /// `boundary`: the last micro-batch before a step.
+  /// `boundary`: whether this is the last micro-batch before a step.
   virtual void before_backward(bool boundary) { static_cast<void>(boundary); }
   virtual void after_backward(bool boundary) = 0;
   virtual void step() = 0;
-  /// Whether it multiplies the loss by a scale of its own.
+  /// Whether the wrapper multiplies the loss by its own loss scale.
   [[nodiscard]] virtual bool scales_loss() const { return false; }
 };
 

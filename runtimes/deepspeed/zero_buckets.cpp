@@ -62,7 +62,7 @@ bool ZeroBuckets::accumulates_apart() const {
 
 void ZeroBuckets::lay_out(Group& group) {
   const std::size_t count = group.members.size();
-  // round_robin_gradients: parameters are dealt out to the ranks, one after the other.
+  // round_robin_gradients: parameters are dealt to the ranks in turn.
   const auto hands =
       state_.zero.round_robin_gradients ? static_cast<std::size_t>(state_.plan.world) : 1;
   for (std::size_t hand = 0; hand < std::min(hands, count); ++hand) {
@@ -97,13 +97,13 @@ void ZeroBuckets::initialize() {
       largest = std::max(largest, parameter.elements());
     }
     staging_ = torch::zeros(eager, {largest}, dtype_, TensorRole::kCommunication);
-    state_.hold_offloaded(bytes_of(largest, dtype_).value());  // And one like it on the host.
+    state_.hold_offloaded(bytes_of(largest, dtype_).value());  // The host has one, too.
     if (state_.plan.accumulation > 1 && !is_compact()) {
-      state_.hold_offloaded(bytes_of(owned_elements(), dtype_).value());  // Where it is added up.
+      state_.hold_offloaded(bytes_of(owned_elements(), dtype_).value());  // For accumulation.
     }
     return;
   }
-  std::vector<Tensor> gradients;  // Made for optimizers that want one at once, and dropped.
+  std::vector<Tensor> gradients;  // Made for optimizers that need one at once; freed here.
   for (const Group& group : groups_) {
     gradients.push_back(
         torch::zeros(eager, {group.partition}, DType::kFp32, TensorRole::kTemporary));
@@ -113,8 +113,8 @@ void ZeroBuckets::initialize() {
   }
 }
 
-/// DeepSpeed's empty_cache() sets torch's peaks back, too. What they tell of the phase begins with
-/// the last of them; what came before is a phase of its own.
+/// DeepSpeed's empty_cache() resets torch's peaks, too. So the phase's peaks begin at the last
+/// reset, and what came before is a phase of its own.
 void ZeroBuckets::begin_group() {
   Eager& eager = state_.eager;
   Phase& phase = eager.program().phases.back();
@@ -139,7 +139,7 @@ void ZeroBuckets::move_to_host(const Group& group) {
 
 namespace {
 
-/// torch.cat: up to 128 inputs a kernel, or, where offsets need more than 32 bits, a copy of each.
+/// torch.cat: one kernel for up to 128 inputs, or a copy of each if offsets need more than 32 bits.
 /// Source: pytorch/pytorch aten/src/ATen/native/cuda/Shape.cu, cat_out_cuda.
 void launch_concat(Eager& eager, const Tensor& output, std::size_t inputs) {
   const std::int64_t bytes = torch::bytes_of(output);
@@ -166,7 +166,7 @@ void ZeroBuckets::flatten(Group& group) {
   }
   eager.set_site("deepspeed.flatten", -1);
   if (on_device && padding == 0 && group.members.size() == 1) {
-    group.flat = eager.alias(last.parameter, {padded}, false);  // A view is flat enough.
+    group.flat = eager.alias(last.parameter, {padded}, false);  // A view is flat already.
   } else {
     const Tensor zeros = on_device && padding > 0
                              ? eager.empty({padding}, dtype_, TensorRole::kTemporary)
@@ -174,7 +174,7 @@ void ZeroBuckets::flatten(Group& group) {
     group.flat = eager.empty({padded}, dtype_, TensorRole::kParameter);
     launch_concat(eager, group.flat, group.members.size());
   }
-  for (const std::size_t member : group.layout) {  // Parameters become views of it.
+  for (const std::size_t member : group.layout) {  // Parameters become views of the flat tensor.
     eager.move_storage(group.members[member].parameter, group.flat);
   }
 }
@@ -184,7 +184,7 @@ void ZeroBuckets::make_master(Group& group) {
   eager.set_site("deepspeed.masters", -1);
   Tensor copy = eager.empty({group.partition}, dtype_, TensorRole::kTemporary);
   if (state_.offloads_optimizer()) {
-    // fp32 master, gradient and moments, and a 16-bit buffer on the way back.
+    // The host holds fp32 master, gradient and moments, and a 16-bit buffer for the way back.
     const auto states = static_cast<std::int64_t>(2 + moment_count(state_.plan.optimizer));
     state_.hold_offloaded(bytes_of(states * group.partition, DType::kFp32).value() +
                           bytes_of(group.partition, dtype_).value());
@@ -223,7 +223,7 @@ Tensor ZeroBuckets::global_norm() {
   std::vector<Tensor> norms;
   for (const Group& group : groups_) {
     if (state_.offloads_optimizer()) {
-      // The norms were taken on the way to the host; their sum is made there.
+      // The norms were computed on the way to the host, and the host adds them up.
       const Tensor sum = eager.empty({1}, DType::kFp32, TensorRole::kTemporary);
       eager.run(CollectiveShape{
           .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
@@ -242,11 +242,11 @@ Tensor ZeroBuckets::global_norm() {
 
 void ZeroBuckets::step() {
   Eager& eager = state_.eager;
-  // fp32 alone is not asked for overflow. Source: engine.py, _configure_zero_optimizer.
+  // Only fp32 is not checked for overflow. Source: engine.py, _configure_zero_optimizer.
   if (dtype_ != DType::kFp32) {
     check_overflow();
   }
-  const Tensor before = std::move(norm_);  // The engine's name for it changes after the step.
+  const Tensor before = std::move(norm_);  // The engine rebinds its name after the step.
   const Tensor norm = state_.zero.compute_grad_norm ? global_norm() : Tensor{};
   if (norm.defined()) {
     check_norm(eager, norm);
@@ -273,7 +273,7 @@ void ZeroBuckets::step_group(std::size_t index, const Tensor& norm) {
   Eager& eager = state_.eager;
   Group& group = groups_[index];
   for (Member& member : group.members) {
-    member.accumulated.reset();  // What other ranks step: `grad_accum` outlives backward.
+    member.accumulated.reset();  // `grad_accum` of other ranks' parameters outlives backward.
   }
   eager.set_site("deepspeed.fp32_gradients", -1);
   Tensor flat = group.compact;
@@ -295,11 +295,11 @@ void ZeroBuckets::step_group(std::size_t index, const Tensor& norm) {
     eager.set_site("deepspeed.clip", -1);
     check_norm(eager, norm);
     make_clip_factor(eager, norm);
-    torch::launch(eager, {&gradient, &gradient});  // Times the factor.
+    torch::launch(eager, {&gradient, &gradient});  // Multiplies by the factor.
   }
   optimizer_.step(index, std::span(&group.master, 1));
   set_gradient(eager, group.master, {});
-  // The stepped partition is copied to the parameters.
+  // The updated partition is copied to the parameters.
   torch::launch_kernels(eager,
                         torch::bytes_of(group.master) + bytes_of(group.partition, dtype_).value(),
                         torch::elementwise_launches(group.master));

@@ -45,10 +45,10 @@ void ZeroBuckets::keep_gradient(Position position) {
   eager.move_storage(gradient_of(member), partition_gradients_);
 }
 
-/// Before a step, norm and overflow are looked at on the device; the host takes fp32.
+/// At the last micro-batch the device computes norm and overflow, and the host receives fp32.
 void ZeroBuckets::keep_offloaded(Position position) {
   if (!boundary_) {
-    return;  // Added up on the host, through a buffer that is there, or in `compact`.
+    return;  // Summed on the host through an existing buffer, or in `compact`.
   }
   Eager& eager = state_.eager;
   eager.set_site("deepspeed.offload_gradient", -1);
@@ -113,7 +113,7 @@ void ZeroBuckets::cut_to_partition(Group& group) {
 void ZeroBuckets::after_backward(bool /*boundary*/) {
   Eager& eager = state_.eager;
   if (state_.zero.stage == 1 && !boundary_) {
-    return;  // Whole gradients stay, and the bucket with them.
+    return;  // Whole gradients and the bucket stay.
   }
   if (state_.zero.stage == 1 && !overlaps_) {
     for (std::size_t group = 0; group < groups_.size(); ++group) {
@@ -129,7 +129,7 @@ void ZeroBuckets::after_backward(bool /*boundary*/) {
     eager.host_wait(eager.record_mark(kReductionStream));  // synchronize()
   }
   clear_reduced();
-  std::vector<Tensor> newest;  // `avg_new`: a name that lives to the end of the function.
+  std::vector<Tensor> newest;  // `avg_new`, which lives until the function returns.
   for (Group& group : groups_) {
     if (state_.offloads_optimizer()) {
       continue;

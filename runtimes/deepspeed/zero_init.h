@@ -6,9 +6,9 @@
 
 namespace headroom::ir::deepspeed {
 
-/// zero.Init: what happens to parameters while a model is built under it.
+/// zero.Init: what happens to parameters when a model is built under it.
 ///
-/// Model:  each parameter is sent to all ranks and partitioned as soon as it has been made.
+/// Model:  each parameter is broadcast to all ranks and partitioned as soon as it exists.
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/zero/partition_parameters.py, Init.
 class ZeroInit {
  public:
@@ -16,8 +16,9 @@ class ZeroInit {
       : eager_(eager), plan_(plan), zero_(zero) {}
 
   void partition(const torch::Tensor& parameter);
-  /// Lets go of what no module refers to any more (the head of a model with tied embeddings): each
-  /// parameter refers to itself through its methods, so only Python's collector frees it.
+  /// Frees parameters that no module refers to any more (the head of a model with tied embeddings).
+  /// Each parameter refers to itself through its methods, so only Python's garbage collector frees
+  /// it.
   void collect_garbage(const transformers::Model& model);
   [[nodiscard]] std::vector<PartitionedParameter> take() { return std::move(parameters_); }
 
@@ -28,7 +29,7 @@ class ZeroInit {
   std::vector<PartitionedParameter> parameters_;
 };
 
-/// What is left of `parameter`, whose memory goes: this rank's part.
+/// Partitions `parameter`: its memory is freed, and this rank's part remains.
 [[nodiscard]] PartitionedParameter partitioned(torch::Eager& eager, const ParallelPlan& plan,
                                                const ZeroPlan& zero,
                                                const torch::Tensor& parameter);

@@ -20,12 +20,12 @@ using Pass = ParameterCoordinator::Pass;
 
 namespace {
 
-/// Replaces `tensor` by what an autograd function that passes it on returns. `reached` runs when
-/// backward comes to it.
+/// Replaces `tensor` by the output of an autograd function that passes it on. `reached` runs when
+/// backward reaches that function.
 void watch(Eager& eager, Tensor& tensor, const std::function<void()>& reached) {
   torch::Record record(eager, {&tensor});
   Tensor passed = eager.alias(tensor, tensor.shape(), false);
-  passed->tracked_view = false;  // It is no view of autograd's: the function detaches it.
+  passed->tracked_view = false;  // Not a view for autograd: the function detaches it.
   passed->layout = tensor->layout;
   record.finish(passed, [reached](Eager&, Gradients& grads, Node&) -> Gradients {
     reached();
@@ -34,7 +34,7 @@ void watch(Eager& eager, Tensor& tensor, const std::function<void()>& reached) {
   tensor = std::move(passed);
 }
 
-/// PEFT's module around an original and its copy, which has no parameters of its own.
+/// PEFT's module around an original and its trained copy. It has no parameters of its own.
 /// Source: huggingface/peft src/peft/utils/other.py, ModulesToSaveWrapper.
 ModuleCall saved_wrapper(const Op& op) {
   return {.part = ModuleCall::Part::kAdapted, .layer = op.layer, .op = &op};
@@ -111,7 +111,7 @@ std::set<std::size_t> ZeroPartitions::parameters_of_block(const Op& first) const
   return all;
 }
 
-/// Parameters of a module and of those within it.
+/// Parameters of a module and of all modules inside it.
 std::set<std::size_t> ZeroPartitions::nested_parameters(const ModuleCall& call) const {
   using Part = ModuleCall::Part;
   const Graph& graph = *state_.model.graph;
@@ -136,7 +136,7 @@ std::set<std::size_t> ZeroPartitions::nested_parameters(const ModuleCall& call) 
   return all;
 }
 
-/// The gradients of a leaf are reduced together, when that of its input is there.
+/// Reduces the gradients of a leaf together, once the gradient of its input exists.
 /// Source: stage3.py, reduce_leaf_module_grads.
 void ZeroPartitions::reduce_leaf(const Op& first) {
   const std::set<std::size_t> own = parameters_of_block(first);
@@ -149,7 +149,7 @@ void ZeroPartitions::reduce_leaf(const Op& first) {
   }
 }
 
-/// Parameters that are the module's own, or a leaf's.
+/// Parameters of the module itself; for a leaf, of all modules inside it.
 std::set<std::size_t> ZeroPartitions::parameters_of(const ModuleCall& call) const {
   using Part = ModuleCall::Part;
   std::set<std::size_t> own;
@@ -195,7 +195,7 @@ std::size_t ZeroPartitions::module_of(const ModuleCall& call) {
 
 void ZeroPartitions::enter(const ModuleCall& call, std::initializer_list<Tensor*> inputs) {
   const SiteScope site(state_.eager);
-  // A recomputation may have left a leaf without its end.
+  // A recomputation may have stopped before the end of a leaf.
   if (call.part == ModuleCall::Part::kModel || call.part == ModuleCall::Part::kLayer) {
     leaf_ = nullptr;
   }
@@ -218,7 +218,7 @@ void ZeroPartitions::enter(const ModuleCall& call, std::initializer_list<Tensor*
 
 void ZeroPartitions::start_call(std::size_t module, std::initializer_list<Tensor*> inputs) {
   coordinator_.fetch(module, Pass::kForward);
-  const auto remaining = std::make_shared<int>(0);  // Inputs whose gradients are to come.
+  const auto remaining = std::make_shared<int>(0);  // Inputs whose gradients are missing.
   for (Tensor* const input : inputs) {
     if (!input->defined() || !input->requires_grad()) {
       continue;
@@ -241,7 +241,7 @@ void ZeroPartitions::leave(const ModuleCall& call, std::initializer_list<Tensor*
     return;
   }
   if (leaf_ != nullptr && call.part != ModuleCall::Part::kBlock) {
-    return;  // The first operator of the leaf.
+    return;  // The leaf's first operator.
   }
   leaf_ = nullptr;
   const SiteScope site(state_.eager);
@@ -269,8 +269,8 @@ void ZeroPartitions::finish_call(std::size_t module, std::initializer_list<Tenso
   }
 }
 
-/// PEFT puts two modules around the model, the outermost first; without a task's own class the
-/// inner one is passed by. Source: peft/peft_model.py, PeftModel.forward.
+/// PEFT puts two modules around the model, the outermost first. If PEFT has no class for the task,
+/// the inner one is bypassed. Source: peft/peft_model.py, PeftModel.forward.
 std::vector<std::int32_t> ZeroPartitions::wrappers() const {
   if (!state_.plan.lora) {
     return {};
@@ -280,8 +280,8 @@ std::vector<std::int32_t> ZeroPartitions::wrappers() const {
   return plain ? std::vector<std::int32_t>{-3} : std::vector<std::int32_t>{-3, -2};
 }
 
-/// ZeROOrderedDict: a parameter that is read while it is partitioned is gathered for the module
-/// under way, which from now on has it gathered beforehand.
+/// ZeROOrderedDict: a parameter that is read while it is partitioned is gathered for the running
+/// module. From then on it is gathered before that module runs.
 void ZeroPartitions::read(const ModuleCall& owner, const Tensor& parameter) {
   const std::size_t index = parameters_.index_of(parameter);
   if (state_.eager.in_backward() ||

@@ -17,7 +17,7 @@
 
 namespace headroom::ir::deepspeed {
 
-/// ZeRO stage 3: every parameter, gradient and optimizer state partitioned.
+/// ZeRO stage 3: every parameter, gradient and optimizer state is partitioned.
 ///
 ///   before a module                 gather (`ParameterCoordinator`)
 ///   after it                        release
@@ -25,12 +25,13 @@ namespace headroom::ir::deepspeed {
 ///   its input's gradient is there   release
 ///   a gradient is complete          bucket, reduce-scatter (`GradientPartitions`)
 ///   step                            norm; sub-group by sub-group: fp32 gradient, optimizer, copy;
-///                                   parameters that persist are gathered again
+///                                   persistent parameters are gathered again
 ///
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/zero/stage3.py, parameter_offload.py.
 class ZeroPartitions : public OptimizerWrapper {
  public:
-  /// `parameters`: what zero.Init left of them while the model was built, in that order.
+  /// `parameters`: the partitioned parameters that zero.Init left when the model was built, in
+  /// order.
   ZeroPartitions(EngineState state, BaseOptimizer& optimizer,
                  std::vector<PartitionedParameter> parameters);
   ~ZeroPartitions() override;
@@ -44,11 +45,11 @@ class ZeroPartitions : public OptimizerWrapper {
   [[nodiscard]] bool scales_loss() const override { return true; }
 
  private:
-  /// Parameters that the optimizer steps at once, as one flat tensor.
+  /// Parameters that the optimizer steps together, as one flat tensor.
   struct SubGroup {
     std::vector<std::size_t> parameters;
-    std::int64_t elements = 0;  ///< Of this rank.
-    bool offloaded = false;     ///< Master, gradient and moments are the host's.
+    std::int64_t elements = 0;  ///< Elements of this rank.
+    bool offloaded = false;     ///< The host holds master, gradient and moments.
     torch::Tensor master;
   };
 
@@ -60,13 +61,13 @@ class ZeroPartitions : public OptimizerWrapper {
   void find_leaves();
   [[nodiscard]] std::set<std::size_t> leaf_parameters() const;
   void hook_gradients();
-  /// Its number for the coordinator.
+  /// The coordinator's number of the module.
   [[nodiscard]] std::size_t module_of(const transformers::ModuleCall& call);
   [[nodiscard]] std::set<std::size_t> parameters_of(const transformers::ModuleCall& call) const;
   [[nodiscard]] bool is_leaf(const transformers::ModuleCall& call) const;
   [[nodiscard]] bool is_saved(const transformers::ModuleCall& call) const;
-  /// A weight of an operator, the copy of it that is trained (modules_to_save), or the integers
-  /// that it has been quantised to.
+  /// Index of a weight of an operator, or of its trained copy (modules_to_save), or of the integers
+  /// to which it has been quantised.
   [[nodiscard]] std::size_t weight_index(const Op& op, std::size_t place) const;
   [[nodiscard]] std::vector<torch::Tensor> module_parameters() const;
   [[nodiscard]] std::set<std::size_t> adapters_of(const Op& op) const;
@@ -96,7 +97,7 @@ class ZeroPartitions : public OptimizerWrapper {
 
   EngineState state_;
   BaseOptimizer& optimizer_;
-  std::vector<PartitionedParameter> unreachable_;  ///< Until Python's collector runs.
+  std::vector<PartitionedParameter> unreachable_;  ///< Freed when Python's collector runs.
   PartitionedParameters parameters_;
   ParameterCoordinator coordinator_;
   GradientPartitions gradients_;
@@ -105,12 +106,12 @@ class ZeroPartitions : public OptimizerWrapper {
   using ModuleKey = std::tuple<transformers::ModuleCall::Part, std::int32_t, const Op*>;
   std::map<ModuleKey, std::size_t> modules_;
   std::set<const Op*> leaves_;  ///< First operators of blocks that are treated as one module.
-  const Op* leaf_ = nullptr;  ///< First operator of the leaf under way, whose parts are not hooked.
-  torch::Tensor flat_;        ///< The partitions of trainable parameters.
-  torch::Tensor tracker_;     ///< Of infinities.
-  torch::Tensor backup_;      ///< What the device's optimizer holds before its first sub-group.
-  torch::Tensor barrier_;     ///< What the last barrier reduced.
-  torch::Tensor norm_;        ///< `_global_grad_norm`, kept for whoever asks.
+  const Op* leaf_ = nullptr;    ///< First operator of the running leaf, whose parts have no hooks.
+  torch::Tensor flat_;          ///< The partitions of trainable parameters.
+  torch::Tensor tracker_;       ///< The tensor that tracks infinities.
+  torch::Tensor backup_;        ///< Held by the device's optimizer before its first sub-group.
+  torch::Tensor barrier_;       ///< The result of the last barrier.
+  torch::Tensor norm_;          ///< `_global_grad_norm`, which the engine keeps.
 };
 
 }  // namespace headroom::ir::deepspeed

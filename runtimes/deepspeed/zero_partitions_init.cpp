@@ -21,7 +21,7 @@ using torch::Tensor;
 
 namespace {
 
-/// Takes out of `parameters` those that `model` has not kept.
+/// Removes from `parameters` those that `model` has not kept, and returns them.
 std::vector<PartitionedParameter> take_unreachable(const transformers::Model& model,
                                                    std::vector<PartitionedParameter>& parameters) {
   const auto first = std::stable_partition(
@@ -43,12 +43,12 @@ ZeroPartitions::ZeroPartitions(EngineState state, BaseOptimizer& optimizer,
       coordinator_(state, parameters_),
       gradients_(state, parameters_) {}
 
-/// As module.parameters() has them: quantised weights are parameters, too.
+/// The list of module.parameters(). It includes quantised weights.
 std::vector<Tensor> ZeroPartitions::module_parameters() const {
   return transformers::all_parameters(state_.model, true);
 }
 
-/// Adapters and copies come after zero.Init: the engine partitions them.
+/// Adapters and copies are created after zero.Init, so the engine partitions them.
 /// Source: parameter_offload.py, _convert_to_zero_parameters.
 void ZeroPartitions::adopt_adapters() {
   state_.eager.set_site("zero3.adapters", -1);
@@ -59,7 +59,7 @@ void ZeroPartitions::adopt_adapters() {
   }
 }
 
-/// Each parameter group in pieces of at most about `sub_group_size` elements of this rank.
+/// Cuts each parameter group into sub-groups of about `sub_group_size` elements of this rank.
 /// Source: stage3.py, _create_fp16_sub_groups.
 void ZeroPartitions::make_groups() {
   const ParameterGroups groups = parameter_groups(state_.model, state_.zero);
@@ -86,7 +86,8 @@ void ZeroPartitions::place_groups() {
   }
 }
 
-/// torch.optim.AdamW on one element, which goes when the first sub-group takes its place.
+/// Creates torch.optim.AdamW on one element, which is freed when the first sub-group takes its
+/// place.
 /// Source: stage3.py, __init__ (backup_optimizer).
 void ZeroPartitions::make_backup_optimizer() {
   if (!state_.splits_optimizer()) {
@@ -101,7 +102,7 @@ void ZeroPartitions::make_backup_optimizer() {
   }
 }
 
-/// Source: parameter_offload.py, mark_persistent_parameters.
+/// Marks the persistent parameters. Source: parameter_offload.py, mark_persistent_parameters.
 void ZeroPartitions::mark_persistent() {
   std::int64_t total = 0;
   std::set<std::size_t> seen;
@@ -117,7 +118,7 @@ void ZeroPartitions::mark_persistent() {
   }
 }
 
-/// A flag on the device, kept until the next barrier, and a sum that all ranks wait for.
+/// A barrier: a flag on the device, kept until the next barrier, and a sum over all ranks.
 void ZeroPartitions::barrier() {
   Eager& eager = state_.eager;
   eager.set_site("zero3.barrier", -1);
@@ -127,7 +128,7 @@ void ZeroPartitions::barrier() {
       .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
 }
 
-/// Partitions move to one buffer by way of the host. Source: zero/utils.py, defragment.
+/// Moves the partitions to one buffer by way of the host. Source: zero/utils.py, defragment.
 void ZeroPartitions::defragment() {
   if (state_.zero.offload_param != OffloadDevice::kNone) {
     return;
@@ -151,7 +152,7 @@ void ZeroPartitions::defragment() {
   }
 }
 
-/// fp32 partitions: cast, unless parameters are in fp32, and copied.
+/// Makes the fp32 partitions: the parameters' partitions are cast unless they are fp32, and copied.
 /// Source: stage3.py, _create_fp32_partitions.
 void ZeroPartitions::make_masters() {
   Eager& eager = state_.eager;
@@ -162,7 +163,7 @@ void ZeroPartitions::make_masters() {
     const torch::Shape shape{group.elements};
     if (group.offloaded) {
       const auto moments = static_cast<std::int64_t>(moment_count(state_.plan.optimizer));
-      // Master, its gradient and the moments.
+      // The host holds the master, its gradient and the moments.
       state_.hold_offloaded(bytes_of((2 + moments) * group.elements, DType::kFp32).value());
     } else {
       if (dtype != DType::kFp32 || state_.zero.offload_param != OffloadDevice::kNone) {
@@ -173,8 +174,8 @@ void ZeroPartitions::make_masters() {
   }
 }
 
-/// Sub-groups that an offloaded optimizer keeps on the device have their gradients there from the
-/// start, as copies of zeros of the host. Source: stage3.py, initialize_optimizer_states.
+/// If an offloaded optimizer keeps sub-groups on the device, their gradients are there from the
+/// start, copied from zeros on the host. Source: stage3.py, initialize_optimizer_states.
 void ZeroPartitions::make_offloaded_gradients() {
   Eager& eager = state_.eager;
   eager.set_site("zero3.optimizer_states", -1);
@@ -218,13 +219,13 @@ void ZeroPartitions::initialize() {
   hook_gradients();
 }
 
-/// Blocks of experts that DeepSpeed treats as one module, by default or because it was told to.
+/// Finds the blocks of experts that DeepSpeed treats as one module, by default or by configuration.
 void ZeroPartitions::find_leaves() {
   if (state_.zero.leaf == ZeroLeaf::kDefault && !is_default_leaf(state_.model.spec->family)) {
     return;
   }
   const Graph& graph = *state_.model.graph;
-  const Op* first = nullptr;  // Of the block that `node` is in.
+  const Op* first = nullptr;  // First operator of `node`'s block.
   for (std::uint32_t node = 0; node < graph.op_count(); ++node) {
     const Op& op = graph.op(NodeId{node});
     if (first == nullptr || op.module != first->module || op.layer != first->layer) {
@@ -236,7 +237,7 @@ void ZeroPartitions::find_leaves() {
   }
 }
 
-/// Parameters whose gradients wait for those of their whole block.
+/// Parameters whose gradients are reduced only when those of their whole block exist.
 std::set<std::size_t> ZeroPartitions::leaf_parameters() const {
   std::set<std::size_t> all;
   for (const Op* const first : leaves_) {

@@ -24,7 +24,7 @@ Tensor computed_scalar(Eager& eager, DType dtype) {
 
 }  // namespace
 
-/// Infinities and NaNs of the flat buffer on the device; returns the flag.
+/// Checks the flat buffer for infinities and NaNs on the device; returns the flag.
 Tensor ZeroPartitions::find_overflow() {
   Eager& eager = state_.eager;
   const Tensor& gradients = gradients_.flat();
@@ -44,8 +44,8 @@ Tensor ZeroPartitions::find_overflow() {
   return computed_scalar(eager, DType::kBool);
 }
 
-/// Infinities and NaNs of all gradients, with 16-bit floats alone; the host looks through what it
-/// holds. Source: has_overflow.
+/// Checks all gradients for infinities and NaNs, for fp16 only. The host checks what it holds.
+/// Source: has_overflow.
 void ZeroPartitions::check_overflow() {
   if (state_.model.trainable.front().dtype() != DType::kFp16) {
     return;
@@ -66,7 +66,7 @@ void ZeroPartitions::check_overflow() {
       .kind = CollectiveKind::kAllReduce, .bytes = 1, .group = {.size = state_.plan.world}});
 }
 
-/// Norms in fp64, one partition after the other. Source: get_grad_norm_direct.
+/// Computes norms in fp64, one partition after the other. Source: get_grad_norm_direct.
 Tensor ZeroPartitions::group_norm(const SubGroup& group) {
   Eager& eager = state_.eager;
   eager.set_site("zero3.norm", -1);
@@ -117,19 +117,19 @@ void ZeroPartitions::step_group(SubGroup& group, std::size_t index, const Tensor
   }
   if (state_.plan.clip_norm) {
     make_clip_factor(eager, norm);
-    torch::launch(eager, {&group.master, &group.master});  // The gradient, times the factor.
+    torch::launch(eager, {&group.master, &group.master});  // Multiplies the gradient.
   }
   optimizer_.step(index, {&group.master, 1});
   eager.drop_grad(group.master);
-  // The stepped partition is copied to those of the parameters.
+  // The updated partition is copied to the partitions of the parameters.
   torch::launch_kernels(eager,
                         torch::bytes_of(group.master) +
                             bytes_of(group.elements, param_dtype(state_.plan.precision)).value(),
                         torch::elementwise_launches(group.master));
 }
 
-/// The norm of gradients that went to the host, from that of each, which backward has left on the
-/// device. Source: complete_grad_norm_calculation_for_cpu_offload.
+/// Computes the norm of gradients that went to the host, from the norms that backward has left on
+/// the device. Source: complete_grad_norm_calculation_for_cpu_offload.
 void ZeroPartitions::offloaded_norm(const SubGroup& group) {
   Eager& eager = state_.eager;
   eager.set_site("zero3.norm", -1);
@@ -137,7 +137,7 @@ void ZeroPartitions::offloaded_norm(const SubGroup& group) {
   for (std::size_t i = 0; i < group.parameters.size(); ++i) {
     const Tensor power = computed_scalar(eager, DType::kFp64);
     if (i == 0) {
-      sum = computed_scalar(eager, DType::kFp64);  // 0.0 + power; the others are added in place.
+      sum = computed_scalar(eager, DType::kFp64);  // 0.0 + power; the rest is added in place.
     }
   }
   const Tensor total = eager.empty({1}, DType::kFp32, TensorRole::kTemporary);
@@ -148,17 +148,17 @@ void ZeroPartitions::offloaded_norm(const SubGroup& group) {
   mask_invalid(eager, root);
 }
 
-/// A sub-group that the device keeps (offload_optimizer.ratio): its gradient is there already and
-/// stays. Source: unscale_and_clip_grads, _optimizer_step (backup_optimizer),
-/// _reassign_or_swap_out_partitioned_parameters.
+/// Steps a sub-group that stays on the device (offload_optimizer.ratio). Its gradient is on the
+/// device already and stays there. Source: unscale_and_clip_grads, _optimizer_step
+/// (backup_optimizer), _reassign_or_swap_out_partitioned_parameters.
 void ZeroPartitions::step_kept(SubGroup& group, std::size_t index) {
   Eager& eager = state_.eager;
   const torch::GradMode no_grad(eager, false);
   eager.set_site("zero3.fp32_gradients", -1);
-  torch::launch(eager, {&group.master, &group.master});  // The gradient, times a factor.
+  torch::launch(eager, {&group.master, &group.master});  // Multiplies the gradient.
   backup_.reset();
   optimizer_.step(index, {&group.master, 1});
-  if (state_.zero.offload_param != OffloadDevice::kNone) {  // Narrowed on the host.
+  if (state_.zero.offload_param != OffloadDevice::kNone) {  // Cast to 16 bits on the host.
     eager.run(CopyShape{.kind = CopyKind::kDeviceToHost, .bytes = torch::bytes_of(group.master)});
     return;
   }
@@ -168,7 +168,7 @@ void ZeroPartitions::step_kept(SubGroup& group, std::size_t index) {
                         torch::elementwise_launches(group.master));
 }
 
-/// The optimizer works on the host, but for sub-groups that stay on the device.
+/// The optimizer runs on the host, except for sub-groups that stay on the device.
 void ZeroPartitions::step_offloaded() {
   for (const SubGroup& group : groups_) {
     offloaded_norm(group);
@@ -191,7 +191,7 @@ void ZeroPartitions::step() {
     step_offloaded();
   } else {
     const torch::GradMode no_grad(eager, false);
-    std::vector<Tensor> norms;  // Names of the step's frame, as the total is.
+    std::vector<Tensor> norms;  // These names, like the total, live until the step returns.
     for (const SubGroup& group : groups_) {
       norms.push_back(group_norm(group));
     }
@@ -208,7 +208,7 @@ void ZeroPartitions::step() {
   finish_step();
 }
 
-/// What persists is whole again; second partitions of what was stepped are stale.
+/// Gathers the persistent parameters again. Secondary partitions of updated parameters are stale.
 /// Source: stage3.py, _post_step.
 void ZeroPartitions::finish_step() {
   parameters_.gather(persistent_);

@@ -113,8 +113,8 @@ Tensor& ZeroBuckets::compact_of(Group& group) {
   return group.compact;
 }
 
-/// Slices are flattened and reduced together, at most a bucket and the slice that exceeds it; one
-/// alone is reduced where it is.
+/// Flattens slices and reduces them together. A flat tensor holds at most a bucket plus the slice
+/// that exceeds it. A single slice is reduced in place.
 void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& memory,
                              CollectiveKind kind) {
   Eager& eager = state_.eager;
@@ -146,8 +146,8 @@ void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& mem
   }
 }
 
-/// The whole bucket where it lies, on all ranks. Source: stage_1_and_2.py,
-/// gradient_reduction_w_predivide, _add_full_reduction_to_compact_grad_partition.
+/// All-reduces the whole bucket in place. Source: stage_1_and_2.py, gradient_reduction_w_predivide,
+/// _add_full_reduction_to_compact_grad_partition.
 void ZeroBuckets::all_reduce_whole(const Tensor& memory) {
   Eager& eager = state_.eager;
   Tensor sent = memory;
@@ -167,7 +167,7 @@ void ZeroBuckets::all_reduce_whole(const Tensor& memory) {
   }
 }
 
-/// What each rank owns of the bucket goes to it.
+/// Reduces each rank's slices of the bucket to that rank.
 void ZeroBuckets::reduce_slices(const Tensor& memory) {
   if (!state_.zero.reduce_scatter) {
     return all_reduce_whole(memory);
@@ -190,7 +190,7 @@ void ZeroBuckets::reduce_slices(const Tensor& memory) {
   }
 }
 
-/// The bucket over the number of ranks.
+/// Divides the bucket by the number of ranks.
 void ZeroBuckets::average(std::int64_t elements) {
   torch::launch_kernels(state_.eager, 2 * bytes_of(elements, dtype_).value(),
                         torch::elementwise_launches(elements, bits_of(dtype_) / 8));
@@ -203,14 +203,14 @@ void ZeroBuckets::reduce_bucket() {
   }
   if (overlaps_) {
     eager.wait_stream(kReductionStream, eager.stream());
-    eager.wait_stream(eager.stream(), kReductionStream);  // Of the reduction before this one.
+    eager.wait_stream(eager.stream(), kReductionStream);  // Waits for the previous reduction.
   }
   const torch::StreamScope scope(eager, overlaps_ ? kReductionStream : StreamId{0});
   eager.set_site("deepspeed.reduce", -1);
   if (!state_.zero.contiguous_gradients) {
     reduce_apart();
   } else {
-    // One that is larger than the bucket waits alone, in its own memory.
+    // A gradient that is larger than the bucket waits alone, in its own memory.
     const Tensor memory = filled_ > state_.zero.reduce_bucket_size ? gradient_of(at(waiting_[0]))
                                                                    : buckets_[current_];
     average(filled_);
@@ -230,8 +230,8 @@ void ZeroBuckets::reduce_bucket() {
   filled_ = 0;
 }
 
-/// Without contiguous_gradients: gradients are flattened, reduced and copied back. Those that other
-/// ranks own go with the next reduction, if it overlaps.
+/// Without contiguous_gradients, gradients are flattened, reduced and copied back. If reduction
+/// overlaps backward, those that other ranks own are freed before the next reduction.
 void ZeroBuckets::reduce_apart() {
   Eager& eager = state_.eager;
   clear_reduced();

@@ -8,12 +8,12 @@
 
 namespace headroom::ir::fsdp {
 
-/// What can be changed about a plan of FSDP to make it smaller, cheapest first: it shards already,
-/// and its policy sets the types.
+/// The changes that make an FSDP plan smaller, cheapest first. FSDP shards already, and its
+/// mixed-precision policy sets the types.
 [[nodiscard]] std::span<const OwnChange> plan_changes();
 
-/// Parameters that stay gathered after forward, against communication; shards on the device,
-/// against offload.
+/// Plans that trade memory for speed: if communication is the bottleneck, parameters stay gathered
+/// after forward; if offload is, shards stay on the device.
 [[nodiscard]] std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck,
                                                      const ParallelPlan& plan);
 

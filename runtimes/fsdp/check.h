@@ -5,7 +5,9 @@
 
 namespace headroom::ir::fsdp {
 
-/// Errors:  kInvalidArgument where the replicas of hybrid sharding do not divide the ranks.
+/// Checks hybrid sharding.
+///
+/// Errors:  kInvalidArgument if the number of replicas does not divide the number of ranks.
 [[nodiscard]] Status check_replicas(const ParallelPlan& plan);
 
 }  // namespace headroom::ir::fsdp

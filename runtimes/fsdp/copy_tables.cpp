@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kThreadsPerBlock = 128;
 constexpr std::int64_t kBytesPerBlock = kThreadsPerBlock * 16;  ///< 16 bytes per thread.
 constexpr std::int64_t kEntryBytes = 8;
-/// Of every device from compute capability 8.0 on but 8.6 to 8.9 and 12.0, which have 1536.
+/// 2048 from compute capability 8.0 on, except 8.6 to 8.9 and 12.0, which have 1536.
 constexpr std::int64_t kThreadsPerMultiprocessor = 2048;
 constexpr std::int64_t kFewerThreadsPerMultiprocessor = 1536;
 
@@ -41,14 +41,15 @@ std::int64_t split_copy_table_bytes(std::span<const std::int64_t> chunk_bytes, s
   const std::int64_t rounds = ceil_div(blocks_of(chunk_bytes, kBytesPerBlock) * ranks, most_blocks);
   const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(rounds))));
   const std::int64_t per_chunk = ceil_div(rounds, std::min(root, ranks));
-  // Destinations, sources, sizes; the parameter of each block; running sums of blocks.
+  // The table holds destinations, sources, sizes, the parameter of each block, and running sums of
+  // blocks.
   const auto count = static_cast<std::int64_t>(chunk_bytes.size());
   return (4 * count + 1 + blocks_of(chunk_bytes, kBytesPerBlock * per_chunk)) * kEntryBytes;
 }
 
 std::int64_t chunk_cat_table_bytes(std::span<const std::int64_t> chunk_bytes) {
-  // Sources, sizes, padded sizes, numbers of blocks; running sums of bytes and of blocks; the
-  // gradient of each block.
+  // The table holds sources, sizes, padded sizes, numbers of blocks, running sums of bytes and of
+  // blocks, and the gradient of each block.
   const auto count = static_cast<std::int64_t>(chunk_bytes.size());
   return (6 * count + 2 + blocks_of(chunk_bytes, kBytesPerBlock)) * kEntryBytes;
 }

@@ -72,7 +72,7 @@ void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<
   }
 }
 
-/// All parameters and the padding between them end to end, and this rank's part of that.
+/// Concatenates all parameters and their padding, and keeps this rank's part.
 /// Source: _flat_param.py, flatten_tensors, _construct_padding_tensor, _get_shard.
 void FlatUnit::join() {
   Eager& eager = sharding_.eager;
@@ -122,13 +122,14 @@ void FlatUnit::widen() {
   show_shards();
 }
 
-/// This rank's part of the flat tensor covers some parameters, the first and last not wholly.
+/// Views of this rank's part of the flat tensor. The first and the last may cover only a part of a
+/// parameter.
 void FlatUnit::cut_pieces() {
   if (!types_.trained) {
     pieces_.assign(members_.size(), Tensor{});
     return;
   }
-  if (!sharding_.plan.use_orig_params) {  // The optimizer sees the flat part itself.
+  if (!sharding_.plan.use_orig_params) {  // The optimizer sees the flat shard itself.
     shard_->requires_grad = true;
     shard_->leaf_parameter = true;
     pieces_.assign(members_.size(), Tensor{});
@@ -159,8 +160,8 @@ void FlatUnit::list_pieces(std::map<const Tensor*, Tensor>& pieces) const {
   }
 }
 
-/// The module finds parameters of the shard's type again, or, without `use_orig_params`, is left
-/// with the views of the flat tensor, whose memory is gone.
+/// Gives the module parameters of the shard's type again. Without `use_orig_params`, the module
+/// keeps the views of the flat tensor, whose memory has been freed.
 void FlatUnit::show_shards() {
   if (!sharding_.plan.use_orig_params && (*members_.front().slot)->grad_fn != nullptr) {
     return;
@@ -187,7 +188,7 @@ void FlatUnit::init_buffers() {
   }
 }
 
-/// What the all-gather reads: the shard, cast and brought to the device where it has to be.
+/// The input of the all-gather: the shard, cast and copied to the device where necessary.
 Tensor FlatUnit::bring_shard() {
   Eager& eager = sharding_.eager;
   if (!offloads()) {
@@ -294,7 +295,7 @@ void FlatUnit::make_views() {
                 [shapes, paddings, whole = flat_.shape()](Eager& e, Gradients& grads,
                                                           Node& node) -> Gradients {
                   e.wait_stream(kGatherStream, e.stream());
-                  const StreamScope stream(e, kGatherStream);  // Where the views were made.
+                  const StreamScope stream(e, kGatherStream);  // The views' stream.
                   std::vector<Tensor> zeros;  // For padding and parameters without a gradient.
                   const auto fill = [&](const Shape& shape) {
                     zeros.push_back(torch::filled(e, shape, node.input_dtypes[0]));
@@ -313,7 +314,7 @@ void FlatUnit::make_views() {
                   grads.clear();
                   return {joined};
                 });
-  // A tied weight's gradients are added up where the view was made.
+  // A tied weight's gradients are summed on the stream on which the view was made.
   // Source: torch/csrc/autograd/input_buffer.cpp, InputBuffer::add.
   (*views.front())->grad_fn->stream = kGatherStream;
   keep_views();
@@ -344,7 +345,7 @@ void FlatUnit::set_grad(const Tensor& parameter, const Tensor& gradient) {
 
 void FlatUnit::reduce(const std::function<void()>& released) {
   Eager& eager = sharding_.eager;
-  const Tensor gradient = torch::gradient_of(eager, flat_);  // A name until the reduction is over.
+  const Tensor gradient = torch::gradient_of(eager, flat_);  // Lives until the reduction has ended.
   if (!whole()) {
     eager.drop_grad(flat_);
   }
@@ -361,7 +362,7 @@ void FlatUnit::reduce(const std::function<void()>& released) {
   was_reduced_ = eager.record_mark(kReduceStream);
 }
 
-/// What the optimizer sees of the flat gradient.
+/// Makes the gradients that the optimizer sees views of the flat gradient.
 void FlatUnit::view_gradient(const Tensor& gradient) {
   for (const Tensor& piece : pieces_) {
     if (piece.defined()) {
@@ -370,7 +371,7 @@ void FlatUnit::view_gradient(const Tensor& gradient) {
   }
 }
 
-/// All-reduced in place, in the type of reductions, then in the shard's.
+/// All-reduces the gradient in place in the type of reductions, then casts it to the shard's type.
 void FlatUnit::reduce_whole() {
   Eager& eager = sharding_.eager;
   const auto cast = [&](DType dtype) {
@@ -406,7 +407,7 @@ void FlatUnit::reduce_part(const Tensor& gradient) {
   eager.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
                             .bytes = bytes_of(padded(), dtype).value(),
                             .group = {.size = sharding_.ranks}});
-  if (sharding_.plan.replicas > 1) {  // In place, among the copies of this part.
+  if (sharding_.plan.replicas > 1) {  // In place, among the replicas of this part.
     eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                               .bytes = bytes_of(part.elements(), dtype).value(),
                               .group = {.size = sharding_.plan.replicas}});
@@ -414,7 +415,7 @@ void FlatUnit::reduce_part(const Tensor& gradient) {
   if (dtype != types_.stored) {
     part = torch::computed(eager, shard_.shape(), types_.stored, TensorRole::kGradient);
   }
-  if (shard_->grad != nullptr) {  // Added to that of an earlier micro-batch.
+  if (shard_->grad != nullptr) {  // Added to an earlier micro-batch's.
     const Tensor earlier = torch::gradient_of(eager, shard_);
     torch::launch(eager, {&earlier, &part, &earlier});
   } else if (!reduced_.defined()) {
@@ -438,13 +439,13 @@ void FlatUnit::show_gradients() {
     eager.drop_grad(flat_);
   }
   if (offloads()) {
-    reduced_.reset();  // The host's copy is what the optimizer reads.
+    reduced_.reset();  // The optimizer reads the host's copy.
   }
   if (reduced_.defined()) {
     view_gradient(reduced_);
   }
   if (!sharding_.plan.use_orig_params) {
-    reduced_.reset();  // The parameter alone holds it.
+    reduced_.reset();  // Only the parameter refers to it.
   }
 }
 

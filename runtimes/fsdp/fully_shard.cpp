@@ -16,7 +16,7 @@ using torch::Tensor;
 
 namespace {
 
-/// What runs on behalf of FSDP leaves the names of operator and layer as they were.
+/// Saves the current operator and layer while FSDP's own work sets others, then restores them.
 class SiteScope {
  public:
   explicit SiteScope(Eager& eager)
@@ -73,7 +73,7 @@ void FullyShard::wait(Unit& unit) {
     return;
   }
   const bool forward = unit.parameters == State::kForward;
-  const Tensor previous = forward ? std::move(gathered_) : Tensor{};  // Until the copy-out is over.
+  const Tensor previous = forward ? std::move(gathered_) : Tensor{};  // Lives until the copy-out.
   if (forward) {
     wait_gathers(copied_out_);
   }
@@ -93,14 +93,14 @@ void FullyShard::before(std::int32_t module, std::vector<Tensor>& inputs) {
     return;
   }
   const SiteScope site(eager_);
-  if (unit->module == State::kBeforeBackward) {  // The layer is run again.
+  if (unit->module == State::kBeforeBackward) {  // Recomputation runs the layer again.
     gather(*unit);
     wait(*unit);
     return;
   }
   if (outermost_ == nullptr) {
     outermost_ = unit;
-    eager_.wait_stream(streams_.gather, eager_.stream());  // For the optimizer.
+    eager_.wait_stream(streams_.gather, eager_.stream());  // Waits for the optimizer.
     eager_.wait_stream(streams_.collective, eager_.stream());
   }
   unit->module = State::kForward;
@@ -119,7 +119,7 @@ void FullyShard::after(std::int32_t module, const std::vector<Tensor>& outputs) 
     return;
   }
   const SiteScope site(eager_);
-  const bool empty = unit->group->parameters().empty();  // It only begins and ends forward.
+  const bool empty = unit->group->parameters().empty();  // It then only begins and ends forward.
   if (!eager_.in_backward() && !empty) {
     if (unit->group->reshards()) {
       unit->group->release_after_forward();
@@ -139,7 +139,7 @@ void FullyShard::after(std::int32_t module, const std::vector<Tensor>& outputs) 
   }
 }
 
-/// RegisterPostBackwardFunction: its backward comes when all of the module's has run.
+/// RegisterPostBackwardFunction, whose backward runs after all of the module's backward.
 void FullyShard::watch_inputs(Unit& unit, std::vector<Tensor>& inputs) {
   std::vector<Tensor> given;
   std::vector<Tensor*> replaced;

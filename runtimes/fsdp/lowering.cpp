@@ -41,10 +41,10 @@ struct Run {
   std::span<const Tensor> trained;  ///< In the order of model.parameters().
   std::function<void()> finish_backward;
   torch::OptimizerState optimizer;
-  std::optional<torch::GradScaler> scaler;  ///< fp16 autocast.
+  std::optional<torch::GradScaler> scaler;  ///< Only for fp16 autocast.
 };
 
-/// Resharding among one rank is none at all, among all ranks the usual one.
+/// Resharding among one rank keeps parameters whole; among all ranks it is the default.
 /// Source: pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/_fsdp_init.py,
 ///         _get_post_forward_mesh_info.
 FsdpPlan resharding(const ParallelPlan& plan) {
@@ -58,10 +58,10 @@ FsdpPlan resharding(const ParallelPlan& plan) {
   return fsdp;
 }
 
-/// The plan of the arithmetic: parameters in the type in which they are gathered.
+/// The plan of the arithmetic, whose parameters have the type in which they are gathered.
 ParallelPlan arithmetic_plan(const ParallelPlan& plan, const FsdpPlan& fsdp) {
   ParallelPlan arithmetic = plan;
-  if (plan.precision == Precision::kAutocastFp16) {  // fp16 parameters under it are pure fp16.
+  if (plan.precision == Precision::kAutocastFp16) {  // With fp16 parameters it is pure fp16.
     const bool widens = fsdp.param_dtype == DType::kFp32;
     arithmetic.precision = widens ? Precision::kAutocastFp16 : Precision::kFp16;
     return arithmetic;
@@ -82,7 +82,7 @@ Error refused(std::string_view key, std::string_view got, std::string_view wante
                                  "leave out this option, or use --runtime transformers");
 }
 
-/// What is not modelled of FullyShardedDataParallel.
+/// The error for what is not modelled of FullyShardedDataParallel.
 std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelPlan& plan,
                                          const FsdpPlan& fsdp) {
   if (fsdp.reshard_ranks != 0 || fsdp.shard_embeddings) {
@@ -105,7 +105,7 @@ std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelP
   return std::nullopt;
 }
 
-/// What neither wrapper can do with quantised weights.
+/// The error for what neither wrapper can do with quantised weights.
 /// Source: bitsandbytes 0.50.2 bitsandbytes/nn/modules.py, Linear4bit.forward,
 /// Linear8bitLt.forward;
 ///         pytorch/pytorch 2.11 torch/distributed/fsdp/_flat_param.py, _writeback_orig_params.
@@ -177,6 +177,7 @@ std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& pla
                              form == OptimizerForm::kPagedEightBit || form == OptimizerForm::kPaged;
   if (narrow_states && (fsdp.version == 2 || fsdp.cpu_offload)) {
     // bitsandbytes 0.50.2 optim/optimizer.py passes DTensors and plain tables to one operator.
+    // bitsandbytes 0.50.2 optim/optimizer.py passes both DTensors and plain tables to one operator.
     return refused("optimizer", "an optimizer of bitsandbytes, which does not support DTensors",
                    "an optimizer of PyTorch, or version=1 of --fsdp without offload");
   }
@@ -275,7 +276,7 @@ void run_optimizer(Run& run) {
     if (run.scaler) {
       run.scaler->unscale(run.trained);
     }
-    // DTensors reduce norms among ranks; FullyShardedDataParallel's parameters are plain tensors.
+    // Norms of DTensors are reduced among the ranks. FullyShardedDataParallel has plain tensors.
     const std::int64_t ranks = run.sharding.plan.version == 1 ? 1 : run.sharding.ranks;
     torch::clip_grad_norm(run.eager, run.trained, {.ranks = ranks});
   }
@@ -287,7 +288,7 @@ void run_optimizer(Run& run) {
   }
 }
 
-/// The optimizer on the host: gradient, parameter and moments are read, all but the first written.
+/// Steps on the host. Gradient, parameter and moments are read; all but the gradient are written.
 void step_on_host(Run& run) {
   const OptimizerPlan& optimizer = run.plan.optimizer;
   std::int64_t moments = 1;
@@ -314,7 +315,7 @@ void run_step(Run& run, int step) {
   }
   {
     const PhaseScope phase(run.eager, PhaseKind::kOptimizer, at);
-    if (run.sharding.plan.cpu_offload) {  // Norms and states are the host's.
+    if (run.sharding.plan.cpu_offload) {  // The host has norms and states.
       step_on_host(run);
     } else {
       run_optimizer(run);
@@ -345,7 +346,7 @@ void train(Run& run) {
   }
 }
 
-/// What a program is made from.
+/// The inputs of a program.
 struct Setting {
   const ModelSpec& model;
   const ParallelPlan& plan;

@@ -8,18 +8,19 @@
 
 namespace headroom::ir::fsdp {
 
-/// A Hugging Face model under torch.distributed.fsdp.fully_shard (FSDP2), as `rank` of
-/// `plan.world` ranks sees it: a group for each layer and one for the rest.
+/// The program of rank `rank` for a Hugging Face model under torch.distributed.fsdp.fully_shard
+/// (FSDP2). Each layer is a group, and the rest is another.
 ///
-/// Model:   the transformers runtime's forward and backward in the type of the gathered parameters,
-///          with FSDP's hooks around layers; the optimizer steps the shards, in the type that
-///          `plan.precision` stores. The model is built on the meta device. With
-///          `plan.fsdp.replicas` the ranks split into as many sets that share the model each.
+/// Model:   forward and backward are those of the transformers runtime, in the type of the gathered
+///          parameters, with FSDP's hooks around layers. The optimizer steps the shards in the type
+///          that `plan.precision` stores. The model is built on the meta device. With
+///          `plan.fsdp.replicas` the ranks are divided into that many sets, each of which shards
+///          the whole model.
 /// Phases:  load, stepN[.M].forward, .backward, stepN.optimizer, .zero_grad, evaluation.
-/// Errors:  kInvalidArgument for quantisation, fp16, optimizers of bitsandbytes, and a world that
-///          the replicas do not divide.
-/// Note:    where layers are given fp32 tables, recomputation is that of checkpoint_wrapper inside
-///          the groups: around them PyTorch finds other types in the second run and refuses.
+/// Errors:  kInvalidArgument for quantisation, fp16, optimizers of bitsandbytes, and a number of
+///          ranks that the number of replicas does not divide.
+/// Note:    if layers receive fp32 tables, recomputation uses checkpoint_wrapper inside the groups.
+///          Around the groups, PyTorch would find other types in the second run and refuse.
 /// Ignores: four-byte probes of the device while shards are made.
 /// Source:  pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,

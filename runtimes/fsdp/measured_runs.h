@@ -8,19 +8,19 @@
 
 namespace headroom::ir::fsdp {
 
-/// The recorded and published runs of this framework.
+/// The recorded and the published runs of this framework.
 [[nodiscard]] const MeasuredRuns& measured_runs();
 
-/// How a recorded run was spread, and the run.
+/// Describes how a recorded run was parallelised.
 [[nodiscard]] std::string recorded_parallel(const JsonValue& setting);
 void read_recorded_run(RunReader& row, Recorder recorder, RunSetting& run);
 
-/// A run of llm-foundry's throughput tables: MPT under Composer and FSDP1.
+/// Reads a run of llm-foundry's throughput tables: MPT under Composer and FSDP1.
 ///
-/// Model:   MPT's blocks have LayerNorms, GELU and learned positions, no bias in a linear layer,
-///          embedding and head tied: OPT's without biases, where queries, keys and values are three
-///          products and not one. FSDP1 with every block wrapped; shards, gradients and states in
-///          fp32.
+/// Model:   MPT's blocks have LayerNorms, GELU and learned positions. Linear layers have no bias,
+///          and embedding and head are tied. This is OPT without biases, except that OPT computes
+///          queries, keys and values in three products and MPT in one. FSDP1 wraps every block;
+///          shards, gradients and states are fp32.
 /// Source:  mosaicml/llm-foundry, scripts/train/benchmarking (README.md, sweep.py) and
 ///          llmfoundry/models/mpt; mosaicml/composer, composer/distributed/mosaic_fsdp.py (DEFAULT:
 ///          gradients reduced in fp32, PURE: in bf16).

@@ -12,7 +12,7 @@ using torch::Tensor;
 
 namespace {
 
-/// The list under way.
+/// Builds the list.
 class Namer {
  public:
   Namer(const transformers::Model& model, const Graph& graph) : model_(model), graph_(graph) {}
@@ -29,7 +29,7 @@ class Namer {
       add(id, name.substr(name.rfind('.')));
     }
     named_.insert(named_.end(), copies_.begin(), copies_.end());
-    const TensorId table = graph_.parameters().front();  // A tied head has a copy of its own.
+    const TensorId table = graph_.parameters().front();  // A tied head has its own copy.
     const auto head = model_.retrained.find(
         {static_cast<std::uint32_t>(table), transformers::ParameterReader::kHead});
     if (head != model_.retrained.end()) {
@@ -78,7 +78,7 @@ class Namer {
   const transformers::Model& model_;
   const Graph& graph_;
   std::vector<NamedParameter> named_;
-  std::vector<NamedParameter> copies_;  ///< Of the module under way.
+  std::vector<NamedParameter> copies_;  ///< Copies of the current module.
   std::string module_;
 };
 

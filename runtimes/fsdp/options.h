@@ -4,7 +4,7 @@
 
 namespace headroom::ir::fsdp {
 
-/// `ParallelPlan::fsdp` with its table.
+/// The part `ParallelPlan::fsdp` and the table of its options.
 [[nodiscard]] const PlanPart& options();
 
 }  // namespace headroom::ir::fsdp

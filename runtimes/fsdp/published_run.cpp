@@ -1,4 +1,4 @@
-// llm-foundry's throughput tables: MPT under Composer and FSDP1.
+// Reads llm-foundry's throughput tables: MPT under Composer and FSDP1.
 
 #include <array>
 #include <optional>
@@ -12,10 +12,10 @@
 namespace headroom::ir::fsdp {
 namespace {
 
-// The benchmark's --attn_impl is "triton" unless told otherwise (scripts/train/benchmarking/
-// submit_benchmarks.py, June 2023 to January 2024): FlashAttention's first version in Triton. The
-// second one is 1.3 to 2.5 times as fast (Dao 2023, arXiv:2307.08691, section 4.1); the geometric
-// mean of the two.
+// The benchmark's default --attn_impl is "triton" (scripts/train/benchmarking/submit_benchmarks.py,
+// June 2023 to January 2024), which is the first version of FlashAttention in Triton. The second
+// version is 1.3 to 2.5 times as fast (Dao 2023, arXiv:2307.08691, section 4.1). This is the
+// geometric mean of the two.
 constexpr double kTritonAttention = 1.8;
 
 ModelSpec read_mpt(RunReader& row, std::int64_t sequence) {
@@ -74,7 +74,7 @@ ParallelPlan read_foundry_plan(RunReader& row) {
   read_foundry_sharding(row, plan);
   plan.recompute = row.lookup<Recompute>("checkpointing", published_checkpointing);
   row.expect_one_of("attention", {"flash"});
-  plan.attention = AttentionKind::kSdpaNoCudnn;  // Flash attention, whatever the GPU.
+  plan.attention = AttentionKind::kSdpaNoCudnn;  // Flash attention on every GPU.
   row.expect_one_of("optimizer", {"DecoupledAdamW (or Lion per sweep)"});
   plan.optimizer = {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0};
   row.expect_one({"tp", "pp", "cp", "ep"});

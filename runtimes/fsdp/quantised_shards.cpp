@@ -14,7 +14,7 @@ using torch::Tensor;
 
 namespace {
 
-/// `new_zeros` of the padded size, of which the parameter is a part.
+/// Creates a shard: `new_zeros` of the padded size; the parameter is a part of it.
 Tensor make_shard(const Sharding& sharding, const Tensor& whole) {
   Eager& eager = sharding.eager;
   const std::int64_t rows = whole.shape()[0];
@@ -32,7 +32,7 @@ Tensor make_shard(const Sharding& sharding, const Tensor& whole) {
   return shard;
 }
 
-/// Memory that a whole parameter has goes; it comes back in the type of the gather.
+/// Frees the memory of a whole parameter. From now on its type is that of the gather.
 void become_gathered(const Sharding& sharding, const Tensor& whole, bool codes) {
   sharding.eager.drain_storage(whole);
   if (!codes) {
@@ -40,7 +40,7 @@ void become_gathered(const Sharding& sharding, const Tensor& whole, bool codes) 
   }
 }
 
-/// fully_shard on a module: `members` are indices into `named`, children first.
+/// fully_shard on a module. `members` are indices into `named`, children first.
 std::unique_ptr<ShardedGroup> shard_group(const Sharding& sharding, std::int32_t module,
                                           std::span<const NamedParameter> named,
                                           std::span<const std::size_t> members,
@@ -84,7 +84,7 @@ ShardedModel shard_quantised(const Sharding& sharding, const ModelSpec& spec,
     members[place_of(module_of(sharding, spec, named[index]), layers)].push_back(index);
   }
   result.groups.resize(members.size());
-  std::vector<std::int32_t> modules;  // In the order of the calls: the root comes last.
+  std::vector<std::int32_t> modules;  // In the order of the calls, the root last.
   for (std::int32_t layer = 0; layer < layers; ++layer) {
     modules.push_back(layer);
   }

@@ -1,4 +1,4 @@
-// Runs of transformers' models under FSDP2 and FSDP1.
+// Reads runs of transformers' models under FSDP2 and FSDP1.
 #include <array>
 #include <string>
 
@@ -9,7 +9,7 @@
 namespace headroom::ir::fsdp {
 namespace {
 
-/// A type of the mixed-precision policy: null leaves the parameters' own.
+/// A type of the mixed-precision policy; null keeps the parameters' own type.
 DType policy_dtype(RunReader& parallel, std::string_view key, std::string_view absent,
                    const ParallelPlan& plan) {
   constexpr std::array<RowWord<DType>, 3> kTypes = {
@@ -18,7 +18,7 @@ DType policy_dtype(RunReader& parallel, std::string_view key, std::string_view a
                                : parallel.word<DType>(key, absent, kTypes);
 }
 
-/// `tied`: the harness leaves a tied embedding in the group of the root.
+/// `tied`: the harness leaves a tied embedding in the root's group.
 void read_fsdp(RunReader& parallel, bool tied, ParallelPlan& plan) {
   FsdpPlan fsdp;
   const JsonValue* reshard = parallel.take("reshard");
@@ -36,7 +36,8 @@ void read_fsdp(RunReader& parallel, bool tied, ParallelPlan& plan) {
   plan.fsdp = fsdp;
 }
 
-/// FullyShardedDataParallel: what is not asked for is what `accelerate config` proposes.
+/// Reads a run of FullyShardedDataParallel. Absent settings have the defaults of `accelerate
+/// config`.
 void read_wrapper(RunReader& parallel, std::int64_t world, FsdpPlan& fsdp) {
   fsdp.version = 1;
   const std::string strategy = parallel.text("strategy", "FULL_SHARD");
@@ -62,7 +63,7 @@ void read_wrapper(RunReader& parallel, std::int64_t world, FsdpPlan& fsdp) {
   parallel.ignore(kAside);
 }
 
-/// Whether the configuration does not say that embedding and head are apart.
+/// Whether embedding and head are tied, which is so unless the configuration says otherwise.
 bool says_tied(const JsonValue* config) {
   const JsonValue* tied = config != nullptr ? config->find("tie_word_embeddings") : nullptr;
   return tied == nullptr || tied->as_bool().value_or(true);

@@ -46,7 +46,7 @@ class Fsdp final : public Runtime {
   }
   [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
 
-  /// What shards are stored in; FSDP's policy casts from there.
+  /// The types in which shards are stored. FSDP's mixed-precision policy casts them.
   [[nodiscard]] std::span<const Precision> precisions() const override {
     return stored_precisions();
   }

@@ -7,7 +7,7 @@ namespace headroom::ir::fsdp {
 /// A model of transformers under FSDP2 or FSDP1.
 [[nodiscard]] const Runtime& runtime();
 
-/// The type that products multiply in: that of the gathered parameters.
+/// The type of matrix products, which is that of the gathered parameters.
 [[nodiscard]] DType gathered_dtype(const ParallelPlan& plan);
 
 }  // namespace headroom::ir::fsdp

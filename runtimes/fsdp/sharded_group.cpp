@@ -20,7 +20,7 @@ using torch::Tensor;
 
 namespace {
 
-/// A table that a copy brings along and drops when it has been launched.
+/// A table that a copy sends to the device and frees once it has been launched.
 void pass_table(Eager& eager, std::int64_t bytes) {
   const Tensor table = eager.empty({bytes / 8}, DType::kInt64, TensorRole::kTemporary);
 }
@@ -70,7 +70,7 @@ bool ShardedGroup::quantises(const ShardedParameter& parameter) const {
   return parameter.whole.dtype() == DType::kFp8 && casts(parameter);
 }
 
-/// tensor_to_scale of a shard, the largest magnitude reduced among the ranks.
+/// tensor_to_scale of a shard. The largest magnitude is reduced among the ranks.
 /// Source: pytorch/ao 0.17 torchao/float8/float8_utils.py.
 void ShardedGroup::make_scale(ShardedParameter& parameter) {
   Eager& eager = sharding_.eager;
@@ -99,7 +99,7 @@ void ShardedGroup::make_scale(ShardedParameter& parameter) {
   parameter.scale = scalar(DType::kFp32);
 }
 
-/// fsdp_pre_all_gather: a shard scaled, clamped and cast.
+/// fsdp_pre_all_gather: scales, clamps and casts a shard.
 /// Source: pytorch/ao 0.17 torchao/float8/fsdp_utils.py; float8_training_tensor.py,
 /// _ToFloat8ConstrFunc.
 Tensor ShardedGroup::quantise(ShardedParameter& parameter) {
@@ -121,7 +121,7 @@ std::int64_t ShardedGroup::part_of(const ShardedParameter& parameter) const {
   return kept_ ? parameter.kept.elements() : parameter.shard_elements;
 }
 
-/// _foreach_copy_: of casts, and of everything into its place in the gather's buffer.
+/// _foreach_copy_: copies casts, and copies every input to its place in the gather's buffer.
 void ShardedGroup::copy_in(std::span<const Tensor> inputs) {
   std::vector<std::int64_t> all;
   std::vector<std::int64_t> cast;
@@ -144,8 +144,8 @@ void ShardedGroup::copy_in(std::span<const Tensor> inputs) {
                         torch::list_launches(all, torch::ListKernel::kTwoLists));
 }
 
-/// What is copied into the gather's buffer: casts in one tensor for all parameters that need one,
-/// or, from the host, each on its own.
+/// The inputs that are copied into the gather's buffer. Casts share one tensor for all parameters
+/// that need one; with offload each has its own.
 std::vector<Tensor> ShardedGroup::gather_inputs() {
   Eager& eager = sharding_.eager;
   std::vector<Tensor> inputs;
@@ -182,7 +182,7 @@ void ShardedGroup::gather_on(StreamId copies_stream, StreamId collective_stream)
   pending_ = true;
   const std::int64_t ranks = gather_ranks();
   if (ranks == 1) {
-    return;  // Parameters are copied one by one when they are needed.
+    return;  // Each parameter is copied when it is needed.
   }
   Eager& eager = sharding_.eager;
   eager.set_site("fsdp.all_gather", module_);
@@ -251,7 +251,7 @@ Tensor ShardedGroup::finish_gather() {
     was_gathered_.reset();
   }
   std::vector<std::int64_t> chunks;
-  std::vector<Tensor> pieces;  // Of what is joined along another dim than the first.
+  std::vector<Tensor> pieces;  // Pieces to join along another dim.
   for (const ShardedParameter& each : parameters_) {
     const std::int64_t chunk = bytes_of(part_of(each), each.whole.dtype()).value();
     eager.fill_storage(each.whole, chunk * ranks, TensorRole::kParameter);
@@ -272,7 +272,7 @@ Tensor ShardedGroup::finish_gather() {
 }
 
 void ShardedGroup::drop_pending() {
-  if (was_gathered_) {  // Nobody has asked for it: finalize_backward waits all the same.
+  if (was_gathered_) {  // Unused, but finalize_backward waits.
     sharding_.eager.wait_mark(sharding_.eager.stream(), *was_gathered_);
     was_gathered_.reset();
   }
@@ -336,7 +336,8 @@ std::vector<std::size_t> ShardedGroup::take_gradients(std::vector<Tensor>& gradi
     if (!gradient.defined()) {
       continue;
     }
-    // A DTensor's sum among the ranks takes another tensor; so does cutting this rank's rows out.
+    // The sum of a DTensor's parts among the ranks needs another tensor; so does slicing this
+    // rank's rows.
     if (parameter.partial || gradient.elements() != parameter.whole.elements()) {
       gradient = sharding_.eager.empty(parameter.whole.shape(), gradient.dtype());
     }
@@ -349,7 +350,7 @@ std::vector<std::size_t> ShardedGroup::take_gradients(std::vector<Tensor>& gradi
 Tensor ShardedGroup::scatter(std::int64_t elements, DType trained) {
   Eager& eager = sharding_.eager;
   const FsdpPlan& plan = sharding_.plan;
-  eager.wait_stream(sharding_.streams.reduce, eager.stream());  // For the copies into its input.
+  eager.wait_stream(sharding_.streams.reduce, eager.stream());  // For the copies.
   const StreamScope scattering(eager, sharding_.streams.reduce);
   Tensor reduced = eager.empty({elements}, plan.reduce_dtype, TensorRole::kGradient);
   if (sharding_.ranks > 1) {
@@ -391,7 +392,7 @@ void ShardedGroup::wait_for_reduction() {
   }
 }
 
-/// The gradients of the shards are views of what was reduced, or it is added to them.
+/// The gradients of the shards become views of the reduced tensor, or the latter is added to them.
 void ShardedGroup::accumulate(std::span<const std::size_t> indices, const Tensor& reduced) {
   for (const std::size_t index : indices) {
     const Tensor& shard = parameters_[index].shard;
@@ -405,11 +406,10 @@ void ShardedGroup::accumulate(std::span<const std::size_t> indices, const Tensor
   }
 }
 
-/// The kernel that chunks and joins serves gradients of the reduction's type and bf16 ones; others
-/// are padded to the ranks, each in a tensor of its own, and copied one by one.
+/// The chunk_cat kernel accepts gradients of the reduction's type and bf16 ones. Others are copied
+/// one by one, and those that need padding to the ranks are first padded in tensors of their own.
 /// Source: aten/src/ATen/native/cuda/TensorShape.cu, _chunk_cat_out_cuda;
-/// ATen/native/TensorShape.cpp,
-///         _pad_chunk.
+///         aten/src/ATen/native/TensorShape.cpp, _pad_chunk.
 void ShardedGroup::chunk_by_copies(std::span<const Tensor> gradients, const Tensor& input) {
   Eager& eager = sharding_.eager;
   std::vector<Tensor> padded;
@@ -456,7 +456,7 @@ Tensor ShardedGroup::reduce(std::span<const std::size_t> indices, std::vector<Te
     torch::launch_kernels(eager, torch::bytes_of(input) +
                                      bytes_of(input.elements(), gradients.front().dtype()).value());
   }
-  // A loop over the gradients has left its variable behind.
+  // The variable of a Python loop over the gradients still refers to the last one.
   Tensor last = sharding_.ranks > 1 && !sharding_.by_columns ? gradients.back() : Tensor{};
   torch::release_list(gradients);
   const DType trained = parameters_[indices.front()].shard.dtype();

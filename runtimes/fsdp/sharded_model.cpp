@@ -17,7 +17,7 @@ using torch::Tensor;
 
 namespace {
 
-/// Appends those of `indices`, which share their names' first `prefix` characters.
+/// Appends `indices`, children first. Their names agree in the first `prefix` characters.
 void walk(std::span<const std::string> names, std::span<const std::size_t> indices,
           std::size_t prefix, std::vector<std::size_t>& out) {
   std::vector<std::size_t> own;
@@ -39,7 +39,8 @@ void walk(std::span<const std::string> names, std::span<const std::size_t> indic
   out.insert(out.end(), own.begin(), own.end());
 }
 
-/// PEFT's adapters on the meta device, gathered in the policy's type like the rest.
+/// Creates PEFT's adapters on the meta device. They are gathered in the policy's type like the
+/// rest.
 void add_meta_adapters(const Sharding& sharding, transformers::Model& model, const LoraPlan& lora) {
   transformers::add_adapters(sharding.eager, model, lora);
   for (auto& [id, adapter] : model.adapters) {
@@ -51,7 +52,7 @@ void add_meta_adapters(const Sharding& sharding, transformers::Model& model, con
   }
 }
 
-/// A buffer gets memory; what follows the parameters' type has that of the shards.
+/// Allocates a buffer. If it has the parameters' type, it gets the type of the shards.
 Tensor give_memory(const Sharding& sharding, const Tensor& buffer) {
   const bool follows = buffer.dtype() == sharding.plan.param_dtype;
   return sharding.eager.empty(buffer.shape(), follows ? sharding.stored : buffer.dtype(),
@@ -72,13 +73,13 @@ std::vector<std::size_t> children_first(std::span<const std::string> names) {
 
 namespace {
 
-/// `to_empty` of one module after the other: shards and buffers get memory.
+/// `to_empty` of one module after the other, which allocates shards and buffers.
 class MemoryGiver {
  public:
   MemoryGiver(const Sharding& sharding, const ModelSpec& spec, ShardedModel& result)
       : sharding_(sharding), spec_(spec), result_(result) {}
 
-  /// The shard of a parameter, in the group of its module.
+  /// Allocates the shard of a parameter and adds it to the group of its module.
   Tensor shard(const NamedParameter& parameter, std::int32_t layers) {
     const Tensor& whole = parameter.whole;
     const DType dtype = parameter.adapter ? sharding_.trained : sharding_.stored;
@@ -97,7 +98,7 @@ class MemoryGiver {
     return made;
   }
 
-  /// The walk has left what is open, and the whole.
+  /// Ends the walk: closes the open module and the root.
   void finish(std::int32_t layers) {
     if (open_ != kRootModule) {
       close(open_, layers);
@@ -126,15 +127,16 @@ class MemoryGiver {
   }
 
   bool buffers_given_ = false;
-  std::int32_t open_ = kRootModule;  ///< The module whose parameters come.
+  std::int32_t open_ = kRootModule;  ///< The module whose parameters are being added.
 };
 
-/// Whether a stack of an encoder-decoder begins, whose module for the shared embedding comes first.
+/// Whether a stack of an encoder-decoder begins; the module of the shared embedding comes first in
+/// it.
 bool begins_stack(const ModelSpec& spec, std::int32_t layer_before, std::int32_t layer) {
   return spec.encoder && layer != layer_before && (layer == 0 || layer == spec.encoder->layers);
 }
 
-/// The turn of a module comes that shares the embedding's weight, which is made again.
+/// Allocates the embedding's weight again when the walk reaches a module that shares it.
 void give_tied_again(Eager& eager, std::span<const NamedParameter> named,
                      const ShardedModel& result) {
   const auto embedding = static_cast<std::size_t>(
@@ -178,13 +180,13 @@ ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const
   for (const std::size_t index : children_first(names)) {
     const NamedParameter& parameter = named[index];
     if (spec.architecture == Architecture::kMaskedLm && layer < 0 && parameter.info->layer == 0) {
-      give.buffers();  // Of BERT's embeddings.
+      give.buffers();  // Those of BERT's embeddings.
     }
     if (begins_stack(spec, layer, parameter.info->layer)) {
       give_tied_again(eager, named, result);
     }
     layer = parameter.info->layer;
-    if (parameter.name == kTiedHeadCopy) {  // Beside the tied module itself.
+    if (parameter.name == kTiedHeadCopy) {  // The tied module comes with its copy.
       give_tied_again(eager, named, result);
     }
     if (parameter.name.starts_with(head)) {  // Rotary modules end the inner model.

@@ -20,7 +20,7 @@ using torch::Tensor;
 
 namespace {
 
-/// Indices in the order of a walk over the modules by depth, in which they are moved.
+/// Indices in breadth-first order of the modules, in which parameters are moved.
 std::vector<std::size_t> by_depth(const std::vector<std::string>& names) {
   const auto depth = [&names](std::size_t index) {
     return std::count(names[index].begin(), names[index].end(), '.');
@@ -34,12 +34,12 @@ std::vector<std::size_t> by_depth(const std::vector<std::string>& names) {
   return order;
 }
 
-/// "model.layers.0.self_attn.q_proj" of "model.layers.0.self_attn.q_proj.weight".
+/// "model.layers.0.self_attn.q_proj" for "model.layers.0.self_attn.q_proj.weight".
 std::string module_path(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind('.'));
 }
 
-/// In the order in which they come to the device.
+/// The tensors of a quantised weight's state in the order in which they are moved to the device.
 /// Source: bitsandbytes 0.50.2 bitsandbytes/functional.py, QuantState.to.
 std::vector<Tensor> quantisation_state(const transformers::QuantisedWeight& weight) {
   std::vector<Tensor> tensors = {weight.codes, weight.factors};
@@ -49,7 +49,7 @@ std::vector<Tensor> quantisation_state(const transformers::QuantisedWeight& weig
   return tensors;
 }
 
-/// Makes the units of a model, in the order in which FullyShardedDataParallel wraps its modules.
+/// Makes the units of a model in the order in which FullyShardedDataParallel wraps its modules.
 class Wrapper {
  public:
   Wrapper(const Sharding& sharding, const ParallelPlan& plan, WrappedModel& result)
@@ -87,7 +87,7 @@ class Wrapper {
   }
 
  private:
-  /// A unit without the trained modules inside.
+  /// A unit without the trained modules inside it.
   struct Frozen {
     std::unique_ptr<FlatUnit> unit;
     std::vector<std::string> names;
@@ -140,7 +140,7 @@ class Wrapper {
     add_copy(id, transformers::ParameterReader::kModule);
   }
 
-  /// The copy of a module that is trained in full: its weight, and its bias if it has one.
+  /// Adds the copy of a module that is trained in full: its weight, and its bias if it has one.
   void add_copy(TensorId id, transformers::ParameterReader reader) {
     const auto found = model_.retrained.find({static_cast<std::uint32_t>(id), reader});
     if (found == model_.retrained.end()) {
@@ -179,7 +179,7 @@ class Wrapper {
     frozen.unit->flatten(by_depth(frozen.names), buffers);
   }
 
-  /// What the optimizer is given, in the order of model.parameters().
+  /// Lists what the optimizer receives, in the order of model.parameters().
   void list_pieces(const Graph& graph) {
     std::map<const Tensor*, Tensor> pieces;
     for (const std::unique_ptr<FlatUnit>& unit : result_.units) {
@@ -235,7 +235,7 @@ std::unique_ptr<WrappedModel> load_wrapped(const Sharding& sharding, const Model
   }
   const DType narrow = sharding.plan.param_dtype;
   for (const Tensor& buffer : result->model.buffers) {
-    if (buffer.dtype() == narrow && narrow != DType::kFp32) {  // Made in the parameters' type.
+    if (buffer.dtype() == narrow && narrow != DType::kFp32) {  // Created in the parameters' type.
       buffer->dtype = sharding.stored;
     }
   }
@@ -299,7 +299,7 @@ WrapperHooks::Unit* WrapperHooks::find(const transformers::ModuleCall& call) {
   return slot == nullptr || found == units_.end() ? nullptr : &*found;
 }
 
-/// The root's forward begins.
+/// Begins the root's forward.
 void WrapperHooks::start(Unit& root) {
   for (Unit& unit : units_) {
     unit.flat->forget_gradients();
@@ -365,7 +365,7 @@ void WrapperHooks::before(Unit& unit, const std::vector<Tensor>& inputs) {
   }
   if (unit.flat->module() == kRootModule) {
     start(unit);
-    eager_.wait_stream(kCastStream, eager_.stream());  // For the optimizer.
+    eager_.wait_stream(kCastStream, eager_.stream());  // Waits for the optimizer.
     eager_.wait_stream(kGatherStream, eager_.stream());
   }
   if (plan_.forward_prefetch && !ordered_ && !unit.first_order) {
@@ -382,7 +382,7 @@ void WrapperHooks::before(Unit& unit, const std::vector<Tensor>& inputs) {
   watch_inputs(unit, inputs);
 }
 
-/// What is frozen has no gradient to wait for.
+/// A frozen unit has no gradient to wait for, so its input's gradient ends its backward.
 void WrapperHooks::watch_inputs(Unit& unit, const std::vector<Tensor>& inputs) {
   if (unit.flat->trained() || unit.watched || !eager_.grad_enabled()) {
     return;
@@ -417,7 +417,7 @@ void WrapperHooks::after(Unit& unit, const std::vector<Tensor>& outputs) {
   }
 }
 
-/// A module that runs again keeps its first place, unless that is the very first.
+/// A module that runs again keeps its first place, unless that is place 0.
 void WrapperHooks::note_order(Unit& unit) {
   if (!unit.order || *unit.order == 0) {
     unit.order = order_.size();
@@ -451,7 +451,7 @@ void WrapperHooks::gather_for_backward(const Unit& unit) {
   }
 }
 
-/// A frozen unit's work is done.
+/// Ends the backward of a frozen unit.
 void WrapperHooks::after_backward(Unit& unit) {
   const std::uint16_t operation = eager_.operation();
   const std::int32_t layer = eager_.layer();
@@ -463,7 +463,7 @@ void WrapperHooks::after_backward(Unit& unit) {
   eager_.set_site(operation, layer);
 }
 
-/// The unit that ran before `unit`, whose backward comes next.
+/// Gathers the unit that ran before `unit`, whose backward comes next.
 void WrapperHooks::gather_before(const Unit& unit) {
   if (!unit.order || *unit.order == 0) {
     return;
@@ -475,7 +475,7 @@ void WrapperHooks::gather_before(const Unit& unit) {
   }
 }
 
-/// The unit that ran after `unit` in the first forward. Its views are made here and now.
+/// Gathers the unit that ran after `unit` in the first forward, and makes its views at once.
 void WrapperHooks::gather_after(const Unit& unit) {
   if (!plan_.forward_prefetch || !unit.first_order ||
       *unit.first_order + 1 >= first_order_.size()) {

@@ -220,6 +220,9 @@ constexpr std::array kGenerationFields = {
     field<&GenerationPlan::static_cache>("static_cache")
         .means("The KV cache is a StaticCache; otherwise a DynamicCache, which grows by copies.")};
 
+/// c10/core/AllocatorConfig.cpp refuses sizes of at most 20 MiB (kLargeBuffer).
+constexpr std::int64_t kLeastSplit = 20 * kMiB + 1;
+
 constexpr std::array kAllocatorFields = {
     field<&AllocatorSettings::expandable_segments>("expandable_segments")
         .spelled({.name = "expandable_segments"})
@@ -227,13 +230,13 @@ constexpr std::array kAllocatorFields = {
         .means("Segments grow in place instead of new ones being allocated."),
     field<&AllocatorSettings::max_split_size>("max_split_bytes")
         .spelled({.name = "max_split_size_mb"})
-        .between(1, kMostBytes)
+        .between(kLeastSplit, kMostBytes)
         .in_units("bytes")
         .changes(OptionEffect::kMemory)
         .means("Size of the largest blocks that are split; none: all are."),
     field<&AllocatorSettings::max_non_split_rounding>("max_non_split_rounding_bytes")
         .spelled({.name = "max_non_split_rounding_mb"})
-        .between(1, kMostBytes)
+        .between(20 * kMiB, kMostBytes)
         .in_units("bytes")
         .changes(OptionEffect::kMemory)
         .means("Largest difference between a request and an unsplit block that serves it."),

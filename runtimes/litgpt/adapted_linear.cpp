@@ -22,8 +22,8 @@ Tensor frozen_or_whole(Eager& eager, const Linear& layer, const Tensor& x) {
                       : torch::linear(eager, x, layer.weight, layer.bias);
 }
 
-/// F.conv1d with kernels of one position: input [B, C, T], a view of [B, T, C] that cuDNN makes
-/// contiguous, to [B, out, T]. Keeps its arguments.
+/// F.conv1d with kernels of one position. The input [B, C, T] is a view of [B, T, C], which cuDNN
+/// makes contiguous; the output is [B, out, T]. Autograd keeps the arguments.
 Tensor convolve(Eager& eager, const Tensor& input, const Tensor& weight, std::int64_t out) {
   const Shape given = input.shape();
   Record record(eager, {&input, &weight});
@@ -48,7 +48,7 @@ Tensor convolve(Eager& eager, const Tensor& input, const Tensor& weight, std::in
   return output;
 }
 
-/// Rows of `weight` for the adapted parts: a view each (split); backward joins their gradients.
+/// Rows of `weight` for each adapted part, as views (split). Backward joins their gradients.
 std::vector<Tensor> weight_parts(Eager& eager, const Tensor& weight,
                                  const std::vector<std::int64_t>& sizes) {
   Record record(eager, {&weight});
@@ -68,7 +68,7 @@ std::vector<Tensor> weight_parts(Eager& eager, const Tensor& weight,
   return parts;
 }
 
-/// torch.cat of [B, C_i, T] along the channels; backward hands out views.
+/// torch.cat of tensors [B, C_i, T] along the channels. Backward returns views.
 Tensor join_channels(Eager& eager, const std::vector<Tensor>& parts) {
   std::int64_t channels = 0;
   std::vector<Shape> shapes;
@@ -90,7 +90,7 @@ Tensor join_channels(Eager& eager, const std::vector<Tensor>& parts) {
   return joined;
 }
 
-/// What lora_B gives: [B, out of the adapted parts, T].
+/// The output of lora_B: [B, output width of the adapted parts, T].
 Tensor project_up(Eager& eager, const Model& model, const FusedLinear& layer, const Tensor& low) {
   const ModelSpec& spec = *model.spec;
   const std::int64_t out = layer.linear.b.shape()[0];
@@ -113,7 +113,8 @@ Tensor project_up(Eager& eager, const Model& model, const FusedLinear& layer, co
   return join_channels(eager, parts);
 }
 
-/// zero_pad: index_copy into zeros keeps the index and, for its shape alone, its source.
+/// zero_pad: index_copy into zeros keeps the index; it keeps its source, too, but only for its
+/// shape.
 /// Source: pytorch/pytorch tools/autograd/derivatives.yaml, index_copy.
 Tensor zero_pad(Eager& eager, const Tensor& part, std::int64_t width) {
   const Shape& given = part.shape();  // [B, C, T]

@@ -4,13 +4,13 @@
 
 namespace headroom::ir::litgpt {
 
-/// LoRALinear: the layer, and what its adapter adds to it.
+/// LoRALinear: the output of the layer plus that of its adapter.
 [[nodiscard]] torch::Tensor apply_linear(torch::Eager& eager, const Model& model,
                                          const Linear& layer, const torch::Tensor& x);
 
-/// LoRAQKVLinear: lora_B is a convolution over the positions, a group or a call for each part; what
-/// it gives is spread over the columns of a tensor as wide as the layer's output, with zeros in the
-/// parts without an adapter.
+/// LoRAQKVLinear: lora_B is a convolution over the positions, with a group or a call for each part.
+/// Its output is copied into the columns of a tensor as wide as the layer's output. Parts without
+/// an adapter are zeros.
 ///
 /// Shapes: x [B, T, H] to [B, T, (A + 2K) D].
 [[nodiscard]] torch::Tensor apply_fused(torch::Eager& eager, const Model& model,

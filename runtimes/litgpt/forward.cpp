@@ -17,7 +17,7 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// RMSNorm as it is since Gemma 2: the weight is applied in fp32.
+/// RMSNorm since the version with Gemma 2, which applies the weight in fp32.
 Tensor wide_norm(Eager& eager, const Norm& norm, const Tensor& input) {
   const Tensor x = torch::to(eager, input, DType::kFp32);
   Tensor squares = torch::mul(eager, x, x);
@@ -35,7 +35,7 @@ Tensor wide_norm(Eager& eager, const Norm& norm, const Tensor& input) {
   return torch::to(eager, product, input.dtype());
 }
 
-/// RMSNorm in fp32, cast back before the weight; or torch's LayerNorm.
+/// RMSNorm in fp32, cast back before the weight is applied, or torch's LayerNorm.
 Tensor apply_norm(Eager& eager, const Model& model, const Norm& norm, const Tensor& input) {
   if (model.spec->norm == NormKind::kLayer) {
     return torch::layer_norm(eager, input, norm.weight, norm.bias);
@@ -65,8 +65,8 @@ struct Heads {
   Tensor q, k, v;  ///< [B, A or K, T, D]
 };
 
-/// view, permute, split: queries, keys and values as views of the fused output. Backward joins the
-/// gradients and makes the permuted sum contiguous.
+/// view, permute, split: queries, keys and values are views of the fused output. Backward joins
+/// their gradients and makes the permuted sum contiguous.
 Heads split_groups(Eager& eager, const ModelSpec& spec, const Tensor& fused) {
   const Shape whole = fused.shape();
   Heads heads;
@@ -105,7 +105,7 @@ Tensor apply_rope(Eager& eager, const Model& model, const Tensor& x) {
   return torch::to(eager, roped, x.dtype());
 }
 
-/// torch.ones(T, T).triu(), and masked_fill_ where it is one.
+/// torch.ones(T, T).triu(), then masked_fill_ at its ones.
 Tensor triangle(Eager& eager, std::int64_t length, DType dtype) {
   Tensor ones = eager.empty({length, length}, dtype);
   Tensor mask = eager.empty({length, length}, dtype);
@@ -114,7 +114,7 @@ Tensor triangle(Eager& eager, std::int64_t length, DType dtype) {
   return mask;
 }
 
-/// Gemma 2, whose capped scores no SDPA kernel has.
+/// The attention of Gemma 2. No SDPA kernel caps scores.
 Tensor capped_attention(Eager& eager, const Heads& heads, Tensor mask) {
   const Shape& q = heads.q.shape();
   Tensor product = torch::batched_matmul(eager, heads.q, heads.k, {q[0], q[1], q[2], q[2]});
@@ -141,7 +141,7 @@ Tensor attend(Eager& eager, const Model& model, std::size_t layer, const Tensor&
   Tensor qkv = apply_fused(eager, model, block.qkv, x);
   Heads heads = split_groups(eager, spec, qkv);
   const bool grouped = spec.kv_heads > 1 && spec.kv_heads < spec.heads;
-  if (grouped) {  // reshape of what no view can show.
+  if (grouped) {  // reshape: a view is impossible here.
     heads.q = torch::clone(eager, heads.q);
   }
   heads.k = torch::repeat_heads(eager, heads.k, spec.heads / spec.kv_heads);
@@ -210,9 +210,9 @@ Tensor run_block(Eager& eager, const Model& model, std::size_t layer, Tensor x) 
   return torch::add(eager, sum, x);
 }
 
-constexpr std::int64_t kChunk = 128;  ///< lm_head_chunk_size, and the loss's chunk_size.
+constexpr std::int64_t kChunk = 128;  ///< lm_head_chunk_size and the loss's chunk_size.
 
-/// `x.split(128, dim)`: views; backward joins their gradients.
+/// `x.split(128, dim)` returns views. Backward joins their gradients.
 std::vector<Tensor> split(Eager& eager, const Tensor& x, int dim) {
   const Shape whole = x.shape();
   Record record(eager, {&x});
@@ -234,7 +234,7 @@ std::vector<Tensor> split(Eager& eager, const Tensor& x, int dim) {
   return parts;
 }
 
-/// `logits[..., :-1, :]`, whose backward fills a tensor of the whole with zeros.
+/// `logits[..., :-1, :]`, whose backward fills a tensor of the whole size with zeros.
 Tensor without_last(Eager& eager, const Tensor& logits) {
   const Shape whole = logits.shape();
   Record record(eager, {&logits});
@@ -247,14 +247,14 @@ Tensor without_last(Eager& eager, const Tensor& logits) {
   return output;
 }
 
-/// `reshape(-1, V)`: a copy where a position is missing between two sequences.
+/// `reshape(-1, V)`, which copies if a position is missing between two sequences.
 Tensor as_rows(Eager& eager, const Tensor& logits, bool gap) {
   const Shape& shape = logits.shape();
   const Tensor whole = gap && shape[0] > 1 ? torch::clone(eager, logits) : logits;
   return torch::view(eager, whole, {shape[0] * shape[1], shape[2]});
 }
 
-/// torch.cat of the losses, and their mean.
+/// torch.cat of the losses, then their mean.
 Tensor mean_of(Eager& eager, const std::vector<Tensor>& losses) {
   Tensor total = losses[0];
   for (std::size_t i = 1; i < losses.size(); ++i) {
@@ -285,7 +285,7 @@ std::vector<Tensor> forward(Eager& eager, const Model& model, const Tensor& ids)
     }
   } else {
     half.push_back(apply_linear(eager, model, model.head, x));
-    if (model.spec->logit_softcap > 0) {  // Adapters' pieces go without.
+    if (model.spec->logit_softcap > 0) {  // Pieces, with adapters, are not capped.
       half.back() = torch::scale(eager, half.back());
       half.back() = torch::tanh(eager, half.back());
       half.back() = torch::scale(eager, half.back());

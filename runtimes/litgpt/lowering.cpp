@@ -18,7 +18,7 @@ using torch::Eager;
 using torch::PhaseScope;
 using torch::Tensor;
 
-/// The names of the training loop.
+/// The Python names of the training loop, which keep tensors alive.
 struct Loop {
   Tensor ids;
   Tensor targets;

@@ -8,11 +8,12 @@
 
 namespace headroom::ir::litgpt {
 
-/// One rank's program of `plan.steps` steps of `litgpt finetune` (full or lora) on one GPU.
+/// The program of `plan.steps` steps of `litgpt finetune` (full or lora) on one GPU.
 ///
-/// Model:  Fabric's "bf16-true": parameters, gradients and states in bf16, logits handed out in
-///         fp32; logits and loss keep their names until the next micro-batch replaces them.
-/// Errors: kInvalidArgument naming the plan's key, for what is not modelled.
+/// Model:  Fabric's "bf16-true": parameters, gradients and states are bf16, and logits are returned
+///         in fp32. The names of logits and loss refer to them until the next micro-batch replaces
+///         them.
+/// Errors: kInvalidArgument, which names the plan's key, for what is not modelled.
 /// Source: Lightning-AI/litgpt of April 2024 (3bd08dd), litgpt/finetune/lora.py and full.py.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                         const DeviceTraits& device);

@@ -7,13 +7,13 @@
 
 namespace headroom::ir::litgpt {
 
-/// The recorded and published runs of this framework.
+/// The recorded and the published runs of this framework.
 [[nodiscard]] const MeasuredRuns& measured_runs();
 
-/// A published run of `finetune` on one GPU.
+/// Reads a published run of `finetune` on one GPU.
 ///
-/// Model:  the recipe checkpoints no activations on one GPU; adapters have a dropout. Embedding and
-///         head are apart.
+/// Model:  on one GPU the recipe checkpoints no activations. Adapters have a dropout. Embedding and
+///         head are not tied.
 /// Source: Lightning-AI/litgpt, config_hub/finetune and tutorials/resource-tables.md.
 void read_published_run(RunReader& row, const std::optional<DeviceTraits>& gpu, PublishedRun& run);
 

@@ -33,7 +33,7 @@ Targets targets_of(const LoraPlan& lora) {
       .head = names(lora, "head")};
 }
 
-/// Constructs modules and notes what is trained.
+/// Constructs modules and records which parameters are trained.
 class Loader {
  public:
   Loader(Eager& eager, Model& model)
@@ -47,10 +47,10 @@ class Loader {
     }
     return made;
   }
-  /// Adapters leave everything else frozen.
+  /// With adapters, everything else is frozen.
   Tensor weight(const Shape& shape) { return parameter(shape, !model_.plan->lora); }
 
-  /// Fabric has every linear layer quantised as soon as it is made, the head too.
+  /// Fabric quantises every linear layer as soon as it is created, including the head.
   void add_weight(Linear& layer, const Shape& shape) {
     Tensor made = weight(shape);
     if (model_.plan->quant) {

@@ -1,4 +1,4 @@
-// Runs of LitGPT's `finetune` on one GPU.
+// Reads runs of LitGPT's `finetune` on one GPU.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -13,17 +13,17 @@
 namespace headroom::ir::litgpt {
 namespace {
 
-constexpr double kLitgptLoraDropout =
-    0.05;  ///< lora_dropout of the scripts; config_hub's Gemma has 0.1.
+/// lora_dropout of the scripts; config_hub's Gemma has 0.1.
+constexpr double kLitgptLoraDropout = 0.05;
 
-/// The Hugging Face type whose keys describe an architecture in LitGPT.
+/// The Hugging Face model type whose configuration keys describe an architecture of LitGPT.
 enum class Keys : std::uint8_t { kLlama, kNeox, kFalcon };
 struct ArchitectureKeys {
   std::string_view architecture;
   const char* type;
   Keys keys;
 };
-// Phi is a GPT-NeoX block with one norm for attention and MLP, and a bias on the head.
+// Phi is a GPT-NeoX block with a single norm for attention and MLP, and a bias on the head.
 constexpr std::array<ArchitectureKeys, 9> kArchitectures = {
     {{"llama", "llama", Keys::kLlama},
      {"mistral", "mistral", Keys::kLlama},
@@ -69,7 +69,7 @@ JsonValue::Object dimensions(RunReader& model, Keys keys) {
   return config;
 }
 
-/// What a Hugging Face configuration cannot say.
+/// Sets what a Hugging Face configuration cannot express.
 void complete_model(std::string_view architecture, ModelSpec& model) {
   if (architecture.starts_with("phi") && architecture != "phi3") {
     model.residual = ResidualForm::kParallelOneNorm;
@@ -101,7 +101,8 @@ ModelSpec read_litgpt_model(RunReader& row) {
   return spec;
 }
 
-/// The number that `text` begins with after `label`; both are cut off. Negative: there is none.
+/// Reads the number that follows `label` at the start of `text`, and removes both. Negative: no
+/// number.
 std::int64_t cut_number(std::string_view& text, std::string_view label) {
   if (!text.starts_with(label)) {
     return -1;
@@ -124,7 +125,7 @@ std::string full_name(std::string_view target) {
   return std::string(target);
 }
 
-/// "LoRA r8 alpha16 on q,v (2023-10 script defaults)"
+/// Parses "LoRA r8 alpha16 on q,v (2023-10 script defaults)".
 std::optional<LoraPlan> parse_lora(std::string_view text) {
   LoraPlan lora;
   lora.rank = cut_number(text, "LoRA r");
@@ -145,7 +146,7 @@ std::optional<LoraPlan> parse_lora(std::string_view text) {
   return lora;
 }
 
-/// Fabric's BitsandbytesPrecision; the recipe then takes PagedAdamW.
+/// Reads Fabric's BitsandbytesPrecision, with which the recipe uses PagedAdamW.
 void read_bitsandbytes(RunReader& row, std::string_view words, ParallelPlan& plan) {
   const bool nested = words == "bnb.nf4-dq";
   if (!nested && words != "bnb.nf4" && words != "bnb.nf4 (4-bit base)") {
@@ -155,8 +156,8 @@ void read_bitsandbytes(RunReader& row, std::string_view words, ParallelPlan& pla
   plan.optimizer.form = OptimizerForm::kPaged;
 }
 
-/// Where the row names the longest example of its data, that one comes first and alone: the peak is
-/// its micro-batch's.
+/// If the row states the longest example of its data, that example runs first, in its own
+/// micro-batch, which has the peak.
 void read_longest_example(RunReader& row, ParallelPlan& plan) {
   RunReader other(row.take("other"), "other");
   if (other.take("longest_example_tokens") != nullptr) {
@@ -191,7 +192,7 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   row.expect_one({"tp", "pp", "cp", "ep"});
   plan.accumulation = published_accumulation(row, plan);
   read_longest_example(row, plan);
-  // LitGPT cuts its data at the sequence length, which not every batch reaches.
+  // LitGPT truncates examples at the sequence length; not every batch reaches it.
   run.has_short_batches = true;
   run.model = read_litgpt_model(row);
 }

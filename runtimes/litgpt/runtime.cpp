@@ -38,12 +38,13 @@ class Litgpt final : public Runtime {
     return &litgpt::measured_runs();
   }
 
-  /// "bf16-true".
+  /// Fabric's "bf16-true".
   [[nodiscard]] std::span<const Precision> precisions() const override {
     static constexpr std::array kPrecisions = {Precision::kBf16};
     return kPrecisions;
   }
-  /// One GPU, LitGPT's own attention and loss, nothing recomputed, weights of 4 bits or whole.
+  /// One GPU, LitGPT's own attention and loss, no recomputation, and weights of 4 bits or not
+  /// quantised.
   void settle(ParallelPlan& plan) const override {
     const ParallelPlan usual;
     drop_foreign_parts(plan, {});

@@ -18,19 +18,20 @@ using torch::Tensor;
 
 namespace {
 
-/// find_group_with_name: from the group with number `first` on.
+/// find_group_with_name, starting at the group with number `first`.
 bool has_group(const ActivationOffload::Pass& pass, OffloadModule module, std::size_t first) {
   return std::any_of(pass.groups.begin() + static_cast<std::ptrdiff_t>(first), pass.groups.end(),
                      [module](const auto& group) { return group->module() == module; });
 }
 
-/// finish_all_groups: nothing of the pass is under way, or no such module's call is left.
+/// finish_all_groups: the pass has started and has no group in progress, or it has no further call
+/// of the module.
 bool is_finished(const ActivationOffload::Pass& pass, OffloadModule module) {
   const bool idle = pass.away.empty() && pass.under_way.empty() && pass.started > 0;
   return idle || !has_group(pass, module, pass.started);
 }
 
-/// The module's calls of a pass, one each.
+/// The number of different modules that a pass calls.
 std::size_t kinds_of(const ActivationOffload::Pass& pass) {
   std::vector<OffloadModule> kinds;
   for (const auto& group : pass.groups) {
@@ -113,12 +114,14 @@ void OffloadGroup::forget(std::size_t slot) {
   slots_[slot].leaf.reset();
 }
 
-/// Sizes of what experts get are not known ahead, and so is taken anew each time.
+/// The number of tokens that experts receive is not known in advance, so host memory for their
+/// activations is allocated anew each time.
 bool OffloadGroup::has_pool() const {
   return module_ != &MegatronOffload::expert_up && module_ != &MegatronOffload::expert_activation;
 }
 
-/// What is a part of its storage is not contiguous, and is copied on the device first.
+/// A tensor that is only a part of its storage is not contiguous, and is first copied on the
+/// device.
 void OffloadGroup::send(Slot& slot) {
   Eager& eager = context_.eager;
   const std::int64_t bytes = torch::bytes_of(slot.tensor);
@@ -179,8 +182,9 @@ void OffloadGroup::wait() const {
 ActivationOffload::ActivationOffload(const Context& context)
     : context_(context), pinned_(context.eager), pool_(pinned_) {}
 
-/// Interleaved chunks go back in the reverse of their order, once all of a group of micro-batches
-/// are there. Source: init_model_chunk_offload_handler.
+/// In the first step, records the order of backward passes. Interleaved chunks run backward in the
+/// reverse of their forward order, once all micro-batches of a group have been recorded.
+/// Source: init_model_chunk_offload_handler.
 void ActivationOffload::begin_pass(std::size_t chunk, std::size_t chunks) {
   if (context_.megatron.offload_modules == MegatronOffload{} || !first_step_) {
     return;
@@ -308,8 +312,9 @@ void ActivationOffload::finish_backward(Pass& pass) {
   }
 }
 
-/// After the first step: as many groups stay as a pass has modules, each the last of its kind in
-/// the first backward that has it. Source: post_warmup_callback.
+/// Called after the first step. As many groups stay on the device as a pass calls different
+/// modules: for each module, its last group in the first backward pass that has one.
+/// Source: post_warmup_callback.
 void ActivationOffload::choose_staying() {
   std::size_t margin = 0;
   for (const auto& pass : passes_) {
@@ -331,8 +336,8 @@ void ActivationOffload::choose_staying() {
   }
 }
 
-/// torch.distributed.barrier behind the table that the first rank prints: a sum over all ranks,
-/// and a byte that stays. Source: print_offload_summary_table.
+/// torch.distributed.barrier after the table that the first rank prints. It is an all-reduce over
+/// all ranks, and one byte stays allocated. Source: print_offload_summary_table.
 void ActivationOffload::meet() {
   Eager& eager = context_.eager;
   barrier_ = eager.empty({1}, DType::kUInt8, TensorRole::kBuffer);

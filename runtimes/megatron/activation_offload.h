@@ -13,11 +13,11 @@
 
 namespace headroom::ir::megatron {
 
-/// A choice of --offload-modules.
+/// A module that --offload-modules may name.
 using OffloadModule = bool MegatronOffload::*;
 
-/// Pinned memory of the host. What is given back serves the next request of that size: blocks are
-/// powers of two and stay.
+/// Pinned memory of the host. A block that is given back serves the next request of the same size.
+/// Blocks are powers of two and stay allocated.
 /// Source: pytorch/pytorch aten/src/ATen/core/CachingHostAllocator.h.
 class PinnedMemory {
  public:
@@ -73,8 +73,9 @@ class OffloadGroup final : public torch::SavedTensorHooks {
  private:
   struct Slot {
     torch::Tensor tensor;
-    /// A leaf that wants a gradient, which the place for its gradient holds as long as the operator
-    /// has not let go. Source: torch/csrc/autograd/saved_variable.cpp, save_metadata.
+    /// A leaf that requires a gradient. The operator's place for that gradient keeps the leaf alive
+    /// until the operator releases what it saved.
+    /// Source: torch/csrc/autograd/saved_variable.cpp, save_metadata.
     torch::Tensor leaf;
     torch::Shape shape;
     DType dtype = DType::kBf16;
@@ -91,7 +92,7 @@ class OffloadGroup final : public torch::SavedTensorHooks {
   PinnedMemory& pinned_;
   HostTensors& pool_;
   std::vector<Slot> slots_;
-  std::uint32_t left_ = 0;  ///< Marks behind the copies.
+  std::uint32_t left_ = 0;  ///< CUDA events after the copies.
   std::uint32_t back_ = 0;
   bool stays_ = false;
 };
@@ -99,20 +100,21 @@ class OffloadGroup final : public torch::SavedTensorHooks {
 /// Whether a tensor goes to the host: it is large enough and not a parameter.
 [[nodiscard]] bool is_offloaded(const Context& context, const torch::Tensor& tensor);
 
-/// Fine-grained activation offloading: what chosen modules save goes to pinned memory of the host
-/// on a stream of its own and comes back on another one, a group ahead of the backward pass.
+/// Fine-grained activation offloading. Tensors that the chosen modules save are copied to pinned
+/// memory of the host on one stream. They are copied back on another stream, one group ahead of the
+/// backward pass.
 ///
-/// Model:   each pass of a micro-batch through a chunk has a list of groups. A group leaves when
-///          its module is done; it comes back when the backward of the group behind it ends, or
-///          when backward asks for it. The first step sends everything. From the second step on,
-///          the last group of each kind stays where its backward comes next, as does the last of
-///          each kind of the first backward:
+/// Model:   each pass of a micro-batch through a chunk has a list of groups. A group is offloaded
+///          when its module's forward ends. It is reloaded when the backward of the group after it
+///          ends, or when backward asks for it. The first step offloads every group. From the
+///          second step on, the last group of each kind stays on the device if its backward comes
+///          next, and so does the last group of each kind of the first backward:
 ///
-///              compute  | g1 | g2 | g3 | loss | g3' | g2' | g1' |
-///              to host       |g1--|g2--|
-///              from host                |g2----|g1----|
+///             compute  | g1 | g2 | g3 | loss | g3' | g2' | g1' |
+///             to host       |g1--|g2--|
+///             from host                |g2----|g1----|
 ///
-/// Ignores: that copies take time: a block that has been copied serves the next allocation.
+/// Ignores: the time that a copy takes: its block serves the next allocation at once.
 /// Source:  NVIDIA/Megatron-LM core_v0.16.1,
 ///          megatron/core/pipeline_parallel/fine_grained_activation_offload.py.
 class ActivationOffload {
@@ -123,7 +125,7 @@ class ActivationOffload {
   struct Pass {
     std::vector<std::shared_ptr<OffloadGroup>> groups;
     std::size_t started = 0;
-    std::vector<OffloadGroup*> under_way;  ///< Begun and not yet sent.
+    std::vector<OffloadGroup*> under_way;  ///< Groups that have begun and are not yet offloaded.
     std::vector<OffloadGroup*> away;
     std::vector<OffloadGroup*> coming;
   };
@@ -131,18 +133,20 @@ class ActivationOffload {
   [[nodiscard]] bool offloads(OffloadModule module) const {
     return module != nullptr && context_.megatron.offload_modules.*module;
   }
-  /// A forward pass through a chunk begins.
+  /// Called when a forward pass through a chunk begins.
   void begin_pass(std::size_t chunk, std::size_t chunks);
-  /// The pass that a module's call belongs to, null if there is none.
+  /// The pass that a module's call belongs to, or null if there is none.
   [[nodiscard]] Pass* next_pass(OffloadModule module);
   [[nodiscard]] Pass* current_pass() { return forward_; }
-  /// A module's call begins.
+  /// Called when a module's forward begins.
   [[nodiscard]] OffloadGroup& start(Pass& pass, OffloadModule module);
-  /// It is done: its group leaves, and `released` lose their memory whoever holds them.
+  /// Called when a module's forward ends. Offloads its group and frees the memory of `released`,
+  /// even if others still hold these tensors.
   void commit(Pass& pass, std::span<const torch::Tensor> released);
-  /// Its backward begins.
+  /// Called when a module's backward begins.
   void begin_backward(Pass& pass, OffloadModule module);
-  /// It is done: the group before it comes back, or the last one of the next backward pass.
+  /// Called when a module's backward ends. Reloads the group before it, or the last group of the
+  /// next backward pass.
   void finish_backward(Pass& pass);
   /// Ends a step.
   void reset();
@@ -158,7 +162,7 @@ class ActivationOffload {
   PinnedMemory pinned_;
   HostTensors pool_;
   bool first_step_ = true;
-  std::vector<std::vector<Pass*>> staged_;  ///< Of each chunk, in the first step.
+  std::vector<std::vector<Pass*>> staged_;  ///< Passes of each chunk, in the first step.
   std::vector<std::unique_ptr<Pass>> passes_;
   std::vector<Pass*> backward_order_;
   std::size_t next_forward_ = 0;

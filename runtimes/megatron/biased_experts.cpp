@@ -22,13 +22,14 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// chunk(2, -1): views; backward joins the gradients.
+/// chunk(2, -1): the results are views; backward concatenates the gradients.
 std::pair<Tensor, Tensor> halves(const Runner& run, const Tensor& input) {
   Eager& eager = run.eager();
   Record record(eager, {&input});
   const Shape half = input.shape().with(-1, input.shape()[-1] / 2);
   std::pair<Tensor, Tensor> parts{eager.alias(input, half, true), eager.alias(input, half, true)};
-  parts.first->layout = parts.second->layout = torch::Layout::kSwapped;  // Rows with gaps.
+  // The rows are not contiguous.
+  parts.first->layout = parts.second->layout = torch::Layout::kSwapped;
   Tensor* const outputs[] = {&parts.first, &parts.second};
   record.finish(outputs, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
     return {computed(e, node.input_shapes[0], grads[0].dtype(), {&grads[0], &grads[1]})};
@@ -36,7 +37,8 @@ std::pair<Tensor, Tensor> halves(const Runner& run, const Tensor& input) {
   return parts;
 }
 
-/// `bias * probabilities` of [H] and [R, 1]: each gradient is made in full and summed down.
+/// `bias * probabilities` of [H] and [R, 1]. Backward makes each gradient in full size and then
+/// sums it down.
 Tensor weighted_bias(const Runner& run, const Tensor& bias, const Tensor& probabilities) {
   Eager& eager = run.eager();
   Record record(eager, {&bias, &probabilities});

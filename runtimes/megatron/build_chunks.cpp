@@ -13,7 +13,8 @@ namespace {
 using torch::Shape;
 using torch::Tensor;
 
-/// YarnRotaryEmbedding.__init__: frequencies, which stay, and tables for the original context.
+/// YarnRotaryEmbedding.__init__: the frequencies, which stay allocated, and the tables for the
+/// original context length.
 /// Source: megatron/core/models/common/embeddings/yarn_rotary_pos_embedding.py.
 LatentTables make_yarn_tables(torch::Eager& eager, std::int64_t dim) {
   constexpr int kKept = 3;  // inv_freq_extra, inv_freq_inter and the base class's inv_freq.
@@ -36,7 +37,7 @@ LatentTables make_yarn_tables(torch::Eager& eager, std::int64_t dim) {
   return tables;
 }
 
-/// Makes parameters and notes them in the order of the module tree.
+/// Makes parameters and records them in the order of the module tree.
 class Constructor {
  public:
   Constructor(const Runner& run, Chunk& chunk) : run_(run), context_(run.context), chunk_(chunk) {}
@@ -60,14 +61,16 @@ class Constructor {
   Tensor make_weight(const Shape& shape, Held held = Held::kInParts) {
     return context_.local() ? make_own(shape, held) : make(shape, held);
   }
-  /// A parameter that its module makes on the host in fp32: `move_to_device` brings it over.
+  /// A parameter that its module makes on the host in fp32. `move_to_device` copies it to the
+  /// device.
   Tensor later(const Shape& shape) {
     context_.eager.set_meta(true);
     Tensor tensor = make(shape, Held::kWhole);
     context_.eager.set_meta(false);
     return tensor;
   }
-  /// One that its module makes in fp32 on the device; `cast` gives it the type of the others.
+  /// A parameter that its module makes in fp32 on the device. `cast` converts it to the type of the
+  /// others.
   Tensor wide(std::int64_t width) {
     const Shape shape{width};
     Tensor tensor = later(shape);
@@ -87,7 +90,7 @@ class Constructor {
   NormWeights local_norm(std::int64_t width) {
     return {.weight = later({width}), .bias = later({width})};
   }
-  /// Cut by outputs or not at all.
+  /// A weight that is sharded along its outputs or not sharded.
   LinearWeights linear(std::int64_t out, std::int64_t in, bool bias, Held held = Held::kInParts) {
     LinearWeights weights;
     weights.weight = make_weight({out, in}, held);
@@ -97,7 +100,7 @@ class Constructor {
     hold_in_fp8({&weights.weight, 1});
     return weights;
   }
-  /// Cut by inputs.
+  /// A weight that is sharded along its inputs.
   LinearWeights row_linear(std::int64_t out, std::int64_t in, bool bias) {
     LinearWeights weights;
     weights.weight = make_weight({out, in});
@@ -129,8 +132,8 @@ class Constructor {
     return size / context_.mesh.tensor.size;
   }
 
-  /// The weights of a module, which has made them in the model's own type, become 8 bits for both
-  /// products, behind the module's quantizers. What they were goes to the host.
+  /// Casts a module's weights, which it made in the model's own type, to FP8 for both products,
+  /// after the module's quantizers. The original weights are moved to the host.
   /// Source: NVIDIA/TransformerEngine 2.11, pytorch/module/base.py, reset_parameters.
   void hold_in_fp8(std::span<const Tensor> weights) {
     if (!context_.megatron.fp8_parameters) {
@@ -140,7 +143,7 @@ class Constructor {
                                 Process::linear_casts(static_cast<int>(weights.size())));
     const TensorRole role = context_.eager.role();
     context_.eager.set_role(TensorRole::kParameter);
-    std::vector<Tensor> originals;  // named_parameters() holds them until all have been cast.
+    std::vector<Tensor> originals;  // named_parameters() keeps them alive until all have been cast.
     for (const Tensor& weight : weights) {
       originals.push_back(context_.eager.alias(weight, weight.shape(), false));
       const Fp8Tensor cast = cast_to_fp8(run_, weight, Fp8Use::kBoth, Fp8Operand::kWeight);
@@ -159,7 +162,8 @@ class Constructor {
     AttentionWeights& weights = layer.attention;
     if (spec.latent) {
       weights.norm = norm(spec.hidden, layer.modules.rms_norm);
-      // Attention makes an output projection for heads of H/A, MultiLatentAttention its own.
+      // Attention makes an output projection for heads of size H/A; MultiLatentAttention replaces
+      // it.
       Tensor replaced = context_.eager.empty({spec.hidden, split(spec.hidden)}, context_.dtype,
                                              TensorRole::kParameter);
       Fp8Tensor replaced_cast;
@@ -192,8 +196,8 @@ class Constructor {
     }
   }
 
-  /// Down projections are whole on every rank. Source: megatron/core/transformer/
-  /// multi_latent_attention.py, MLASelfAttention.__init__.
+  /// Every rank holds the whole down projections. Source:
+  /// megatron/core/transformer/multi_latent_attention.py, MLASelfAttention.__init__.
   LatentWeights latent(const LatentAttention& sizes, bool rms) {
     const ModelSpec& spec = context_.spec;
     const std::int64_t query = split(spec.heads * (sizes.nope_dim + sizes.rope_dim));
@@ -221,10 +225,10 @@ class Constructor {
     return weights;
   }
 
-  /// The dispatcher's orders of its input chunks, by local experts and back: views of the numbers
-  /// from 0 on where there is one local expert or one rank, else copies.
+  /// The dispatcher's permutations of its input chunks: sorting by local expert and restoring. They
+  /// are views of an arange if there is one local expert or one rank, and copies otherwise.
   /// Source: megatron/core/transformer/moe/token_dispatcher.py,
-  /// MoEAlltoAllTokenDispatcher.__init__.
+  ///         MoEAlltoAllTokenDispatcher.__init__.
   std::vector<Tensor> chunk_orders(std::int64_t local) {
     const std::int64_t ranks = context_.mesh.expert.size * context_.mesh.expert_tensor.size;
     const auto make = [&] {
@@ -253,8 +257,8 @@ class Constructor {
         context_.megatron.dispatcher == MegatronDispatcher::kAllToAll) {
       weights.chunk_orders = chunk_orders(local);
     }
-    const bool grouped = context_.megatron.grouped_gemm;  // Else each expert is a module.
-    const bool biases = layer.modules.expert_bias;        // Of grouped experts alone.
+    const bool grouped = context_.megatron.grouped_gemm;  // Otherwise each expert is a module.
+    const bool biases = layer.modules.expert_bias;        // Only grouped experts have biases.
     const std::int64_t inner = layer.modules.gated ? 2 * width : width;
     for (std::int64_t i = 0; i < local; ++i) {
       weights.up.push_back(make_weight({inner, hidden}, held));
@@ -289,7 +293,7 @@ class Constructor {
 void build_stem(const Context& context, Constructor& make, Chunk& chunk) {
   const ModelSpec& spec = context.spec;
   context.eager.set_site("parameters", -1);
-  // Layers that predict further tokens embed them where they are.
+  // Multi-token prediction layers embed tokens on their own stage.
   if (chunk.first || (chunk.last && context.megatron.mtp_layers > 0)) {
     const std::int64_t rows = padded_vocabulary(spec, context.megatron) / context.mesh.tensor.size;
     chunk.embedding = make.make_own({rows, spec.hidden});
@@ -299,14 +303,14 @@ void build_stem(const Context& context, Constructor& make, Chunk& chunk) {
   }
 }
 
-/// --position-embedding-type yarn: what gpt-oss is given; elsewhere rope stands for all.
+/// --position-embedding-type yarn, which gpt-oss uses. All other models use rope.
 /// Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/models/gpt_oss/gpt_oss_provider.py.
 bool has_yarn(const ModelSpec& spec) {
   return spec.attention_sinks;
 }
 
-/// 1 / base^(arange(0, D, 2) / D) in fp32, temporaries as Python leaves them. One per model chunk;
-/// latent attention has one in every layer.
+/// 1 / base^(arange(0, D, 2) / D) in fp32, with temporaries that live as long as in Python. Each
+/// model chunk has one; with latent attention, each layer has one.
 void build_frequencies(const Context& context, Chunk& chunk) {
   const ModelSpec& spec = context.spec;
   if (spec.position != PositionKind::kRope || spec.latent) {
@@ -329,7 +333,7 @@ void build_frequencies(const Context& context, Chunk& chunk) {
   chunk.frequencies = eager.empty(shape, DType::kFp32, TensorRole::kBuffer);
 }
 
-/// `last`: the modules of the last layer, which layers behind it have, too.
+/// `last`: the modules of the last layer, which multi-token prediction layers have, too.
 void build_head(const Context& context, Constructor& make, Chunk& chunk, const LayerModules& last) {
   const ModelSpec& spec = context.spec;
   const bool rms = spec.norm != NormKind::kLayer;
@@ -359,13 +363,14 @@ void build_head(const Context& context, Constructor& make, Chunk& chunk, const L
   const std::int64_t rows = padded_vocabulary(spec, context.megatron) / context.mesh.tensor.size;
   chunk.head = make.make_own({rows, spec.hidden});
   if (spec.tied_embeddings && chunk.embedding.defined()) {
-    chunk.head = chunk.embedding;  // Whose parameter stays, without a use.
+    // The output layer keeps its own parameter allocated, although it is not used.
+    chunk.head = chunk.embedding;
   }
 }
 
-/// Tables of which two stages hold a copy are reduced apart.
+/// An embedding that two stages hold is reduced separately.
 /// Source: megatron/core/models/common/language_module/language_module.py,
-/// setup_embeddings_and_output_layer.
+///         setup_embeddings_and_output_layer.
 void mark_shared(const Context& context, Chunk& chunk) {
   const bool shared = context.spec.tied_embeddings || context.megatron.mtp_layers > 0;
   if (!shared || context.mesh.pipeline.size == 1) {
@@ -378,7 +383,7 @@ void mark_shared(const Context& context, Chunk& chunk) {
   }
 }
 
-/// The layers of a chunk and those that predict further tokens.
+/// The layers of a chunk and its multi-token prediction layers.
 std::vector<LayerWeights*> all_layers(Chunk& chunk) {
   std::vector<LayerWeights*> all;
   for (LayerWeights& layer : chunk.layers) {
@@ -414,7 +419,8 @@ std::vector<Tensor> host_parameters(const Context& context, Chunk& chunk) {
   return all;
 }
 
-/// A router's weight has the type of the others already; the rest is fp32 until it is cast.
+/// Whether a parameter is fp32 until it is cast. A router's weight already has the type of the
+/// others.
 bool is_wide(const Chunk& chunk, const Tensor& parameter) {
   return std::ranges::none_of(chunk.layers, [&parameter](const LayerWeights& layer) {
     return layer.experts && (layer.experts->router.impl() == parameter.impl() ||
@@ -422,7 +428,7 @@ bool is_wide(const Chunk& chunk, const Tensor& parameter) {
   });
 }
 
-/// Module.cuda() moves what was made on the host.
+/// Module.cuda() moves the parameters that were made on the host.
 void move_to_device(const Context& context, Chunk& chunk) {
   for (const Tensor& parameter : host_parameters(context, chunk)) {
     const DType dtype = is_wide(chunk, parameter) ? DType::kFp32 : context.dtype;
@@ -431,8 +437,8 @@ void move_to_device(const Context& context, Chunk& chunk) {
   }
 }
 
-/// Float16Module casts what is wide, and the tables of latent attention, whose frequencies are no
-/// buffers.
+/// Float16Module casts the fp32 parameters and the tables of latent attention, whose frequencies
+/// are not buffers.
 void cast(const Context& context, Chunk& chunk) {
   for (const Tensor& parameter : host_parameters(context, chunk)) {
     if (is_wide(chunk, parameter)) {

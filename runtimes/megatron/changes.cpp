@@ -29,8 +29,8 @@ std::optional<ParallelPlan> distributed_optimizer(const ParallelPlan& plan,
   return changed;
 }
 
-/// Scores and MLPs again in backward; a norm costs next to nothing to repeat. Megatron has either
-/// recomputation or layers on the host.
+/// Recomputes attention scores and MLPs in backward, and norms, which cost almost nothing to
+/// recompute. Megatron supports either recomputation or CPU offloading of layers, not both.
 std::optional<ParallelPlan> selective_recompute(const ParallelPlan& plan,
                                                 const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
@@ -55,7 +55,7 @@ std::optional<ParallelPlan> full_recompute(const ParallelPlan& plan,
   return changed;
 }
 
-/// Twice the tensor-parallel ranks in place of half the data-parallel ones.
+/// Doubles the tensor-parallel ranks and halves the data-parallel ranks.
 std::optional<ParallelPlan> more_tensor_parallel(const ParallelPlan& plan,
                                                  const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;

@@ -16,7 +16,7 @@
 namespace headroom::ir {
 namespace {
 
-/// Something that a degree has to divide.
+/// A size that a degree has to divide.
 struct Division {
   std::string_view degree;
   std::int64_t size = 1;
@@ -185,7 +185,7 @@ Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
                       plan.world})});
 }
 
-/// Keys that do nothing without others.
+/// The error for options that have no effect without other options.
 Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
   const bool full = megatron.recompute == MegatronRecompute::kFullUniform ||
                     megatron.recompute == MegatronRecompute::kFullBlock;
@@ -247,7 +247,7 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
   return ok();
 }
 
-/// Models that the layer specification has no words for.
+/// The error for models that the layer specification cannot express.
 Status check_model(const ModelSpec& model) {
   const bool gelu =
       model.activation == Activation::kGelu || model.activation == Activation::kGeluTanh ||
@@ -282,9 +282,9 @@ Status check_model(const ModelSpec& model) {
   return ok();
 }
 
-/// Interleaved stages take micro-batches in groups, of which the last may be shorter.
+/// Interleaved stages process micro-batches in groups, of which the last may be smaller.
 /// Source: megatron/core/pipeline_parallel/schedules.py,
-/// forward_backward_pipelining_with_interleaving.
+///         forward_backward_pipelining_with_interleaving.
 Status check_groups(const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   const bool interleaved = is_interleaved(megatron);
@@ -320,7 +320,8 @@ Status check_exchange(const ModelSpec& model, const MegatronPlan& megatron) {
       check_division({"tp x cp", ranks, "key and value heads", model.kv_heads})});
 }
 
-/// Two levels of context parallelism: ranks that exchange heads, and a ring of their groups.
+/// Hierarchical context parallelism has two levels: groups of ranks that exchange heads, and a ring
+/// of these groups.
 Status check_levels(const ModelSpec& model, const MegatronPlan& megatron) {
   const std::int64_t ranks = megatron.context_exchange_ranks;
   if (ranks <= 1) {
@@ -345,8 +346,9 @@ Status check_levels(const ModelSpec& model, const MegatronPlan& megatron) {
                       model.kv_heads})});
 }
 
-/// Layers of Megatron-Core's own modules: apex's LayerNorm, unfused attention with one kernel for
-/// mask and softmax. Source: megatron/core/fusions/fused_softmax.py, is_kernel_available.
+/// Layers of Megatron-Core's own modules have apex's LayerNorm and unfused attention with one
+/// kernel for mask and softmax. Source: megatron/core/fusions/fused_softmax.py,
+/// is_kernel_available.
 Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   if (megatron.transformer_engine) {
@@ -390,7 +392,7 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   return ok();
 }
 
-/// Stages before data-parallel replicas.
+/// The error for a rank order with pipeline stages before data-parallel replicas.
 Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
   if (!megatron.pipeline_before_data) {
     return ok();

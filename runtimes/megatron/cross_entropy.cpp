@@ -21,30 +21,30 @@ void reduce_over_ranks(const Runner& run, std::int64_t elements) {
                                   .axis = MeshAxis::kTensor});
 }
 
-/// Kernels that read and write `bytes` for each of the logits.
+/// Launches kernels that read and write `bytes` bytes in all for each element of the logits.
 void launch_over(Eager& eager, const torch::Shape& logits, std::int64_t bytes) {
   torch::launch_kernels(eager, logits.elements() * bytes);
 }
 
-/// A kernel of Transformer Engine that goes over each token's logits, `times` reading or writing.
+/// A kernel of Transformer Engine that reads or writes each token's logits `times` times.
 void launch_rows(Eager& eager, const Tensor& logits, std::int64_t times = 1) {
   torch::launch_kernels(eager, times * torch::bytes_of(logits), 1, TrafficKind::kCrossEntropy);
 }
 
-/// Kernels over the tokens, too short to matter but for their launches.
+/// Kernels over the tokens, which are so short that only their launches matter.
 void launch_per_token(const Runner& run, std::int64_t launches) {
   torch::launch_kernels(run.eager(), launches * run.context.tokens() * 8, launches);
 }
 
-/// What the forward keeps, and its result.
+/// What the forward saves, and its result.
 struct Losses {
-  Tensor probabilities;  ///< exp(logits - max) over its sum, fp32.
+  Tensor probabilities;  ///< exp(logits - max) divided by its sum, fp32.
   Tensor target_mask;
   Tensor target;
   Tensor loss;
 };
 
-/// Tensors of one element per token.
+/// Makes tensors of one element per token.
 class PerToken {
  public:
   explicit PerToken(const Runner& run) : run_(run) {}
@@ -60,7 +60,7 @@ class PerToken {
 Losses unfused_losses(const Runner& run, const Tensor& logits) {
   const PerToken per(run);
   Losses result;
-  // float() of fp32 logits is the same tensor, which is then changed in place.
+  // float() of fp32 logits returns the same tensor, which is then changed in place.
   result.probabilities = logits.dtype() == DType::kFp32
                              ? logits
                              : run.eager().empty(logits.shape(), DType::kFp32, TensorRole::kLogits);
@@ -71,7 +71,7 @@ Losses unfused_losses(const Runner& run, const Tensor& logits) {
   { const Tensor indices = per.make(DType::kInt64); }
   launch_over(run.eager(), logits.shape(), 4);  // Maximum.
   reduce_over_ranks(run, run.context.tokens());
-  launch_over(run.eager(), logits.shape(), 8);  // Less the maximum, in place.
+  launch_over(run.eager(), logits.shape(), 8);  // Subtracts the maximum, in place.
   launch_per_token(run, 9);
   {
     const Tensor below = per.make(DType::kBool);
@@ -103,14 +103,14 @@ Losses unfused_losses(const Runner& run, const Tensor& logits) {
   return result;
 }
 
-/// The same in compiled pieces between the reductions, which read and write whole logits in fp32
-/// instead of changing them in place; the two sums are reduced as one.
+/// The same in compiled regions between the reductions. They read and write whole logits in fp32
+/// instead of changing them in place. The two sums are reduced as one.
 Losses fused_losses(const Runner& run, const Tensor& logits) {
   const PerToken per(run);
   Eager& eager = run.eager();
   Losses result;
   result.probabilities = logits.dtype() == DType::kFp32
-                             ? logits  // float() of fp32 logits is the same tensor.
+                             ? logits  // float() of fp32 logits returns the same tensor.
                              : eager.empty(logits.shape(), DType::kFp32, TensorRole::kLogits);
   const Tensor maximum = per.make(DType::kFp32);
   launch_over(eager, logits.shape(), bits_of(logits.dtype()) / 8 + 4);
@@ -124,7 +124,7 @@ Losses fused_losses(const Runner& run, const Tensor& logits) {
     both = eager.empty({2, run.context.tokens()}, DType::kFp32, TensorRole::kLogits);
   }
   { const Tensor exponentials = eager.empty(logits.shape(), DType::kFp32, TensorRole::kLogits); }
-  // One kernel: exponentials into a new array, from which it copies them over the logits.
+  // One kernel writes the exponentials to a new array and copies them over the logits.
   launch_over(eager, logits.shape(), 16);
   launch_per_token(run, 3);
   reduce_over_ranks(run, 2 * run.context.tokens());
@@ -151,20 +151,20 @@ Losses te_losses(const Runner& run, const Tensor& logits) {
                               .group = run.context.mesh.tensor.group(),
                               .axis = MeshAxis::kTensor});
   }
-  // online_softmax_kernel reads them; cross_entropy_kernel reads and writes.
+  // online_softmax_kernel reads the logits; cross_entropy_kernel reads and writes them.
   launch_rows(eager, logits);
   launch_rows(eager, logits, 2);
   result.probabilities = logits;
   return result;
 }
 
-/// The compiled backward ends in bf16, whatever the logits are in.
+/// The result of the compiled backward is bf16, whatever the type of the logits.
 Tensor fused_gradient(const Runner& run, const torch::Shape& logits) {
   Eager& eager = run.eager();
   const Tensor wide = eager.empty(logits, DType::kFp32, TensorRole::kLogits);
   launch_over(eager, logits, 8);   // A copy of the probabilities.
-  launch_per_token(run, 1);        // One less at each target.
-  launch_over(eager, logits, 10);  // The gradient, and the copy back over the probabilities.
+  launch_per_token(run, 1);        // Subtracts one at each target.
+  launch_over(eager, logits, 10);  // The gradient, and its copy back over the probabilities.
   return eager.empty(logits, DType::kBf16, TensorRole::kLogits);
 }
 
@@ -196,7 +196,7 @@ Gradients loss_gradients(const Runner& run, Gradients&, Node& node) {
   }
   { const Tensor picked = per.make(DType::kFp32); }
   launch_per_token(run, 5);
-  launch_over(eager, node.input_shapes[0], 8);  // The incoming gradient, in place.
+  launch_over(eager, node.input_shapes[0], 8);  // Multiplies by the incoming gradient, in place.
   return {saved[0]};
 }
 

@@ -14,12 +14,12 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// What the second run needs and what it leaves for backward.
+/// What the recomputation needs and what it leaves for backward.
 struct DiscardedRegion::Again {
   torch::Region region;
   std::int32_t layer = -1;
-  std::vector<torch::SavedTensor> saved;  ///< Its inputs, detached.
-  std::vector<Tensor> inputs;             ///< The same while it runs again.
+  std::vector<torch::SavedTensor> saved;  ///< The region's inputs, detached.
+  std::vector<Tensor> inputs;             ///< The same inputs during the recomputation.
   std::vector<Tensor> outputs;
 
   void run(Eager& eager) {

@@ -14,7 +14,7 @@ namespace headroom::ir::megatron {
 /// Source: megatron/core/tensor_parallel/random.py, CheckpointWithoutOutput.
 class DiscardedRegion {
  public:
-  /// Runs `region` on `inputs`, without a graph of its own.
+  /// Runs `region` on `inputs` without recording a graph.
   DiscardedRegion(const Runner& run, const std::vector<torch::Tensor>& inputs,
                   torch::Region region);
   /// The results, which live as long as their readers.

@@ -17,8 +17,8 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// transpose(0, 1).contiguous(): [B, S, H] to [S, B, H], here [T, H]; the gradient comes back
-/// transposed, unless one sequence lies in memory the same way.
+/// transpose(0, 1).contiguous(): [B, S, H] to [S, B, H], here [T, H]. The gradient is transposed in
+/// memory, unless there is only one sequence, whose layout does not change.
 Tensor sequence_first(const Runner& run, const Tensor& rows) {
   Eager& eager = run.eager();
   const torch::Shape flat{run.context.tokens(), run.context.spec.hidden};
@@ -36,7 +36,7 @@ Tensor sequence_first(const Runner& run, const Tensor& rows) {
   return output;
 }
 
-/// This rank's part of the sequence, its gradient gathered.
+/// Takes this rank's part of the sequence; backward gathers the gradient.
 Tensor take_part(const Runner& run, const Tensor& whole, bool reduced) {
   Eager& eager = run.eager();
   const torch::Shape part = whole.shape().with(0, run.context.stream_tokens());
@@ -53,7 +53,7 @@ Tensor take_part(const Runner& run, const Tensor& whole, bool reduced) {
   return output;
 }
 
-/// VocabParallelEmbedding: ids of other ranks' rows are masked.
+/// VocabParallelEmbedding: ids whose rows other ranks hold are masked.
 Tensor word_rows(const Runner& run, const Tensor& weight, const Tensor& ids) {
   Eager& eager = run.eager();
   if (run.context.mesh.tensor.size == 1) {
@@ -70,10 +70,10 @@ Tensor word_rows(const Runner& run, const Tensor& weight, const Tensor& ids) {
     const Tensor clone = eager.empty(ids.shape(), DType::kInt64);
     masked = eager.empty(ids.shape(), DType::kInt64);
   }
-  torch::launch_kernels(eager, 6 * 8 * ids.elements(), 6);  // Mask and masked ids.
+  torch::launch_kernels(eager, 6 * 8 * ids.elements(), 6);  // Makes the mask and the masked ids.
   Tensor rows = torch::embedding(eager, weight, masked);
   torch::launch(eager, {&rows});
-  // rows[mask] = 0.0 keeps the mask and hands on a gradient with those rows cleared.
+  // rows[mask] = 0.0 saves the mask; backward passes on a gradient with those rows set to zero.
   Record record(eager, {&rows});
   record.save(mask);
   Tensor output = eager.alias(rows, rows.shape(), false);
@@ -102,7 +102,8 @@ Tensor embed(const Runner& run, const Chunk& chunk, const Tensor& ids, const Ten
   eager.set_site("embedding", -1);
   const bool sequence = run.context.sequence_parallel();
   const bool learned = chunk.positions.defined();
-  Tensor words = word_rows(run, chunk.embedding, ids);  // A name of the forward to its end.
+  // This Python name keeps the tensor alive until the end of the forward.
+  Tensor words = word_rows(run, chunk.embedding, ids);
   if (learned || !sequence) {
     words = reduce_rows(run, std::move(words));
   }

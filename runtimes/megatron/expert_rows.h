@@ -8,20 +8,21 @@
 
 namespace headroom::ir::megatron {
 
-/// Rows of each of `count` experts: even shares in multiples of `unit`, what does not divide with
-/// the last. Of rows that `pad_experts` has filled up, with its unit, those of each after it.
+/// The rows of each of `count` experts: even shares in multiples of `unit`; the last expert gets
+/// the remainder. If `pad_experts` has padded the rows, pass its unit to get each expert's padded
+/// rows.
 ///
 /// Errors:  none; requires a multiple of `unit`.
 [[nodiscard]] std::vector<std::int64_t> expert_rows(std::int64_t rows, std::size_t count,
                                                     std::int64_t unit = 1);
-/// What an expert's rows are filled up to a multiple of.
+/// The multiple to which an expert's rows are padded.
 /// Source: transformer_engine/pytorch/quantization.py, get_align_size_for_quantization.
 [[nodiscard]] std::int64_t padded_unit(const Runner& run);
-/// All of them, filled up.
+/// The rows of all experts after padding.
 [[nodiscard]] std::int64_t padded_rows(const Runner& run, std::int64_t rows, std::size_t count);
 
-/// Products of `all.count` experts whose rows together are `m`, or `k` for gradients of weights:
-/// spread evenly, what does not divide on top.
+/// Runs the products of `all.count` experts. Their rows together are `m`, or `k` for gradients of
+/// weights. The rows are divided evenly, with the remainder on top.
 void run_per_expert(torch::Eager& eager, GemmShape all);
 
 }  // namespace headroom::ir::megatron

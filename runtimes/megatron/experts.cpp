@@ -34,14 +34,15 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// Tokens in the order of their experts, with their probabilities.
+/// Tokens sorted by expert, with their probabilities.
 struct Permuted {
   Tensor tokens;         ///< [sent, H]
   Tensor probabilities;  ///< [sent]
-  Tensor mapping;        ///< What undoes it.
+  Tensor mapping;        ///< The mapping that `unpermute` needs.
 };
 
-/// Rows of `from`, each read once and written wherever it belongs in `into`; or added up.
+/// A kernel that reads each row of `from` once and writes it to its places in `into`, or adds it
+/// there.
 void launch_permutation(Eager& eager, const Tensor& from, const Tensor& into) {
   torch::launch_kernels(eager, torch::bytes_of(from) + torch::bytes_of(into), 1,
                         TrafficKind::kPermutation);
@@ -60,7 +61,8 @@ Permuted permute_fused(const Runner& run, const Tensor& hidden, const Routing& r
   }
   result.tokens = eager.empty({sizes.sent, sizes.hidden}, hidden.dtype());
   result.probabilities = eager.empty({sizes.sent}, routing.probabilities.dtype());
-  // The mapping in three passes; then each token is read once and written for each of its experts.
+  // Three passes make the mapping. Then each token is read once and written for each of its
+  // experts.
   torch::launch_kernels(eager, 3 * torch::bytes_of(result.mapping), 3);
   launch_permutation(eager, hidden, result.tokens);
   run.process.tune(TunedKernel::kPermute, 0);
@@ -68,15 +70,15 @@ Permuted permute_fused(const Runner& run, const Tensor& hidden, const Routing& r
     record.save(result.mapping);
   }
   const Shape mapping = result.mapping.shape();
-  const bool views = run.context.megatron.shared_expert_overlap;  // A node of their own.
+  const bool views = run.context.megatron.shared_expert_overlap;  // The view is a node of its own.
   Tensor* const outputs[] = {&result.tokens, &result.probabilities};
   record.finish(outputs,
                 [run, mapping, views](Eager& e, Gradients& grads, Node& node) -> Gradients {
-                  const Tensor zeros =
-                      e.empty(mapping, DType::kInt32);  // Of the mapping, which is an output.
+                  // The gradient of the mapping, which is an output.
+                  const Tensor zeros = e.empty(mapping, DType::kInt32);
                   Gradients inputs(2);
                   inputs[0] = e.empty(node.input_shapes[0], grads[0].dtype());
-                  inputs[0]->tracked_view = !views;  // Rows were a view of the hidden state.
+                  inputs[0]->tracked_view = !views;  // The rows were a view of the hidden state.
                   inputs[1] = e.empty(node.input_shapes[1], grads[1].dtype());
                   torch::launch(e, {&zeros});
                   launch_permutation(e, grads[0], inputs[0]);
@@ -128,12 +130,12 @@ Permuted permute_unfused(const Runner& run, const Tensor& hidden, const Routing&
     record.save(result.mapping);
     record.save(sizes.capacity ? flat : map);
   }
-  const bool views = run.context.megatron.shared_expert_overlap;  // A node of their own.
+  const bool views = run.context.megatron.shared_expert_overlap;  // The view is a node of its own.
   Tensor* const outputs[] = {&result.tokens, &result.probabilities};
   record.finish(outputs, [views](Eager& e, Gradients& grads, Node& node) -> Gradients {
     Gradients inputs(2);
     inputs[0] = e.empty(node.input_shapes[0], grads[0].dtype());
-    inputs[0]->tracked_view = !views;  // Rows were a view of the hidden state.
+    inputs[0]->tracked_view = !views;  // The rows were a view of the hidden state.
     torch::launch(e, {&grads[0], &inputs[0]});
     grads[0].reset();
     inputs[1] = e.empty(node.input_shapes[1], grads[1].dtype());
@@ -151,7 +153,8 @@ Tensor unpermute(const Runner& run, const Tensor& input, const Tensor& mapping,
   const bool fused = run.context.megatron.permute_fusion;
   Tensor output = eager.empty({sizes.tokens, sizes.hidden}, input.dtype());
   if (run.context.megatron.deterministic && !fused) {
-    output = torch::filled(eager, output.shape(), input.dtype());  // Zeros a second time.
+    // Deterministic mode makes zeros a second time.
+    output = torch::filled(eager, output.shape(), input.dtype());
   }
   if (fused) {
     launch_permutation(eager, input, output);
@@ -203,7 +206,7 @@ Tensor all_to_all(const Runner& run, const Tensor& input, std::int64_t rows) {
                   CollectiveKind::kAllToAll);
 }
 
-/// Tokens of all ranks that share an expert's weights.
+/// Gathers the tokens of all ranks that share an expert's weights.
 Tensor gather_parts(const Runner& run, const Tensor& input) {
   const Axis& ranks = run.context.mesh.expert_tensor;
   return exchange(run, input, input.shape()[0] * ranks.size,
@@ -224,8 +227,8 @@ Tensor scatter_parts(const Runner& run, const Tensor& input) {
                   CollectiveKind::kAllGather);
 }
 
-/// `view(...).transpose(0, 1).contiguous()`: rows in the order of experts, or of ranks. A copy each
-/// way.
+/// `view(...).transpose(0, 1).contiguous()`: reorders rows from experts to ranks or back. Forward
+/// and backward each make a copy.
 Tensor reorder(const Runner& run, const Tensor& input) {
   Eager& eager = run.eager();
   Record record(eager, {&input});
@@ -236,8 +239,8 @@ Tensor reorder(const Runner& run, const Tensor& input) {
   return output;
 }
 
-/// What an expert does between its products: fused for SwiGLU, for GELU operator by operator, in
-/// the type of the probabilities.
+/// The operators of an expert between its products. SwiGLU is fused. GELU runs operator by
+/// operator, in the type of the probabilities.
 Tensor weighted_activation(const Runner& run, const Tensor& input, const Tensor& probabilities) {
   if (run.context.spec.moe->expert_bias) {
     return clamped_quick_geglu(run, input, probabilities);
@@ -258,8 +261,8 @@ torch::Region activation_region(const Runner& run) {
   };
 }
 
-/// The products of TEGroupedMLP. In fp8 the second keeps its input as it is where that is run
-/// again.
+/// The products of TEGroupedMLP. If the activation is recomputed, the second product saves its
+/// input uncast under FP8.
 Tensor multiply_grouped(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
                         const Tensor& probabilities) {
   OffloadedPart up(run, &MegatronOffload::expert_up);
@@ -283,7 +286,7 @@ Tensor multiply_grouped(const Runner& run, const ExpertWeights& weights, const T
   return activation.commit(output, {&inner, 1});
 }
 
-/// TEGroupedMLP
+/// TEGroupedMLP.
 Tensor run_grouped(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
                    const Tensor& probabilities) {
   if (run.context.spec.moe->expert_bias) {
@@ -338,7 +341,8 @@ Tensor compute_experts(const Runner& run, const ExpertWeights& weights, const Te
 
 namespace {
 
-/// The experts of this rank on the tokens sent to it; returns them in the senders' order.
+/// Runs the experts of this rank on the tokens sent to it. Returns the results in the senders'
+/// order.
 Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor tokens,
                    Tensor probabilities, const ExpertSizes& sizes) {
   const Mesh& mesh = run.context.mesh;
@@ -359,7 +363,7 @@ Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor token
 }
 
 Tensor shared_experts(const Runner& run, const MlpWeights& weights, const Tensor& normed) {
-  // The router keeps what the norm gives, too; a checkpoint keeps it by itself.
+  // The router saves the norm's output, too. A checkpoint saves it itself.
   const bool again = recomputes(run, &MegatronModules::shared_experts);
   Tensor inner = linear(run, normed, weights.up.weight, Cut::kColumn,
                         again ? KeptInput::kCast : KeptInput::kOriginal);
@@ -371,7 +375,7 @@ bool overlaps(const Runner& run, const LayerWeights& layer) {
   return run.context.megatron.shared_expert_overlap && layer.experts->shared.has_value();
 }
 
-/// MoEAlltoAllTokenDispatcher around the experts. Its names live as long as Python's.
+/// MoEAlltoAllTokenDispatcher around the experts. Local variables live as long as Python's names.
 /// Source: megatron/core/transformer/moe/{moe_layer,token_dispatcher}.py.
 Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& normed,
                 const Tensor& shared) {
@@ -435,7 +439,7 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
   return result;
 }
 
-/// Shared experts, by themselves again in backward where the plan says so, and routed ones.
+/// Shared experts, which backward recomputes separately if the plan says so, and routed experts.
 Tensor whole_layer(const Runner& run, const LayerWeights& layer, const Tensor& normed) {
   Tensor shared;
   if (layer.experts->shared && !overlaps(run, layer)) {

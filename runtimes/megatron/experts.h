@@ -3,35 +3,37 @@
 #include "runtimes/megatron/layer.h"
 #include "runtimes/megatron/router.h"
 
-/// Pieces of a mixture of experts that its token dispatchers share.
+/// Parts of a mixture of experts that its token dispatchers share.
 /// Source: megatron/core/transformer/moe.
 namespace headroom::ir::megatron {
 
-/// A tensor that comes back from `forward` with `rows` rows; the gradient goes the other way.
+/// Runs `forward`, whose result has `rows` rows. Backward sends the gradient in the opposite
+/// direction.
 /// Source: megatron/core/tensor_parallel/mappings.py.
 [[nodiscard]] torch::Tensor exchange(const Runner& run, const torch::Tensor& input,
                                      std::int64_t rows, const CollectiveShape& forward,
                                      CollectiveKind backward);
 
-/// The sum over a token's experts, [sizes.tokens, H]; probabilities have been applied by them.
+/// Sums the results of each token's experts: [sizes.tokens, H]. The experts have already applied
+/// the probabilities.
 [[nodiscard]] torch::Tensor unpermute(const Runner& run, const torch::Tensor& input,
                                       const torch::Tensor& mapping, const ExpertSizes& sizes);
 
-/// The experts of this rank, on tokens in their order: TEGroupedMLP or SequentialMLP.
+/// Runs the experts of this rank on tokens sorted by expert: TEGroupedMLP or SequentialMLP.
 [[nodiscard]] torch::Tensor compute_experts(const Runner& run, const ExpertWeights& weights,
                                             const torch::Tensor& tokens,
                                             const torch::Tensor& probabilities);
 
-/// MoEAllGatherTokenDispatcher around the experts: every rank has all tokens and takes those that
-/// its experts are chosen for. Source: token_dispatcher.py.
+/// MoEAllGatherTokenDispatcher around the experts. Every rank gathers all tokens and selects those
+/// that are routed to its experts. Source: token_dispatcher.py.
 [[nodiscard]] torch::Tensor dispatch_gathered(const Runner& run, const LayerWeights& layer,
                                               const torch::Tensor& normed,
                                               const ExpertSizes& sizes);
 
-/// MoEFlexTokenDispatcher with HybridEP around the experts: one exchange sends a token once to each
-/// rank and node that has one of its experts, and leaves it in their order.
+/// MoEFlexTokenDispatcher with HybridEP around the experts. One exchange sends each token once to
+/// every rank and node that has one of its experts, and leaves the tokens sorted by expert.
 /// Source: token_dispatcher.py, _HybridEPManager; fused_a2a.py; deepseek-ai/DeepEP, branch
-/// hybrid-ep.
+///         hybrid-ep.
 [[nodiscard]] torch::Tensor dispatch_hybrid(const Runner& run, const LayerWeights& layer,
                                             const torch::Tensor& normed, ExpertSizes sizes);
 

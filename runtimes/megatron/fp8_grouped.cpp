@@ -19,12 +19,13 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// Rows of all experts in 8 bits: one tensor each where it has one scale, else one buffer for the
-/// rows of all with their scales, and one for the columns.
+/// FP8 tensors of all experts' rows. If each tensor has one scale, there is one tensor per expert.
+/// Otherwise there is one buffer for the row-wise data of all experts with their scales, and one
+/// for the column-wise data.
 using Group = std::vector<Fp8Tensor>;
 
-/// bulk_allocate_fp8_blockwise_tensors and bulk_allocate_mxfp8_tensors: data at multiples of 256
-/// bytes, then scales at multiples of 16.
+/// bulk_allocate_fp8_blockwise_tensors and bulk_allocate_mxfp8_tensors: data start at multiples of
+/// 256 bytes, and the scales after them at multiples of 16 bytes.
 std::int64_t buffer_bytes(const std::vector<std::int64_t>& rows, std::int64_t width,
                           const std::vector<std::int64_t>& scales) {
   constexpr std::int64_t kData = 256;
@@ -39,7 +40,7 @@ std::int64_t buffer_bytes(const std::vector<std::int64_t>& rows, std::int64_t wi
   return bytes;
 }
 
-/// Bytes of the scales of each expert's rows, or columns.
+/// Bytes of each expert's row-wise or column-wise scales.
 std::vector<std::int64_t> scale_bytes(const Runner& run, const std::vector<std::int64_t>& rows,
                                       std::int64_t width, Fp8Use side) {
   std::vector<std::int64_t> bytes;
@@ -49,10 +50,10 @@ std::vector<std::int64_t> scale_bytes(const Runner& run, const std::vector<std::
   return bytes;
 }
 
-/// What the products of experts have in common.
+/// What the products of all experts have in common.
 struct Experts {
-  std::vector<std::int64_t> rows;  ///< Of each.
-  Shape weight;                    ///< Of each.
+  std::vector<std::int64_t> rows;  ///< Rows of each expert.
+  Shape weight;                    ///< Shape of each expert's weight.
   std::int64_t total = 0;
   KeptInput kept = KeptInput::kCast;
   std::vector<SavedFp8> saved_inputs{};
@@ -60,7 +61,7 @@ struct Experts {
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(rows.size()); }
 };
 
-/// Tensors that the host makes of it.
+/// The number of tensors that an FP8 tensor consists of, each of which the host makes.
 std::size_t parts_of(const Fp8Tensor& tensor) {
   std::size_t parts = 0;
   for (const Tensor* const part :
@@ -70,7 +71,7 @@ std::size_t parts_of(const Fp8Tensor& tensor) {
   return parts;
 }
 
-/// tex.split_quantize
+/// tex.split_quantize.
 Group cast_group(const Runner& run, const Tensor& input, const Experts& experts, Fp8Use use) {
   Eager& eager = run.eager();
   const std::int64_t width = input.shape()[1];
@@ -98,7 +99,7 @@ Group cast_group(const Runner& run, const Tensor& input, const Experts& experts,
   if (use != Fp8Use::kRows) {
     all.columns = buffer(Fp8Use::kColumns);
   }
-  eager.begin_loop(experts.rows.size() * 2 * parts_of(all));  // With their scales.
+  eager.begin_loop(experts.rows.size() * 2 * parts_of(all));  // Data and scales.
   torch::launch_kernels(
       eager, torch::bytes_of(input) + torch::bytes_of(all.rows) + torch::bytes_of(all.columns),
       experts.count());
@@ -107,8 +108,8 @@ Group cast_group(const Runner& run, const Tensor& input, const Experts& experts,
   return group;
 }
 
-/// multi_tensor_swizzle_scaling_factors, while a product runs: one buffer for the weights' scales
-/// and one for the others'.
+/// multi_tensor_swizzle_scaling_factors, whose buffers live while a product runs: one for the
+/// scales of the weights and one for those of the other operand.
 Tensor swizzle_all(const Runner& run, const std::vector<std::int64_t>& scales) {
   if (run.context.megatron.fp8 != MegatronFp8::kMxfp8) {
     return {};

@@ -19,19 +19,19 @@ using torch::Shape;
 using torch::Tensor;
 using torch::Unpacked;
 
-/// What a layer knows from its forward on.
+/// What a layer's backward knows from its forward.
 struct Layer {
   Shape weight;
-  bool gathers = false;   ///< The input is cut among ranks and gathered.
-  bool scatters = false;  ///< The output is.
-  bool reduces = false;   ///< The gradient of the input is a sum over ranks.
-  bool first = false;     ///< In 8 bits, of those of its pass.
+  bool gathers = false;   ///< The input is sharded along the sequence and gathered.
+  bool scatters = false;  ///< The output is reduce-scattered.
+  bool reduces = false;   ///< The gradient of the input is all-reduced.
+  bool first = false;     ///< The first FP8 layer of its forward pass.
   KeptInput kept = KeptInput::kCast;
   SavedFp8 saved_weight{};
   SavedFp8 saved_input{};
 };
 
-/// Weights in 8 bits stay on the device where a layer is offloaded.
+/// FP8 weights stay on the device when a layer is offloaded.
 /// Source: pytorch/module/linear.py and layernorm_linear.py, mark_not_offload.
 SavedFp8 save_weight(const Runner& run, Record& record, const Fp8Tensor& weight) {
   const SavedAs staying(run.process.layer_offload(), SavedForm::kStaying);
@@ -67,8 +67,8 @@ Tensor multiply(const Runner& run, const Fp8Tensor& total, const Fp8Tensor& weig
   return output;
 }
 
-/// The gradient of the input of a product, summed over the ranks where it is cut, and what the
-/// product wrote, whose name lives as long as the function.
+/// `through`: the gradient of a product's input, summed over the ranks if the layer is sharded.
+/// `product`: the output of the product, whose Python name lives until the function ends.
 struct InputGradient {
   Tensor product;
   Tensor through;
@@ -94,13 +94,13 @@ WeightGradient weight_gradient_fp8(const Runner& run, const Fp8Tensor& gradient,
   return own;
 }
 
-/// Rows that a product of a cast tensor has.
+/// The rows of a product whose operand is `tensor`.
 std::int64_t rows_of(const Fp8Tensor& tensor) {
   return tensor.rows.shape()[0];
 }
 
-/// grad_output_preprocess of a layer that is not cut by inputs: the bias's gradient, which other
-/// recipes sum up while they cast, and the gradient in 8 bits.
+/// grad_output_preprocess of a layer that is not row-parallel: the gradient in FP8, and the bias's
+/// gradient. Delayed scaling and mxfp8 compute the latter while they cast.
 struct Incoming {
   Tensor bias;
   Fp8Tensor gradient;
@@ -120,8 +120,8 @@ Incoming receive(const Runner& run, const Tensor& gradient, bool with_bias) {
   }
   result.gradient = cast_to_fp8(run, gradient, Fp8Use::kBoth, Fp8Operand::kActivation);
   if (with_bias && fused) {
-    // Sums of each tile of rows. Source: transformer_engine/common/transpose/
-    // cast_transpose_fusion.cu; cast/mxfp8/quantize_mxfp8.cuh.
+    // Sums of each tile of rows. Source:
+    // transformer_engine/common/transpose/cast_transpose_fusion.cu; cast/mxfp8/quantize_mxfp8.cuh.
     const std::int64_t tile = recipe == MegatronFp8::kDelayed ? 256 : 128;
     const Tensor partial =
         run.eager().empty({ceil_div(rows, tile), width}, DType::kFp32, TensorRole::kWorkspace);
@@ -137,7 +137,7 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   std::size_t next = 1;
   const Fp8Tensor kept = layer.saved_weight.restore(saved, next);
   const Tensor parameter = saved[next];
-  next += 2;  // The weights themselves.
+  next += 2;  // Skips the weights themselves.
   const Fp8Tensor normed = layer.saved_input.restore(saved, next);
   Incoming incoming = receive(run, grads[0], node.wants(NormLinearEdge::kBias));
   const std::int64_t rows = rows_of(incoming.gradient);
@@ -210,7 +210,7 @@ Tensor fp8_norm_linear(const Runner& run, const Tensor& input, const NormWeights
 
 namespace {
 
-/// What arrives at a layer that is cut by inputs: gathered under sequence parallelism.
+/// The gradient that a row-parallel layer receives under sequence parallelism: cast and gathered.
 Fp8Tensor receive_cut(const Runner& run, const Tensor& gradient) {
   const Fp8Use own = scales_whole_tensor(run) ? Fp8Use::kRows : Fp8Use::kBoth;
   const Fp8Tensor part = cast_to_fp8(run, gradient, own, Fp8Operand::kGathered);
@@ -219,7 +219,7 @@ Fp8Tensor receive_cut(const Runner& run, const Tensor& gradient) {
   return whole;
 }
 
-/// The input as the gradient of the weight reads it, of this rank.
+/// This rank's input in the form that the product for the weight's gradient reads.
 Fp8Tensor kept_input(const Runner& run, const Unpacked& saved, std::size_t next,
                      const Layer& layer) {
   if (layer.kept == KeptInput::kCast) {

@@ -2,12 +2,12 @@
 
 #include "runtimes/megatron/transformer_engine.h"
 
-/// Transformer Engine's linear layers with operands in 8 bits.
+/// Transformer Engine's linear layers with FP8 operands.
 /// Source: NVIDIA/TransformerEngine 2.11, pytorch/module/{linear,layernorm_linear,base}.py.
 namespace headroom::ir::megatron {
 
-/// LayerNormLinear: the norm writes 8 bits, of which backward keeps the columns, or, under sequence
-/// parallelism with one scale for the tensor, this rank's rows.
+/// LayerNormLinear. The norm writes FP8. Backward keeps the column-wise data or, under sequence
+/// parallelism with one scale per tensor, this rank's row-wise data.
 [[nodiscard]] torch::Tensor fp8_norm_linear(const Runner& run, const torch::Tensor& input,
                                             const NormWeights& norm, const LinearWeights& linear);
 

@@ -7,7 +7,7 @@
 #include "runtimes/megatron/optimizer.h"
 #include "runtimes/torch/launch.h"
 
-/// What the optimizer's step does to parameters that are held in 8 bits.
+/// What the optimizer's step does to parameters that are stored in FP8.
 /// Source: NVIDIA/TransformerEngine 2.11, pytorch/tensor/utils.py, cast_master_weights_to_fp8;
 ///         NVIDIA/Megatron-LM core_v0.16.1 megatron/core/optimizer/distrib_optimizer.py,
 ///         _get_fp8_params_and_shard_fp32_from_fp8.
@@ -33,21 +33,22 @@ void Optimizer::note_casts(std::span<const GradientBuffer> buffers) {
   }
 }
 
-/// The largest values of weights, or of their blocks, are those of all ranks' stretches.
+/// All-reduces the absolute maxima (amax) of weights, or of their blocks, over the ranks that hold
+/// shards of them.
 void Optimizer::reduce_largest(std::int64_t values) {
   context_.eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                                      .bytes = bytes_of(values, DType::kFp32).value(),
                                      .group = cast_ranks_.group()});
 }
 
-/// `reads` of each stretch in 16 bits, the last of which writes 8.
+/// Reads each shard in 16 bits `reads` times; the last kernel also writes FP8.
 void Optimizer::launch_cast_of(const Cast& each, int reads) {
   const std::int64_t read = each.elements * bits_of(context_.dtype) / 8;
   torch::launch_kernels(context_.eager, reads * read + each.elements, reads);
 }
 
-/// The quantizer asks for both products: where these want it, the cast of a stretch has a
-/// transposed copy, which nobody reads and which lives until the next stretch is cast.
+/// The quantizer requests the data of both products. If these read a transposed copy, the cast of a
+/// shard makes one, which nobody reads. It lives until the next shard is cast.
 /// Source: pytorch/csrc/quantizer.cpp, Float8Quantizer::convert_and_update_tensor.
 Tensor Optimizer::turn_stretch(const Cast& each) {
   if (reads_both_ways(run_)) {
@@ -60,7 +61,7 @@ void Optimizer::cast_parameters() {
   if (casts_.empty()) {
     return;
   }
-  std::vector<Tensor> rounded;  // Until all have been cast.
+  std::vector<Tensor> rounded;  // They live until all have been cast.
   for (const Cast& each : casts_) {
     if (each.elements > 0) {
       rounded.push_back(torch::computed(context_.eager, {each.elements}, context_.dtype));
@@ -82,16 +83,16 @@ void Optimizer::cast_parameters() {
   }
 }
 
-/// Scales are known; the largest values are noted as the stretches are cast.
+/// The scales are known. The absolute maxima (amax) are recorded while the shards are cast.
 void Optimizer::cast_delayed() {
   torch::Eager& eager = context_.eager;
   const auto count = static_cast<std::int64_t>(casts_.size());
-  Tensor inverse;  // Of the scale: of the tensor around a stretch.
+  Tensor inverse;  // The inverse scale of the tensor that wraps a shard.
   Tensor turned;
   for (const Cast& each : casts_) {
     if (each.elements > 0) {
       const Tensor reciprocal = torch::computed(eager, {1}, DType::kFp32);
-      inverse = torch::computed(eager, {1}, DType::kFp32);  // Times one.
+      inverse = torch::computed(eager, {1}, DType::kFp32);  // The reciprocal times one.
       turned.reset();
       turned = turn_stretch(each);
       launch_cast_of(each, 1);
@@ -118,7 +119,7 @@ void Optimizer::cast_tensorwise() {
     turned.reset();
     if (each.elements > 0) {
       turned = turn_stretch(each);
-      torch::launch(eager, {&largest});  // Zeroed.
+      torch::launch(eager, {&largest});  // Sets it to zero.
       launch_cast_of(each, 2);
     }
   }

@@ -23,14 +23,14 @@ Shape transposed(const Shape& shape) {
   return {shape[1], shape[0]};
 }
 
-/// Scales of one direction: how many, in which type.
+/// The shape and the type of the scales of one direction.
 struct Scales {
   Shape shape;
   DType dtype = DType::kFp32;
 };
 
-/// get_scale_shape of Float8BlockQuantizer: one for 128 elements along a row of an activation, one
-/// for 128 x 128 of a weight.
+/// get_scale_shape of Float8BlockQuantizer: one scale for 128 elements along a row of an
+/// activation, one for 128 x 128 elements of a weight.
 Scales block_scales(std::int64_t rows, std::int64_t columns, Fp8Operand operand) {
   constexpr std::int64_t kBlock = 128;
   constexpr std::int64_t kAligned = 4;
@@ -46,7 +46,7 @@ Scales block_scales(std::int64_t rows, std::int64_t columns, Fp8Operand operand)
   return {.shape = {across, align_up(rows, kAligned)}};
 }
 
-/// get_scale_shape of MXFP8Quantizer: a byte for 32 elements, tiles of 128 x 4.
+/// get_scale_shape of MXFP8Quantizer: one byte for 32 elements, padded to tiles of 128 x 4.
 Scales micro_scales(std::int64_t along, std::int64_t across) {
   constexpr std::int64_t kBlock = 32;
   return {.shape = {align_up(along, 128), align_up(across / kBlock, 4)}, .dtype = DType::kUInt8};
@@ -68,7 +68,7 @@ Tensor make_scales(const Runner& run, const Scales& scales) {
   return run.eager().empty(scales.shape, scales.dtype);
 }
 
-/// The memory of a tensor with blocks of scales.
+/// Allocates a tensor with block scales.
 Fp8Tensor empty_blocks(const Runner& run, const Shape& shape, Fp8Use use, Fp8Operand operand) {
   Eager& eager = run.eager();
   Fp8Tensor result;
@@ -77,7 +77,7 @@ Fp8Tensor empty_blocks(const Runner& run, const Shape& shape, Fp8Use use, Fp8Ope
     result.row_scales = make_scales(run, row_scales(run, shape, operand));
   }
   if (wants_columns(use)) {
-    // Only scales of 1 x 128 want what they scale to lie along the columns.
+    // Only 1 x 128 scales need column-wise data that are stored transposed.
     const bool turned =
         run.context.megatron.fp8 == MegatronFp8::kBlockwise && operand != Fp8Operand::kGathered;
     result.columns = eager.empty(turned ? transposed(shape) : shape, DType::kFp8);
@@ -92,7 +92,7 @@ void all_gather(const Runner& run, const Tensor& part, const Tensor& whole, Besi
   }
 }
 
-/// A copy of what lies along rows, along columns.
+/// A transposed copy of row-wise data.
 Tensor transpose(const Runner& run, const Tensor& rows) {
   return torch::computed(run.eager(), transposed(rows.shape()), rows.dtype(), {&rows});
 }
@@ -144,10 +144,11 @@ void launch_cast(const Runner& run, const Tensor& input, const Fp8Tensor& result
   if (run.context.megatron.fp8 == MegatronFp8::kTensorwise) {
     torch::launch(eager, {&result.row_scales});  // Zeroed: common/common.cu, nvte_memset.
     if (!known) {
-      torch::launch(eager, {&input});  // The largest value.
+      torch::launch(eager, {&input});  // Finds the absolute maximum (amax).
     }
     if (operand == Fp8Operand::kGathered) {
-      communicate(run, CollectiveKind::kAllReduce, result.row_scales);  // Of all ranks' parts.
+      // Reduces it over all ranks' parts.
+      communicate(run, CollectiveKind::kAllReduce, result.row_scales);
     }
     torch::launch(eager, {&result.row_scales});
   }
@@ -184,7 +185,7 @@ Fp8Tensor SavedFp8::restore(const torch::Unpacked& saved, std::size_t& next) con
 
 void keep_columns(Fp8Tensor& tensor) {
   if (!tensor.columns.defined()) {
-    return;  // Products read the rows either way.
+    return;  // Column-wise products read the row-wise data, too.
   }
   tensor.rows.reset();
   if (tensor.column_scales.defined()) {
@@ -213,7 +214,8 @@ Fp8Tensor gather_fp8(const Runner& run, const Fp8Tensor& part, Fp8Use use, Besid
   const Shape whole = shape.with(0, shape[0] * run.context.mesh.tensor.size);
   Fp8Tensor result;
   if (scales_whole_tensor(run)) {
-    // Made in Python, whatever products want; rows are sent, and turned afterwards.
+    // Python allocates both, whatever the products need. The row-wise data are gathered and
+    // transposed afterwards.
     result.rows = shared_buffer(run, whole, DType::kFp8);
     if (wants_columns(use)) {
       result.columns = eager.empty(transposed(whole), DType::kFp8);

@@ -16,7 +16,7 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// A compiled sum over the tokens: in one go, or of parts first.
+/// A compiled sum over the tokens, in one kernel or with partial sums first.
 Tensor sum_rows(Eager& eager, const Tensor& gradient, std::int64_t width) {
   const std::int64_t parts =
       torch::parts_of_sum(eager.device().multiprocessors, gradient.elements() / width, width);
@@ -109,7 +109,7 @@ Tensor weighted_gate(const Runner& run, const Tensor& input, const Tensor& proba
     const torch::Unpacked saved(e, node);
     Gradients inputs{e.empty(node.input_shapes[0], grads[0].dtype()),
                      e.empty(node.input_shapes[1], weights)};
-    // The input is read, and its gradient, of the same size, written.
+    // Reads the input and writes its gradient, which has the same size.
     torch::launch(e, {&grads[0], &inputs[0], &inputs[0], &inputs[1]});
     return inputs;
   });

@@ -1,4 +1,4 @@
-// Mixture of experts whose ranks gather all tokens.
+// Mixture of experts with the all-gather dispatcher.
 #include <utility>
 #include <vector>
 
@@ -16,7 +16,7 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// The ranks that share tokens: those of the experts and those that share an expert's weights.
+/// The ranks that share tokens: expert-parallel ranks and ranks that share an expert's weights.
 RankGroup sharing_group(const Runner& run) {
   const Mesh& mesh = run.context.mesh;
   return {.size = mesh.expert.size * mesh.expert_tensor.size, .stride = mesh.expert_tensor.stride};
@@ -29,8 +29,8 @@ CollectiveShape collective(const Runner& run, CollectiveKind kind, const Tensor&
           .axis = MeshAxis::kExpert};
 }
 
-/// The tokens of all ranks in the process's buffer, of which those for this rank's experts are
-/// copied in their order. The gradient of the gathered ones is scattered into the same buffer.
+/// Gathers the tokens of all ranks in the process's global buffer and copies those for this rank's
+/// experts, sorted by expert. Backward scatters their gradient in the same buffer.
 Tensor select_tokens(const Runner& run, const Tensor& hidden, const Tensor& mapping,
                      std::int64_t gathered) {
   Eager& eager = run.eager();
@@ -73,13 +73,13 @@ Tensor select_probabilities(const Runner& run, const Tensor& probabilities, std:
     grads[0].reset();
     node.saved[1].reset();
     node.saved[0].reset();
-    return {torch::filled(e, all, gradient.dtype())};  // Zeros beside this rank's experts.
+    return {torch::filled(e, all, gradient.dtype())};  // Zeros for the experts of other ranks.
   });
   return output;
 }
 
-/// The tokens of all ranks that this rank's experts are chosen for. The dispatcher keeps what says
-/// so, and their probabilities, until its next micro-batch.
+/// The tokens of all ranks that are routed to this rank's experts. The dispatcher keeps the routing
+/// map and the probabilities until its next micro-batch.
 Tensor select(const Runner& run, const Tensor& normed, Routing routing, const ExpertSizes& sizes,
               DispatcherState& state) {
   Eager& eager = run.eager();

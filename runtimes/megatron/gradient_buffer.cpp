@@ -17,8 +17,8 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return ceil_div(value, multiple) * multiple;
 }
 
-/// Elements after which a bucket is closed: 1 M for each rank, at least 40 M, where reductions
-/// overlap with backward; else everything is one bucket.
+/// Elements after which a bucket is closed. If reductions overlap with backward, it is 1 M per rank
+/// and at least 40 M. Otherwise everything is one bucket.
 /// Source: megatron/core/distributed/distributed_data_parallel.py, __init__.
 std::int64_t bucket_elements(const Context& context, bool first_chunk) {
   if (!context.megatron.overlap_grad_reduce || !context.mesh.first_stage() || !first_chunk) {
@@ -29,7 +29,7 @@ std::int64_t bucket_elements(const Context& context, bool first_chunk) {
   return std::max(kLeast, kPerRank * context.mesh.data.size * context.mesh.context.size);
 }
 
-/// Lays parameters out from the last to the first.
+/// Places parameters in the buffer from the last to the first.
 class LayoutBuilder {
  public:
   LayoutBuilder(GradientBuffer& buffer, bool padded, std::int64_t limit)
@@ -76,7 +76,7 @@ class LayoutBuilder {
   std::size_t first_ = 0;
 };
 
-/// param.data becomes a view of the buffer; what it lived in before goes.
+/// param.data becomes a view of the buffer; its old memory is freed.
 void adopt_parameters(const Runner& run, const GradientBuffer& buffer) {
   for (const Slot& slot : buffer.slots) {
     const Tensor& parameter = slot.parameter->tensor;
@@ -187,7 +187,8 @@ bool gathers_into_gradients(const MegatronPlan& megatron) {
 std::vector<GradientBuffer> make_buffers(const Runner& run, const Chunk& chunk, bool first_chunk) {
   const Context& context = run.context;
   context.eager.set_site("gradient_buffer", -1);
-  // The training script wraps the model on a stream of its own, whose pool serves the buffers.
+  // The training script wraps the model on a side stream, so the buffers come from that stream's
+  // memory pool.
   const torch::StreamScope stream(context.eager, kWrappingStream);
   const std::int64_t limit = bucket_elements(context, first_chunk);
   std::vector<GradientBuffer> buffers;

@@ -17,7 +17,7 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-/// check_grads: the norm of a bucket, tested for NaN and infinity.
+/// check_grads: tests the norm of a bucket for NaN and infinity.
 void check_bucket(const Runner& run, std::int64_t elements) {
   Eager& eager = run.eager();
   const Tensor norm = torch::reduce(eager, {}, DType::kFp32,
@@ -31,8 +31,8 @@ void check_bucket(const Runner& run, std::int64_t elements) {
   const Tensor infinite = torch::computed(eager, {1}, DType::kBool);
 }
 
-/// Adds up the elements of the gradients that every tensor-parallel rank has a part of: norms (and
-/// biases that every rank holds) of parts of the sequence, and norms of heads.
+/// Counts the elements of the gradients that are partial sums on every tensor-parallel rank. These
+/// are norms (and biases that every rank holds) under sequence parallelism, and norms of heads.
 class SharedElements {
  public:
   explicit SharedElements(bool sequence) : sequence_(sequence) {}
@@ -88,7 +88,7 @@ class SharedElements {
   std::int64_t elements_ = 0;
 };
 
-/// Coalesced into one tensor, reduced and copied back.
+/// The gradients are flattened into one tensor, all-reduced and copied back.
 void reduce_shared(const Runner& run, std::span<const Chunk> chunks) {
   const Axis& ranks = run.context.mesh.tensor;
   if (ranks.size == 1) {
@@ -111,7 +111,7 @@ void reduce_tied(const Runner& run, std::span<const GradientBuffer> buffers) {
   for (const GradientBuffer& buffer : buffers) {
     for (const Slot& slot : buffer.slots) {
       if (slot.parameter->shared_embedding) {
-        // Between the first stage and the last.
+        // All-reduces between the first stage and the last.
         const Axis& stages = run.context.mesh.pipeline;
         run.eager().run(CollectiveShape{
             .kind = CollectiveKind::kAllReduce,
@@ -146,8 +146,8 @@ void GradientSync::hook(const Parameter& parameter, std::size_t part) {
   torch::Node* const accumulator = torch::accumulator_of(run_.eager(), leaf);
   accumulator->stream = kWrappingStream;
   accumulator->after_accumulate = [this, leaf, part](Eager& eager) {
-    // The engine holds the gradient until its hooks have run. The accumulation belongs to the
-    // stream on which the model was wrapped.
+    // The engine holds the gradient until its hooks have run. The accumulation runs on the stream
+    // on which the model was wrapped.
     add_to_buffer(Tensor(eager, leaf->grad));
     arrived(part);
     eager.record_stream(Tensor(eager, leaf->grad));
@@ -155,7 +155,7 @@ void GradientSync::hook(const Parameter& parameter, std::size_t part) {
   };
 }
 
-/// `param.main_grad.add_(param.grad)`, unless the product has done so.
+/// `param.main_grad.add_(param.grad)`, unless the weight's product has already accumulated.
 void GradientSync::add_to_buffer(const Tensor& gradient) {
   if (run_.process.is_dummy(gradient)) {
     return;
@@ -205,7 +205,7 @@ void GradientSync::reduce_bucket(Part& part, const BucketOf& each) {
   const bool scatters = run_.context.megatron.distributed_optimizer;
   const std::int64_t ranks = each.buffer->ranks.size;
   if (scatters && ranks == 1) {
-    return;  // NCCL's communicator of one rank launches nothing for it.
+    return;  // NCCL launches nothing for a communicator of one rank.
   }
   const CollectiveShape shape{
       .kind = scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
@@ -253,8 +253,8 @@ void GradientSync::finish() {
 
 namespace {
 
-/// Layers whose parameters lie in `bucket` wait for `mark` before they run. What lies outside the
-/// layers is waited for by the first of them.
+/// Makes the layers whose parameters lie in `bucket` wait for `mark` before they run. The first
+/// of them also waits for parameters outside the layers.
 void note_gather(const Runner& run, const GradientBuffer& buffer, const Bucket& bucket,
                  std::uint32_t mark) {
   const std::vector<LayerWeights>& layers = buffer.chunk->layers;
@@ -262,7 +262,7 @@ void note_gather(const Runner& run, const GradientBuffer& buffer, const Bucket& 
   if (layers.empty() || slots == 0) {
     return;
   }
-  // The last parameters come first, a layer's next to one another.
+  // The last parameters come first, and those of one layer are next to one another.
   const auto layer_of = [&](std::size_t slot) {
     return layers.size() - 1 - std::min(layers.size() - 1, slot * layers.size() / slots);
   };
@@ -271,10 +271,11 @@ void note_gather(const Runner& run, const GradientBuffer& buffer, const Bucket& 
   }
 }
 
-/// What has been gathered becomes what products read: weights in 8 bits at once or, where the
-/// gather overlaps, when they are next used; others are copied from where they do not lie.
+/// Converts gathered parameters to what products read. FP8 weights are refreshed at once or, if the
+/// gather overlaps, when they are next used. Other parameters that are not in the buffer are
+/// copied.
 /// Source: distributed_data_parallel.py, start_param_sync; param_and_grad_buffer.py,
-/// finish_param_sync.
+///         finish_param_sync.
 void take_gathered(const Runner& run, const BucketOf& each, bool overlaps) {
   for (std::size_t slot = each.bucket->first; slot < each.bucket->last; ++slot) {
     const Parameter& parameter = *each.buffer->slots[slot].parameter;

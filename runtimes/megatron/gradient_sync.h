@@ -20,20 +20,23 @@ class GradientSync {
   GradientSync(const Runner& run, std::span<const Chunk> chunks,
                std::span<const GradientBuffer> buffers);
 
-  /// Whether buckets are reduced as gradients come in; off inside no_sync.
+  /// Whether buckets are reduced as gradients arrive; off inside no_sync.
   void set_enabled(bool enabled) { enabled_ = enabled; }
-  /// start_grad_sync of one chunk. Nothing happens to buckets that have been started.
+  /// start_grad_sync of one chunk. Buckets whose reduction has already started are skipped.
   void start(const Chunk& chunk);
-  /// finalize_model_grads: what has not been started, then what tensor-parallel ranks and the two
-  /// stages of a tied table share. Source: megatron/core/distributed/finalize_model_grads.py.
+  /// finalize_model_grads: finishes the reductions, starting those that have not started. Then
+  /// reduces the gradients that tensor-parallel ranks share and those of an embedding that two
+  /// stages share.
+  /// Source: megatron/core/distributed/finalize_model_grads.py.
   void finish();
 
  private:
   struct Part {
     BucketGroup buckets;
-    std::size_t missing = 0;  ///< Gradients that have not come in.
+    std::size_t missing = 0;  ///< Gradients that have not arrived.
     bool started = false;
-    std::optional<std::uint32_t> mark;  ///< Behind the last reduction, where these overlap.
+    /// The CUDA event after the last reduction, if reductions overlap.
+    std::optional<std::uint32_t> mark;
   };
   void hook(const Parameter& parameter, std::size_t part);
   void add_to_buffer(const torch::Tensor& gradient);

@@ -18,7 +18,7 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// A copy with another number of rows; the gradient goes the other way.
+/// A copy with another number of rows; backward copies the gradient in the opposite direction.
 Tensor refilled(const Runner& run, const Tensor& input, std::int64_t rows) {
   Eager& eager = run.eager();
   Record record(eager, {&input});
@@ -95,7 +95,7 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
                            .accumulate = run.context.megatron.accumulation_fusion});
         const bool fused = run.context.megatron.accumulation_fusion;
         const std::size_t weights_end = 1 + static_cast<std::size_t>(experts);
-        // In the type of the weights' gradients, which the same products make.
+        // They have the type of the weights' gradients, because the same products compute both.
         const DType summed = fused ? run.context.grad_dtype : dtype;
         for (std::size_t i = weights_end; i < result.size(); ++i) {
           result[i] = e.empty({shape[0]}, summed);

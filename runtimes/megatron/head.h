@@ -12,12 +12,12 @@ namespace headroom::ir::megatron {
 [[nodiscard]] torch::Tensor embed(const Runner& run, const Chunk& chunk, const torch::Tensor& ids,
                                   const torch::Tensor& positions);
 
-/// ColumnParallelLinear without a bias: logits [T, V/TP] in the arithmetic's type.
+/// ColumnParallelLinear without a bias: logits [T, V/TP] in the type of the arithmetic.
 /// Source: tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
 [[nodiscard]] torch::Tensor output_layer(const Runner& run, const torch::Tensor& hidden,
                                          const torch::Tensor& weight);
 
-/// compute_language_model_loss: fp32 losses [T] of every token.
+/// compute_language_model_loss: the loss of every token, fp32 [T].
 /// Source: tensor_parallel/cross_entropy.py, fusions/fused_cross_entropy.py.
 [[nodiscard]] torch::Tensor token_losses(const Runner& run, const torch::Tensor& logits,
                                          const torch::Tensor& labels);

@@ -1,4 +1,4 @@
-// Mixture of experts behind MoEFlexTokenDispatcher's HybridEP manager.
+// Mixture of experts with MoEFlexTokenDispatcher's HybridEP manager.
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -20,21 +20,21 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// What dispatch and combine know of where tokens go; autograd keeps it until the graph goes.
+/// The routing information of dispatch and combine. Autograd keeps it until the graph is freed.
 using Handle = std::vector<Tensor>;
 
-/// Ranks in the reach of NVLink, which the handle's maps count as one node. In a larger domain the
-/// maps by node are a few bytes for each token smaller.
+/// Ranks that NVLink connects, which the handle's maps count as one node. In a larger NVLink
+/// domain, the maps per node are smaller by a few bytes per token.
 constexpr std::int64_t kNodeRanks = 8;
 
-/// Tokens in the order of this rank's experts, with their probabilities.
+/// Tokens sorted by this rank's experts, with their probabilities.
 struct Dispatched {
   Tensor tokens;         ///< [received, H]
   Tensor probabilities;  ///< fp32 [received]
 };
 
-/// One copy of every token for each rank, and over the network for each node, that has one of its
-/// experts; back the same way, summed up where copies meet.
+/// Sends one copy of every token to each rank that has one of its experts, and over the network one
+/// copy to each such node. Combine sends results back the same way and sums them where copies meet.
 CollectiveShape token_exchange(const Runner& run, const ExpertSizes& sizes, DType dtype) {
   return {.kind = CollectiveKind::kTokenExchange,
           .bytes = bytes_of(sizes.tokens * sizes.hidden, dtype).value(),
@@ -44,7 +44,8 @@ CollectiveShape token_exchange(const Runner& run, const ExpertSizes& sizes, DTyp
           .top_k = static_cast<std::int32_t>(sizes.top_k)};
 }
 
-/// Rows between the exchange's buffer, which has each token that came once, and the experts' order.
+/// Copies rows between the exchange's buffer, which has each received token once, and the order of
+/// the experts.
 void launch_permutation(Eager& eager, const CollectiveShape& exchange, const ExpertSizes& sizes,
                         DType dtype) {
   const auto ranks = static_cast<double>(exchange.group.ranks());
@@ -73,7 +74,8 @@ Handle prepare(const Runner& run, const Tensor& map, const ExpertSizes& sizes) {
   if (nodes > 1) {
     handle.push_back(eager.empty({sizes.tokens, nodes - 1}, DType::kBool));
   }
-  if (sizes.capacity) {  // Counts stay on the device: how many rows come is known beforehand.
+  // The number of received rows is known in advance, so the counts stay on the device.
+  if (sizes.capacity) {
     handle.push_back(eager.empty({1}, DType::kInt32));
   }
   handle.push_back(eager.empty({gathered, sizes.local}, DType::kBool));
@@ -83,7 +85,7 @@ Handle prepare(const Runner& run, const Tensor& map, const ExpertSizes& sizes) {
   handle.push_back(eager.empty({sizes.local}, DType::kInt32));
   torch::launch_kernels(eager, torch::bytes_of(map) * ranks, 2);
   if (!sizes.capacity) {
-    eager.host_wait(eager.record_mark(eager.stream()));  // For the rows that come.
+    eager.host_wait(eager.record_mark(eager.stream()));  // Waits for the number of received rows.
   }
   return handle;
 }
@@ -151,7 +153,7 @@ Tensor dispatch_hybrid(const Runner& run, const LayerWeights& layer, const Tenso
   Tensor combined;
   {
     Handle handle = prepare(run, state.map, sizes);
-    Tensor padded;  // Tokens of each expert, where the host is not told.
+    Tensor padded;  // Tokens of each expert, if the host does not read them.
     if (sizes.capacity) {
       padded = eager.empty({sizes.local}, DType::kInt64);
     }

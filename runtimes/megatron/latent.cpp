@@ -1,4 +1,4 @@
-// Attention through latents (DeepSeek's MLA), with fused rotary kernels.
+// Multi-head latent attention (DeepSeek's MLA) with fused rotary kernels.
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,13 +20,13 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// What the down projection of keys and values gives: views of one tensor.
+/// The output of the down projection of keys and values: two views of one tensor.
 struct Compressed {
   Tensor latent;  ///< [T, kv_rank]
-  Tensor rotary;  ///< [T, rope_dim], one for all heads.
+  Tensor rotary;  ///< [T, rope_dim], shared by all heads.
 };
 
-/// torch.split; backward joins the gradients in one tensor.
+/// torch.split; backward concatenates the gradients in one tensor.
 Compressed split(const Runner& run, const Tensor& combined, std::int64_t latent) {
   Eager& eager = run.eager();
   const std::int64_t rows = combined.shape()[0];
@@ -40,8 +40,8 @@ Compressed split(const Runner& run, const Tensor& combined, std::int64_t latent)
   return parts;
 }
 
-/// gather_from_sequence_parallel_region: the whole sequence from each rank's part, which is made
-/// contiguous first. Source: megatron/core/tensor_parallel/mappings.py.
+/// gather_from_sequence_parallel_region: gathers the whole sequence from each rank's part, which is
+/// first made contiguous. Source: megatron/core/tensor_parallel/mappings.py.
 Tensor gather_rotary(const Runner& run, const Tensor& part) {
   Eager& eager = run.eager();
   const std::int64_t ranks = run.context.mesh.tensor.size;
@@ -65,7 +65,7 @@ Tensor gather_rotary(const Runner& run, const Tensor& part) {
   return whole;
 }
 
-/// fused_apply_mla_rope_for_q turns queries in place, and their gradient too.
+/// fused_apply_mla_rope_for_q rotates queries in place, and their gradient, too.
 Tensor rotate_queries(const Runner& run, const Tensor& query) {
   Eager& eager = run.eager();
   Record record(eager, {&query});
@@ -81,8 +81,8 @@ Tensor rotate_queries(const Runner& run, const Tensor& query) {
   return rotated;
 }
 
-/// fused_apply_mla_rope_for_kv: keys and values [T, heads*dim] of the up projection's output and of
-/// the rotary part.
+/// fused_apply_mla_rope_for_kv: makes keys and values [T, heads*dim] from the up projection's
+/// output and the rotary part.
 QueryKeyValue rotate_keys(const Runner& run, const Tensor& up, const Tensor& rotary,
                           const AttentionSizes& sizes) {
   Eager& eager = run.eager();
@@ -119,14 +119,14 @@ AttentionSizes latent_attention_sizes(const Runner& run, const LayerModules& mod
           .layout = QkvLayout::kSeparate};
 }
 
-/// What the up projections read.
+/// Inputs of the up projections.
 struct Latents {
-  const Tensor& query;  ///< The queries' latent, or the hidden state where there is none.
+  const Tensor& query;  ///< The queries' latent, or the hidden state if queries have none.
   const Tensor& latent;
   const Tensor& rotary;
 };
 
-/// qkv_up_proj_and_rope_apply
+/// qkv_up_proj_and_rope_apply.
 QueryKeyValue project_up(const Runner& run, const LayerWeights& layer, const Latents& latents,
                          const AttentionSizes& sizes) {
   const LatentWeights& weights = *layer.attention.latent;
@@ -156,7 +156,7 @@ torch::Region up_region(const Runner& run, const LayerWeights& layer, const Atte
 
 namespace {
 
-/// What get_query_key_value_tensors leaves: up projections may run again in backward.
+/// Results of get_query_key_value_tensors. Backward may recompute the up projections.
 struct Projected {
   Tensor combined;
   Tensor query_latent;
@@ -164,11 +164,11 @@ struct Projected {
   std::optional<DiscardedRegion> again;
 };
 
-/// MLASelfAttention.get_query_key_value_tensors
+/// MLASelfAttention.get_query_key_value_tensors.
 Projected project(const Runner& run, const LayerWeights& layer, const Tensor& normed,
                   const AttentionSizes& sizes) {
   const LatentWeights& weights = *layer.attention.latent;
-  // What the norm gives is kept once, until it is discarded.
+  // The norm's output is saved once, until it is discarded.
   const KeptInput kept =
       recomputes(run, &MegatronModules::norms) ? KeptInput::kOriginal : KeptInput::kCast;
   Projected result;

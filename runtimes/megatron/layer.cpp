@@ -33,8 +33,8 @@ AttentionSizes attention_sizes(const Runner& run, const LayerModules& modules) {
           .layout = QkvLayout::kValueView};
 }
 
-/// A projection of what its norm gives, which Transformer Engine's module computes itself.
-/// `gemm_bias`: the layer adds its bias, no other function.
+/// A projection of its norm's output. Transformer Engine's module computes the norm itself.
+/// `gemm_bias`: the layer adds its bias; no other function does.
 Tensor first_product(const Runner& run, const Tensor& input, const NormWeights& norm,
                      const LinearWeights& linear, bool gemm_bias) {
   if (!run.context.local()) {
@@ -44,7 +44,7 @@ Tensor first_product(const Runner& run, const Tensor& input, const NormWeights& 
   return column_linear(run, input, own, TensorRole::kActivation);
 }
 
-/// A projection cut by its inputs, without its bias.
+/// A row-parallel projection without its bias.
 Tensor second_product(const Runner& run, const Tensor& input, const LinearWeights& weights,
                       KeptInput kept = KeptInput::kCast) {
   return run.context.local() ? row_linear(run, input, weights.weight)
@@ -60,8 +60,9 @@ Tensor head_norm(const Runner& run, const Tensor& heads, const NormWeights& weig
   return torch::view(eager, norm(run, flat, weights), heads.shape());
 }
 
-/// What get_qkv_layout finds: views of one projection go to the kernel as they are, unless groups
-/// of queries have been copied out of it. Source: attention/dot_product_attention/utils.py.
+/// What get_qkv_layout returns: views of one projection go to the kernel without a copy, unless
+/// groups of queries have been copied.
+/// Source: attention/dot_product_attention/utils.py.
 QkvLayout layout_of(const Runner& run, const LayerModules& modules, const AttentionSizes& sizes) {
   if (modules.rope || modules.head_norms) {
     return QkvLayout::kValueView;
@@ -72,14 +73,15 @@ QkvLayout layout_of(const Runner& run, const LayerModules& modules, const Attent
   return run.context.mesh.context.size == 1 ? QkvLayout::kPacked : QkvLayout::kViews;
 }
 
-/// get_query_key_value_tensors: one projection, cut by heads, and their norms.
+/// get_query_key_value_tensors: one projection, sharded by heads, and the norms of queries and
+/// keys.
 QueryKeyValue project_heads(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
                             const AttentionSizes& sizes) {
   const AttentionWeights& weights = layer.attention;
   const Tensor fused = first_product(run, hidden, weights.norm, weights.qkv, true);
   QueryKeyValue parts =
       split_heads(run, fused, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
-  // Queries of several groups with several heads cannot be seen as [heads, D]: reshape copies them.
+  // Several groups of several queries cannot be viewed as [heads, D], so reshape copies them.
   const bool grouped = sizes.heads != sizes.kv_heads && sizes.kv_heads > 1;
   if (grouped) {
     parts.query = reshaped_copy(run, parts.query);
@@ -92,8 +94,8 @@ QueryKeyValue project_heads(const Runner& run, const LayerWeights& layer, const 
   return parts;
 }
 
-/// SelfAttention of what its norm takes, or of Megatron's own, gives: [T, H] to [T, H], without the
-/// output projection's bias.
+/// SelfAttention without the output projection's bias: [T, H] to [T, H]. The input is that of its
+/// norm or, if the norm is a module of its own, the norm's output.
 Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
                       const LayerInput& input) {
   AttentionSizes sizes = attention_sizes(run, layer.modules);
@@ -136,7 +138,7 @@ torch::Region mlp_region(const Runner& run, const LayerWeights& layer) {
   };
 }
 
-/// The norm before a part of a layer, where it is a module of its own.
+/// The norm before attention or the MLP, if it is a module of its own.
 Tensor own_norm(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
                 const NormWeights& weights) {
   if (!run.context.local()) {
@@ -146,7 +148,7 @@ Tensor own_norm(const Runner& run, const LayerWeights& layer, const Tensor& hidd
   return apex_norm(run, hidden, weights);
 }
 
-/// A norm that is a module of its own, and what it is the norm of.
+/// A norm that is a module of its own, and its input.
 RecomputableNorm module_norm(const Runner& run, const Tensor& hidden, const NormWeights& weights,
                              OffloadedPart& part) {
   return part.run(hidden, [&](const Tensor& inside) {
@@ -174,7 +176,7 @@ Tensor mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
   return dense_mlp(run, layer, input);
 }
 
-/// Attention with the norm before it, which is a module of its own where no projection fuses it.
+/// Attention with the norm before it. The norm is a module of its own if no projection fuses it.
 Tensor attend(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
               const LayerInput& input, OffloadedPart& part) {
   if (!layer.attention.latent) {
@@ -199,13 +201,13 @@ Tensor add_unfused(const Runner& run, const Tensor& part, const Tensor& bias, co
   return torch::add(eager, stream, sum);
 }
 
-/// bias_dropout_add_exec_handler is torch.enable_grad: also where layers run to be run again, the
-/// masks of dropout live as long as the stream that they are in.
+/// bias_dropout_add_exec_handler is torch.enable_grad. So the dropout masks live as long as the
+/// residual stream whose graph holds them, even in a forward that will be recomputed.
 Tensor add_to_stream(const Runner& run, const LayerWeights& layer, const Tensor& part,
                      const Tensor& bias, const Tensor& stream) {
   run.eager().set_site("add", layer.layer);
   const torch::GradMode recorded(run.eager(), true);
-  if (layer.modules.expert_bias) {  // TEGroupedMLP with biases asks for --no-bias-dropout-fusion.
+  if (layer.modules.expert_bias) {  // TEGroupedMLP with biases requires --no-bias-dropout-fusion.
     return add_unfused(run, part, bias, stream, layer.modules.hidden_dropout);
   }
   return bias_dropout_add(run, part, bias, stream, layer.modules.hidden_dropout);
@@ -227,7 +229,7 @@ Tensor checkpointed(const Runner& run, const Chunk& chunk, std::size_t first, st
                                      torch::RegionForm::kReentrant)[0]);
 }
 
-/// A layer under --cpu-offloading-num-layers, or just a layer.
+/// One layer, offloaded with --cpu-offloading-num-layers if the plan says so.
 Tensor offloaded_layer(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
                        const LayerInput& input) {
   LayerOffload& offload = run.process.layer_offload();
@@ -248,7 +250,7 @@ Tensor run_layer(const Runner& run, const LayerWeights& layer, const Tensor& hid
                  const LayerInput& input) {
   Tensor middle;
   {
-    // Norms that a projection is fused with are no modules.
+    // Norms that are fused with a projection are not modules.
     OffloadedPart part(run, layer.attention.latent ? &MegatronOffload::attention_norm : nullptr);
     const Tensor attention = attend(run, layer, hidden, input, part);
     middle = add_to_stream(run, layer, attention, layer.attention.output.bias, hidden);
@@ -268,7 +270,7 @@ Tensor core_attention(const Runner& run, const QueryKeyValue& qkv, const Tensor&
                       const AttentionSizes& sizes) {
   const auto attend = [run, sizes, sinks = qkv.sinks](const Tensor& query, const Tensor& key,
                                                       const Tensor& value) {
-    if (run.context.local()) {  // It takes views as they are.
+    if (run.context.local()) {  // It accepts views without a copy.
       return dot_product_attention(run, {.query = query, .key = key, .value = value}, sizes);
     }
     run.process.touch_fp8_attention(run.eager().layer());

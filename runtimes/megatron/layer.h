@@ -5,13 +5,13 @@
 
 namespace headroom::ir::megatron {
 
-/// What every layer of a forward reads.
+/// Inputs that all layers of a forward share.
 struct LayerInput {
-  torch::Tensor mask;    ///< bool [B, 1, S/CP, S]; undefined where the script makes none.
+  torch::Tensor mask;    ///< bool [B, 1, S/CP, S]; undefined if the script makes none.
   torch::Tensor angles;  ///< Rotary table.
 };
 
-/// What the micro-batch says of its tokens.
+/// Inputs of one micro-batch for its tokens.
 struct TokenInput {
   torch::Tensor ids;  ///< int64 [B, S]
   torch::Tensor positions;
@@ -19,42 +19,43 @@ struct TokenInput {
   torch::Tensor loss_mask;  ///< fp32 [B, S]
 };
 
-/// The losses [T] of what the last norm gives, with the layers that predict further tokens and
-/// their losses before it. Errors: none; requires `chunk.predictions`.
+/// The losses [T] for the output of the last norm, after those of the multi-token prediction
+/// layers. Errors: none; requires `chunk.predictions`.
 [[nodiscard]] torch::Tensor losses_with_predictions(const Runner& run, const Chunk& chunk,
                                                     torch::Tensor hidden, const TokenInput& tokens,
                                                     const LayerInput& input);
 
-/// All layers of a chunk, recomputed or not: TransformerBlock without its final norm.
+/// Runs all layers of a chunk, with recomputation if the plan says so: TransformerBlock without its
+/// final norm.
 /// Source: megatron/core/transformer/{transformer_block,transformer_layer,attention,mlp}.py.
 [[nodiscard]] torch::Tensor run_layers(const Runner& run, const Chunk& chunk, torch::Tensor hidden,
                                        const LayerInput& input);
 
-/// TransformerLayer.forward
+/// TransformerLayer.forward.
 [[nodiscard]] torch::Tensor run_layer(const Runner& run, const LayerWeights& layer,
                                       const torch::Tensor& hidden, const LayerInput& input);
 
-/// MultiLatentAttention of what its norm gives. Source:
-/// megatron/core/transformer/multi_latent_attention.py.
+/// MultiLatentAttention on its norm's output.
+/// Source: megatron/core/transformer/multi_latent_attention.py.
 [[nodiscard]] torch::Tensor latent_attention(const Runner& run, const LayerWeights& layer,
                                              const torch::Tensor& normed, const LayerInput& input);
 
-/// Rotary embedding of all dims of queries or keys without a fused kernel (--no-rope-fusion).
+/// Rotary embedding of all dimensions of queries or keys without a fused kernel (--no-rope-fusion).
 [[nodiscard]] torch::Tensor rotate_unfused(const Runner& run, const torch::Tensor& input,
                                            const torch::Tensor& angles);
 
-/// MoELayer behind its norm. Source: megatron/core/transformer/moe.
+/// MoELayer after its norm. Source: megatron/core/transformer/moe.
 [[nodiscard]] torch::Tensor expert_layer(const Runner& run, const LayerWeights& layer,
                                          const torch::Tensor& normed);
 
-/// The activation between an MLP's two products, with the first one's bias.
+/// The activation between an MLP's two products, including the first product's bias.
 [[nodiscard]] torch::Tensor activate(const Runner& run, const LayerModules& modules,
                                      const torch::Tensor& input, const torch::Tensor& bias);
 
-/// Whether a module runs again in backward; nothing does without gradients.
+/// Whether backward recomputes a module. Nothing is recomputed if gradients are disabled.
 [[nodiscard]] bool recomputes(const Runner& run, bool MegatronModules::*module);
 
-/// Core attention, run again in backward where the plan says so.
+/// Core attention. Backward recomputes it if the plan says so.
 [[nodiscard]] torch::Tensor core_attention(const Runner& run, const QueryKeyValue& qkv,
                                            const torch::Tensor& mask, const AttentionSizes& sizes);
 

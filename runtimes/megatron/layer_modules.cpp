@@ -20,7 +20,7 @@ bool has_bias(const Op& op) {
   return op.parameters.size() > 1;
 }
 
-/// Notes a linear layer; false if the specification has no place for it.
+/// Records a linear layer; returns false if the specification does not support it.
 bool note_linear(const Op& op, LayerModules& modules) {
   switch (op.role) {
     case OpRole::kQuery:
@@ -85,7 +85,7 @@ bool note(const Op& op, LayerModules& modules) {
       return true;
     case OpKind::kExperts:
       modules.expert_bias = op.gate == ExpertGate::kInterleavedClamped;
-      // GELU has no gate here.
+      // SiLU has a gate. GELU has one only in experts with biases.
       modules.gated = modules.expert_bias || op.activation == Activation::kSilu;
       return true;
     case OpKind::kSplitQkv:

@@ -76,8 +76,9 @@ std::size_t OffloadedLayer::pack(Eager& eager, const Tensor& tensor, Tensor& kep
   return slots_.size() - 1;
 }
 
-/// Source: pop_tensor; pytorch/pytorch torch/csrc/autograd/saved_variable.cpp, unpack: what wants a
-/// gradient is copied, on the same storage, as others hold it.
+/// Source: pop_tensor; pytorch/pytorch torch/csrc/autograd/saved_variable.cpp, unpack. A tensor
+///         that requires a gradient is returned as a new tensor on the same storage, because others
+///         hold it.
 Tensor OffloadedLayer::unpack(Eager& eager, std::size_t slot) {
   const Slot& wanted = slots_.at(slot);
   const Part& part = parts_[wanted.part];
@@ -111,7 +112,7 @@ void OffloadedLayer::send() {
   left_ = eager.record_mark(kOffloadStream);
 }
 
-/// Lists of Python let go from their end.
+/// Python lists free their elements from the end.
 void OffloadedLayer::drop_device_memory() {
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
     while (!part->tensors.empty()) {

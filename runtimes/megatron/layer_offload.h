@@ -14,10 +14,11 @@ namespace headroom::ir::megatron {
 
 /// The form in which operators save tensors.
 enum class SavedForm : std::uint8_t {
-  kTensors,  ///< Themselves; views of parts of a tensor stay on the device.
-  kWhole,    ///< As parts of one tensor, which leaves whole: `offload_base_tensor`.
-  kPieces,   ///< Cut by rows, each of which leaves for itself: torch.split.
-  kStaying,  ///< As views in another order, or marked not to leave: they stay on the device.
+  kTensors,  ///< The tensors themselves; views of parts of a tensor stay on the device.
+  kWhole,    ///< Parts of one tensor, which is offloaded whole: `offload_base_tensor`.
+  kPieces,   ///< Pieces of torch.split along the rows, each of which is offloaded separately.
+  /// Views in another order, or tensors marked not to be offloaded: they stay on the device.
+  kStaying,
 };
 
 /// The tensors that one layer saves, on the device or on the host, each storage once.
@@ -29,29 +30,31 @@ class OffloadedLayer final : public torch::SavedTensorHooks {
       : context_(context), pinned_(pinned) {}
 
   std::size_t pack(torch::Eager& eager, const torch::Tensor& tensor, torch::Tensor& kept) override;
-  /// What wants no gradient is handed out itself, and may be cleared; of the rest a tensor of its
-  /// own on the memory that the layer holds until its backward is over.
+  /// Returns a tensor that requires no gradient itself, so it may be cleared. For the others it
+  /// returns a new tensor on the memory that the layer holds until its backward is over.
   [[nodiscard]] torch::Tensor unpack(torch::Eager& eager, std::size_t slot) override;
   void forget(std::size_t) override {}
 
-  /// How the next tensors are saved; `rows` of each piece.
+  /// Sets how the next tensors are saved. `rows`: rows of each piece.
   void save_as(SavedForm form, std::vector<std::int64_t> rows);
-  /// Copies what has been saved to the host, each tensor once it was there.
+  /// Copies the saved tensors to the host, each once it has been computed.
   void send();
-  /// The device goes on when the copies are over: their originals are let go.
+  /// The device waits for the copies; then the originals are freed.
   void release();
-  /// Takes memory for all of it at once, and copies it back beside what the device computes.
+  /// Allocates memory for all tensors at once and copies them back, overlapped with computation.
   void fetch();
-  /// Lets go of everything, here and on the host.
+  /// Frees everything on the device and on the host.
   void clear();
 
  private:
   struct Part {
-    /// What holds the memory: what is saved first, then what came back, a tensor for each piece.
+    /// The tensors that hold the memory: first the saved ones, later the reloaded ones, one per
+    /// piece.
     std::vector<torch::Tensor> tensors;
     std::vector<torch::Shape> pieces;
     DType dtype = DType::kBf16;
-    std::uint32_t mark = 0;  ///< Behind what made it, then behind the copies back.
+    /// The CUDA event after the kernel that made it, later the event after the copy back.
+    std::uint32_t mark = 0;
     bool pinned = false;
   };
   struct Slot {
@@ -69,26 +72,28 @@ class OffloadedLayer final : public torch::SavedTensorHooks {
   PinnedMemory& pinned_;
   std::vector<Part> parts_;
   std::vector<Slot> slots_;
-  std::uint32_t left_ = 0;  ///< Behind the last copy to the host.
+  std::uint32_t left_ = 0;  ///< The CUDA event after the last copy to the host.
   bool back_ = false;
   SavedForm form_ = SavedForm::kTensors;
   std::vector<std::int64_t> rows_;
 };
 
-/// Transformer Engine's offload of whole layers, --cpu-offloading-num-layers N of L.
+/// Transformer Engine's offloading of whole layers, --cpu-offloading-num-layers N of L.
 ///
-/// Model:   everything that a layer saves for backward but parameters and views in parts belongs
-///          to the layer and stays until its backward is over, whoever of its operators is done
-///          with it. Of the first N layers it leaves on a stream of its own once the next layer
-///          begins. Layer i lets go of the device's memory where layer L-N+i begins, and comes back
-///          where the backward of layer L-N+i-1 does, or its own (N = L-1):
+/// Model:   everything that a layer saves for backward, except parameters and partial views,
+///          belongs to the layer. It stays until the layer's backward is over, even if an operator
+///          has already used it. The first N layers are copied to the host on a separate stream,
+///          each once the next layer begins. The device's memory of layer i is freed when layer
+///          L-N+i begins. The layer is reloaded when the backward of layer L-N+i-1 begins, or when
+///          its own does (N = L-1):
 ///
-///              compute  | 1 | 2 | 3 | 4 | loss | 4' | 3' | 2' | 1' |      N = 2, L = 4
-///              copies       |1--|2--|               |2--|1--|
-///              layer 1  xxxxxxxxx                       xxxxxxxxx
-///              layer 2      xxxxxxxxx               xxxxxxxx
+///             compute  | 1 | 2 | 3 | 4 | loss | 4' | 3' | 2' | 1' |      N = 2, L = 4
+///             copies       |1--|2--|               |2--|1--|
+///             layer 1  xxxxxxxxx                       xxxxxxxxx
+///             layer 2      xxxxxxxxx               xxxxxxxx
 ///
-/// Ignores: that a tensor can leave as soon as it is there instead of when its operator is done.
+/// Ignores: a tensor could be copied as soon as it has been computed, not only when its operator is
+///          done.
 /// Source:  NVIDIA/TransformerEngine v2.11 transformer_engine/pytorch/cpu_offload.py,
 ///          DefaultOffloadSynchronizer (without NVTE_CPU_OFFLOAD_V1); NVIDIA/Megatron-LM
 ///          core_v0.16.1, megatron/core/transformer/transformer_block.py, forward.
@@ -96,15 +101,16 @@ class LayerOffload {
  public:
   explicit LayerOffload(const Context& context);
 
-  /// A layer's forward begins: what takes its saved tensors, null where no layer is offloaded.
+  /// Called when a layer's forward begins. Returns the hooks that receive its saved tensors, or
+  /// null if no layer is offloaded.
   [[nodiscard]] torch::SavedTensorHooks* begin_forward();
-  /// It is done: its backward begins at `output`.
+  /// Called when a layer's forward ends. Its backward begins at `output`.
   void finish_forward(const torch::Tensor& output);
-  /// A backward pass is over.
+  /// Called when a backward pass is over.
   void finish_backward();
-  /// How a layer's operators save what comes next.
+  /// Sets how a layer's operators save the next tensors.
   void save_as(SavedForm form, std::vector<std::int64_t> rows);
-  /// A layer's operator saves what its node, which nobody holds, does not keep: the layer does.
+  /// Keeps alive a tensor that a layer's operator saves although nobody holds the operator's node.
   void hold(const torch::Tensor& tensor);
 
  private:
@@ -117,10 +123,10 @@ class LayerOffload {
   std::vector<std::shared_ptr<OffloadedLayer>> layers_;
   std::size_t next_ = 0;            ///< The layer whose forward comes next.
   OffloadedLayer* last_ = nullptr;  ///< The layer whose backward began last.
-  bool inside_ = false;             ///< A layer's forward runs.
+  bool inside_ = false;             ///< Whether a layer's forward is running.
 };
 
-/// How operators save for a scope.
+/// Sets how operators save tensors within a scope.
 class SavedAs {
  public:
   SavedAs(LayerOffload& offload, SavedForm form, std::vector<std::int64_t> rows = {})

@@ -24,20 +24,20 @@ void communicate(const Runner& run, CollectiveKind kind, std::int64_t elements) 
                                   .axis = MeshAxis::kTensor});
 }
 
-/// The inputs of all tensor-parallel ranks, in the buffer that the process keeps.
+/// Gathers the inputs of all tensor-parallel ranks in the process's global buffer.
 void gather_input(const Runner& run, std::int64_t width) {
   const std::int64_t elements = run.context.tokens() * width;
   run.process.touch_memory_buffer(elements);
   communicate(run, CollectiveKind::kAllGather, elements);
 }
 
-/// How the layer's input is spread over the tensor-parallel ranks.
+/// How the layer's input is distributed over the tensor-parallel ranks.
 enum class Spread : std::uint8_t {
-  kColumns,  ///< ColumnParallelLinear: all have it, or parts of the sequence.
-  kRows,     ///< RowParallelLinear and experts: each has its own, and the gradient of it.
+  kColumns,  ///< ColumnParallelLinear: all ranks have it, or each has a part of the sequence.
+  kRows,     ///< RowParallelLinear and experts: each rank has its own input and its gradient.
 };
 
-/// The gradient of the weight: added to the gradient buffer inside its product, or a tensor.
+/// The gradient of the weight: accumulated in the gradient buffer by its product, or a new tensor.
 Tensor weight_gradient(const Runner& run, const Shape& weight, std::int64_t tokens) {
   Eager& eager = run.eager();
   const bool fused = run.context.megatron.accumulation_fusion;
@@ -88,7 +88,7 @@ Gradients product_gradients(const Runner& run, std::int64_t tokens, Node& node, 
   return result;
 }
 
-/// The product of all tokens with a weight, and its bias.
+/// The product of all tokens with a weight, including its bias.
 Tensor product(const Runner& run, std::int64_t tokens, const LinearWeights& linear,
                TensorRole role) {
   Eager& eager = run.eager();
@@ -102,7 +102,7 @@ Tensor product(const Runner& run, std::int64_t tokens, const LinearWeights& line
   return output;
 }
 
-/// reduce_scatter_to_sequence_parallel_region
+/// reduce_scatter_to_sequence_parallel_region.
 Tensor scatter_output(const Runner& run, const Tensor& input) {
   Eager& eager = run.eager();
   const Shape& shape = input.shape();

@@ -16,14 +16,14 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// Widths that the persistent kernel serves. Source: fusions/fused_layer_norm.py.
+/// Widths that the persistent kernel supports. Source: fusions/fused_layer_norm.py.
 constexpr std::array<std::int64_t, 24> kPersistentWidths = {
     1024,  1536,  2048,  2304,  3072,  3840,  4096,  5120,  6144,  8192,  10240, 12288,
     12800, 15360, 16384, 18432, 20480, 24576, 25600, 30720, 32768, 40960, 49152, 65536};
 
-/// Rows of the sums for the weight and the bias that blocks leave: part_size of the general kernel;
-/// the persistent one has one for each resident block, of which a multiprocessor is taken to hold
-/// two (the driver knows; not measured).
+/// Rows of the partial sums that blocks write for the gradients of weight and bias. The general
+/// kernel has part_size rows. The persistent kernel has one row for each resident block; two blocks
+/// per multiprocessor are assumed (the driver knows the number; not measured).
 std::int64_t partial_rows(const DeviceTraits& device, std::int64_t width) {
   constexpr std::int64_t kGeneral = 16;
   constexpr std::int64_t kResident = 2;
@@ -42,7 +42,7 @@ Gradients norm_gradients(Eager& eager, Node& node) {
   const torch::Shape parts{partial_rows(eager.device(), width), width};
   const Tensor weights = eager.empty(parts, DType::kFp32, TensorRole::kWorkspace);
   const Tensor biases = eager.empty(parts, DType::kFp32, TensorRole::kWorkspace);
-  torch::launch(eager, {&input, &result[0], &result[0]});  // The gradient comes in, too.
+  torch::launch(eager, {&input, &result[0], &result[0]});  // The incoming gradient is read, too.
   torch::launch(eager, {&weights, &biases, &result[1], &result[2]});
   return result;
 }

@@ -38,16 +38,16 @@ DType dtype_of(Precision precision) {
   }
 }
 
-/// bf16 gradients are added up in fp32 unless told otherwise; fp16 and fp32 in their own type.
+/// bf16 gradients are accumulated in fp32 by default; fp16 and fp32 gradients in their own type.
 DType gradient_dtype(const ParallelPlan& plan, const MegatronPlan& megatron) {
   const DType dtype = dtype_of(plan.precision);
   return dtype == DType::kBf16 && megatron.fp32_gradients ? DType::kFp32 : dtype;
 }
 
-/// ":4096:8", which PyTorch's deterministic algorithms ask for.
+/// ":4096:8", which PyTorch's deterministic algorithms require.
 constexpr std::int64_t kDeterministicWorkspace = 4096 * 8 * kKiB;
 
-/// A process that trains, after its objects have been made.
+/// The process during training, after its objects have been made.
 class Trainer {
  public:
   Trainer(const Runner& run, std::vector<Chunk>& chunks, const std::vector<GradientBuffer>& buffers,
@@ -102,13 +102,13 @@ class Trainer {
     }
     if (!context_.megatron.overlap_param_gather) {
       for (std::size_t i = 0; i < optimizers_.size(); ++i) {
-        gather_parameters(run_, buffers_);  // Each asks its chunks for all of theirs.
+        gather_parameters(run_, buffers_);  // Each optimizer gathers all parameters of its chunks.
       }
     }
     log_loss();
   }
 
-  /// Norms that the same ranks share are taken at once.
+  /// Norms that the same ranks share are computed together.
   void measure_norms() {
     std::vector<std::int64_t> all;
     for (Optimizer& optimizer : optimizers_) {
@@ -122,7 +122,7 @@ class Trainer {
     }
   }
 
-  /// The training log sums up the micro-batches' losses.
+  /// The training log sums the micro-batches' losses.
   void log_loss() {
     if (reports_.empty()) {
       return;

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::int64_t kRanksOfNode = 8;
 
-/// One buffer of the activations [B S / CP, H] in 16 bits for each product that overlaps.
+/// One buffer of the activations [B S / CP, H] in 16 bits for each of the ten products that
+/// overlap.
 /// Source: transformer_engine/pytorch/module/base.py, initialize_ub: ten names.
 OutsideTerm userbuffers_term(const ModelSpec& model, const ParallelPlan& plan) {
   constexpr std::int64_t kProducts = 10;
@@ -25,12 +26,13 @@ OutsideTerm userbuffers_term(const ModelSpec& model, const ParallelPlan& plan) {
               "initialize_ub: ten buffers of B S / CP x H"};
 }
 
-/// What HybridEP exchanges tokens in: room for those of all ranks, [R T, H] in 16 bits with scales
-/// of 128 columns, and their probabilities for a node's experts; the gathered routing map; where
-/// nodes differ, what comes from and goes to the others, twice. A superchip's NVLink domain is
-/// taken for nodes of eight, too: what the network's buffers add is too much there.
+/// HybridEP's communication buffers. They hold the tokens of all ranks, [R T, H] in 16 bits with
+/// scales per 128 columns; the tokens' probabilities for a node's experts; and the gathered routing
+/// map. If there are several nodes, they also hold what is sent to and received from the others,
+/// twice. A superchip's NVLink domain is treated as nodes of eight ranks, too, so the network
+/// buffers are overestimated there.
 /// Source: deepseek-ai/DeepEP, branch hybrid-ep (94a9f8f), csrc/hybrid_ep/buffer/{intranode,
-/// internode_doca}.cu, allocate_{dispatch,combine}_buffers; extension/allgather.cu.
+///         internode_doca}.cu, allocate_{dispatch,combine}_buffers; extension/allgather.cu.
 OutsideTerm hybrid_ep_term(const ModelSpec& model, const ParallelPlan& plan) {
   const std::int64_t ranks = plan.megatron->expert;
   const std::int64_t nodes = ceil_div(ranks, kRanksOfNode);
@@ -44,8 +46,9 @@ OutsideTerm hybrid_ep_term(const ModelSpec& model, const ParallelPlan& plan) {
   std::int64_t bytes = ranks * own * (row + scales + shares + experts);
   if (nodes > 1) {
     const std::int64_t others = nodes - 1;
-    bytes += own * (row + scales + 4 * experts);                           // Sent from.
-    bytes += own * others * (row + scales + shares + 2 * (row + shares));  // Received, and back.
+    bytes += own * (row + scales + 4 * experts);  // The send buffer.
+    // The receive buffers, and those for the way back.
+    bytes += own * others * (row + scales + shares + 2 * (row + shares));
   }
   return {.name = "HybridEP buffers",
           .bytes = Bytes{bytes},
@@ -69,7 +72,7 @@ std::vector<Rank> highest_ranks(const ModelSpec& model, const ParallelPlan& plan
       stages.insert(static_cast<std::int64_t>(stage));
     }
   }
-  // Tensor varies fastest, then context.
+  // The tensor-parallel rank varies fastest, then the context-parallel rank.
   const std::int64_t stage_ranks = stage_stride(megatron, plan.world);
   std::vector<Rank> ranks;
   for (const std::int64_t stage : stages) {
@@ -85,14 +88,17 @@ HeldParameters parameters_of_rank(const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   HeldParameters held = whole_parameters(plan);
   if (megatron.fp8_parameters) {
-    held.weights.bits = 8;  // Products may read them either way; what stays in 16 bits, too.
+    // A lower bound: products may read one copy in both directions, and parameters that stay in 16
+    // bits are counted with 8, too.
+    held.weights.bits = 8;
   }
   if (megatron.precision_aware) {
-    // Half of the master copy is the parameter itself.
+    // The parameter itself is half of the master copy.
     held.optimizer.bits = 16 + 2 * (megatron.bf16_moments ? 16 : 32);
   }
   if (megatron.optimizer_offload > 0) {
-    held.optimizer.bits = 0;  // Whole parameters go to the host until the share is reached.
+    // Whole parameters go to the host until the offload fraction is reached.
+    held.optimizer.bits = 0;
   }
   const std::int64_t ranks = megatron.tensor * megatron.pipeline * megatron.expert;
   held.weights.ranks = held.gradients.ranks = ranks;

@@ -13,21 +13,21 @@ namespace headroom::ir::megatron {
 
 /// The ranks that can have the highest peak.
 ///
-/// Model:   data-parallel ranks hold shares of one size, and the first tensor-parallel rank reads
-///          the data for the others. Of pipeline stages with as many layers of the same kinds,
-///          later ones have fewer micro-batches in flight: so the first stage (embedding, most in
-///          flight), the second (receives), the first between the ends that holds so many layers of
-///          each kind, or the last (head and loss) binds. Of a ring of context-parallel ranks the
-///          first waits for most, the last keeps most.
+/// Model:   data-parallel ranks hold shards of equal size, and the first tensor-parallel rank reads
+///          the data for the others. Among pipeline stages with equally many layers of the same
+///          kinds, later ones have fewer micro-batches in flight. So one of these binds: the first
+///          stage (embedding, most in flight), the second (receives activations), the first of the
+///          middle stages with each combination of layer counts, or the last (head and loss). In a
+///          ring of context-parallel ranks, the first waits for most, and the last keeps most.
 /// Source:  NVIDIA/Megatron-LM megatron/core/pipeline_parallel/schedules.py;
 ///          NVIDIA/TransformerEngine attention/dot_product_attention/context_parallel.py.
 [[nodiscard]] std::vector<Rank> highest_ranks(const ModelSpec& model, const ParallelPlan& plan);
 
-/// Weights and gradients are cut among tensor-parallel ranks, stages and experts' ranks, the states
-/// of the distributed optimizer among all.
+/// Weights and gradients are sharded over tensor-parallel ranks, pipeline stages and
+/// expert-parallel ranks. The distributed optimizer shards its states over all ranks.
 [[nodiscard]] HeldParameters parameters_of_rank(const ParallelPlan& plan);
 
-/// Userbuffers under --tp-comm-overlap; the buffers of HybridEP's dispatcher.
+/// Userbuffers with --tp-comm-overlap, and the buffers of HybridEP's dispatcher.
 [[nodiscard]] std::vector<OutsideTerm> own_buffers(const ModelSpec& model,
                                                    const ParallelPlan& plan);
 

@@ -6,7 +6,7 @@
 namespace headroom::ir::megatron {
 namespace {
 
-/// Cuts `rank` into the coordinates of `axes`, the first varying fastest.
+/// Splits `rank` into the coordinates of `axes`; the first varies fastest.
 void place(std::int64_t rank, std::initializer_list<Axis*> axes) {
   std::int64_t stride = 1;
   for (Axis* const axis : axes) {

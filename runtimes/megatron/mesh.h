@@ -15,9 +15,11 @@ namespace headroom::ir::megatron {
 struct Axis {
   std::int64_t size = 1;
   std::int64_t rank = 0;
-  std::int64_t stride = 1;  ///< Between the ranks of the process that neighbours have.
-  /// Where two axes of the grid that do not lie side by side are taken as one: ranks of the inner,
-  /// and the distance between those of the outer. 0: there is one.
+  /// Difference between the global ranks of neighbours on the axis.
+  std::int64_t stride = 1;
+  /// Used if two axes that are not adjacent in the grid are taken as one: `inner` is the number of
+  /// ranks on the inner axis, and `outer_stride` the distance between those of the outer. `inner`
+  /// is 0 if there is one axis.
   std::int64_t inner = 0;
   std::int64_t outer_stride = 1;
 
@@ -32,9 +34,9 @@ struct Axis {
 
 /// The process groups of one rank.
 ///
-/// Model:  order tp-cp-ep-dp-pp, the first varying fastest; experts have a grid of their own,
-///         etp-ep-edp-pp, over the same ranks. With --use-tp-pp-dp-mapping pipeline and data change
-///         places in both.
+/// Model:  the order is tp-cp-ep-dp-pp, and the first varies fastest. Experts have a grid of their
+///         own, etp-ep-edp-pp, over the same ranks. With --use-tp-pp-dp-mapping, pipeline and data
+///         are swapped in both.
 /// Source: NVIDIA/Megatron-LM megatron/core/parallel_state.py, RankGenerator.
 struct Mesh {
   Axis tensor;
@@ -45,10 +47,11 @@ struct Mesh {
   Axis expert;
   Axis expert_data;
   std::int64_t world = 1;
-  std::int64_t instances = 1;  ///< Of the distributed optimizer: copies of the spread states.
+  /// Instances of the distributed optimizer, each with a full copy of the sharded states.
+  std::int64_t instances = 1;
 
-  /// Gradients and optimizer states of dense parameters are spread over data and context, within
-  /// one instance of the distributed optimizer.
+  /// Gradients and optimizer states of dense parameters are sharded over data-parallel and
+  /// context-parallel ranks, within one instance of the distributed optimizer.
   [[nodiscard]] Axis data_context() const {
     Axis both{data.size * context.size, context.rank + context.size * data.rank, context.stride};
     if (context.size == 1) {
@@ -59,9 +62,9 @@ struct Mesh {
     }
     return instance_of(both);
   }
-  /// The ranks among which one instance of the distributed optimizer spreads states of experts.
+  /// The ranks over which one instance of the distributed optimizer shards states of experts.
   [[nodiscard]] Axis expert_data_instance() const { return instance_of(expert_data); }
-  /// The ranks that hold the same stretch in the other instances.
+  /// The ranks that hold the same shard in the other instances.
   [[nodiscard]] Axis copies_of(const Axis& instance) const {
     return {.size = instances, .stride = instance.stride * instance.size};
   }

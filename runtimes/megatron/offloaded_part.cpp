@@ -11,7 +11,7 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// An autograd function that returns its argument, as a view, and its gradient.
+/// An autograd function that returns its argument as a view, and its gradient unchanged.
 template <class Backward>
 Tensor marked(const Runner& run, const Tensor& input, Backward backward) {
   Record record(run.eager(), {&input});

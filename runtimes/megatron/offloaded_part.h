@@ -7,12 +7,14 @@
 
 namespace headroom::ir::megatron {
 
-/// One call of a module that --offload-modules may name: what runs inside saves to the host, and a
-/// node on either side tells backward where it is. A module that is not named just runs.
+/// One call of a module that --offload-modules may name. Tensors that are saved inside go to the
+/// host. A node before the module and one after it tell backward where it is. A module that is not
+/// named just runs.
 ///
 ///   OffloadedPart part(run, &MegatronOffload::qkv_linear);
-///   Tensor output = part.run(input, [&](const Tensor& inside) { return linear(run, inside, ...);
-///   }); output = part.commit(output, {});
+///   Tensor output =
+///       part.run(input, [&](const Tensor& inside) { return linear(run, inside, ...); });
+///   output = part.commit(output, {});
 ///
 /// Source: NVIDIA/Megatron-LM core_v0.16.1, FineGrainedActivationOffloadingInterface.
 class OffloadedPart {
@@ -27,8 +29,9 @@ class OffloadedPart {
         run_.eager(), group != nullptr ? group : run_.eager().saved_tensor_hooks());
     return body(inside);
   }
-  /// The module is done with, too, by those that follow it: `released` lose their memory if what it
-  /// saved leaves. `output` is what backward comes back through.
+  /// Ends the module's call. Later modules must be done with the tensors in `released`, too: their
+  /// memory is freed if what the module saved is offloaded. Backward enters the module through
+  /// `output`.
   [[nodiscard]] torch::Tensor commit(const torch::Tensor& output,
                                      std::span<const torch::Tensor> released);
 

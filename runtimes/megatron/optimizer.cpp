@@ -16,7 +16,7 @@ std::int64_t sum_of(std::span<const std::int64_t> elements) {
   return std::accumulate(elements.begin(), elements.end(), std::int64_t{0});
 }
 
-/// A list kernel that reads and writes `bytes` of each element.
+/// Launches a list kernel that reads and writes `bytes` bytes in all per element.
 void run_list(torch::Eager& eager, std::span<const std::int64_t> elements, std::int64_t bytes,
               torch::ListKernel kernel, TrafficKind kind = TrafficKind::kList) {
   torch::launch_list(eager, elements, bytes * sum_of(elements), kernel, kind);
@@ -36,8 +36,8 @@ Optimizer::Optimizer(const Runner& run, std::span<const GradientBuffer> buffers,
   if (!buffers.empty()) {  // A rank without parameters has no FusedAdam.
     add_scalar();          // Its overflow buffer.
   }
-  // DynamicGradScaler: scale, min_scale, growth_factor, backoff_factor, then found_inf; without a
-  // scaler one constant, which only bf16 has no second beside.
+  // DynamicGradScaler has scale, min_scale, growth_factor and backoff_factor; then comes found_inf.
+  // Without a scaler there is one constant; fp32 with the distributed optimizer has a second one.
   const bool simple = context.dtype == DType::kFp32 && !context.megatron.distributed_optimizer;
   const int scalars = scaled ? 6 : (context.dtype == DType::kBf16 || simple ? 1 : 2);
   for (int i = 0; i < scalars; ++i) {
@@ -54,9 +54,9 @@ Optimizer::Optimizer(const Runner& run, std::span<const GradientBuffer> buffers,
   }
 }
 
-/// HybridDeviceOptimizer is made twice: of whole parameters, and again of this rank's stretches of
-/// them, which the first one's copies on the device outlive until Python collects cycles: they go
-/// when training starts.
+/// HybridDeviceOptimizer is made twice: first for whole parameters, then for this rank's shards of
+/// them. The first one's copies on the device stay alive until Python collects reference cycles:
+/// they are freed when training starts.
 /// Source: optimizer/cpu_offloading/hybrid_optimizer.py; distrib_optimizer.py, __init__.
 void Optimizer::build_hybrid(std::span<const GradientBuffer> buffers) {
   add_group(buffers, true, false);
@@ -80,8 +80,8 @@ void Optimizer::build_hybrid(std::span<const GradientBuffer> buffers) {
   }
 }
 
-/// Parameters go to the host one after the other until the share is reached; the copy that goes
-/// there is cloned on the device first.
+/// Parameters go to the host one after the other until the offload fraction is reached. The copy
+/// for the host is first cloned on the device.
 void Optimizer::split_among_devices() {
   const double wanted = static_cast<double>(sum_of(shards_)) * context_.megatron.optimizer_offload;
   in_host_.assign(shards_.size(), 0);
@@ -129,7 +129,7 @@ void Optimizer::add_group(std::span<const GradientBuffer> buffers, bool decays, 
 void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   shards_.push_back(elements);
   cast_.push_back(parameter.fp8 ? 1 : 0);
-  // Of what several ranks hold, one counts it in the norm.
+  // If several ranks hold a parameter, only one of them counts it in the norm.
   const bool counted = parameter.marked || context_.mesh.tensor.rank == 0;
   const bool second = parameter.shared_embedding && !context_.mesh.first_stage();
   if (counted && !second) {
@@ -137,7 +137,7 @@ void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   }
 }
 
-/// clone().float(): the copy in the parameter's own type goes at once.
+/// clone().float(): the copy in the parameter's own type is freed at once.
 void Optimizer::add_copy(std::int64_t elements) {
   const Tensor clone = context_.eager.empty({elements}, context_.dtype, TensorRole::kTemporary);
   main_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kMasterParameter));
@@ -175,7 +175,7 @@ void Optimizer::prepare() {
 }
 
 void Optimizer::measure_norm(std::span<const std::int64_t> counted) {
-  // multi_tensor_l2norm: a partial sum of each of 320 blocks and the norm.
+  // multi_tensor_l2norm: a partial sum for each of 320 blocks, and the norm.
   // Source: transformer_engine/common/multi_tensor/l2norm.cu.
   constexpr std::int64_t kBlocks = 320;
   torch::Eager& eager = context_.eager;
@@ -205,11 +205,11 @@ void Optimizer::make_states(std::int64_t elements) {
         eager.empty({elements}, narrow ? DType::kBf16 : DType::kFp32, TensorRole::kOptimizerState));
     torch::launch_fill(eager, states_.back());
     if (narrow) {
-      add_scalar();  // A scale, which bf16 has no use for.
+      add_scalar();  // A scale, which bf16 does not use.
     }
   }
   if (context_.megatron.precision_aware) {
-    // What the parameter lacks of its fp32 original: 16 bits.
+    // The 16 bits that the parameter lacks to be its fp32 original.
     main_.push_back(eager.empty({elements}, context_.dtype, TensorRole::kMasterParameter));
   }
 }
@@ -218,7 +218,7 @@ void Optimizer::step_group(std::size_t begin, std::size_t end) {
   torch::Eager& eager = context_.eager;
   const bool first = states_.size() < 2 * end;
   const bool narrow = context_.megatron.bf16_moments;
-  std::vector<Tensor> wide;  // Moments in fp32, of the whole group.
+  std::vector<Tensor> wide;  // The fp32 moments of the whole group.
   for (std::size_t i = begin; i < end; ++i) {
     if (first) {
       make_states(shards_[i]);
@@ -227,18 +227,18 @@ void Optimizer::step_group(std::size_t begin, std::size_t end) {
       wide.push_back(eager.empty({shards_[i]}, DType::kFp32, TensorRole::kTemporary));
     }
   }
-  wide_ = std::move(wide);  // The lists of the group before are let go here.
+  wide_ = std::move(wide);  // Frees the lists of the previous group.
   for (std::size_t i = begin; narrow && i < 2 * end - begin; ++i) {
     const std::int64_t elements = wide_[i - begin].elements();
     const Tensor rounded = eager.empty({elements}, DType::kBf16, TensorRole::kTemporary);
   }
-  // Reads gradient, parameter and two moments, and writes all but the first.
+  // Reads gradient, parameter and two moments, and writes the last three.
   const std::span<const std::int64_t> group = std::span(shards_).subspan(begin, end - begin);
   run_list(eager, group, 7 * 4, torch::ListKernel::kFourLists, TrafficKind::kFusedStep);
 }
 
-/// HybridDeviceOptimizer.step: the device's parameters, then the host's, which come back in fp32
-/// one by one and are rounded.
+/// HybridDeviceOptimizer.step: updates the parameters on the device, then those on the host. The
+/// latter come back one by one in fp32 and are cast.
 void Optimizer::update_hybrid() {
   torch::Eager& eager = context_.eager;
   eager.set_site("adam", -1);
@@ -260,7 +260,7 @@ void Optimizer::update_hybrid() {
     }
   }
   run_list(eager, own, 7 * 4, torch::ListKernel::kFourLists, TrafficKind::kFusedStep);
-  eager.host_wait(eager.record_mark(eager.stream()));  // For the gradients.
+  eager.host_wait(eager.record_mark(eager.stream()));  // Waits for the gradients.
   const std::int64_t sent = sum_of(shards_) - sum_of(own);
   eager.run(CopyShape{.kind = CopyKind::kHostWork, .bytes = 7 * 4 * sent});
   eager.set_site("copy_parameters", -1);
@@ -286,16 +286,16 @@ void Optimizer::update() {
   step_group(first_group_, shards_.size());
   wide_.clear();
   if (main_.empty() || context_.megatron.precision_aware) {
-    return;  // The step has written the parameters.
+    return;  // The step has already written the parameters.
   }
   context_.eager.set_site("copy_parameters", -1);
   const bool gathers_wide = gathers_into_gradients(context_.megatron);
   if (!gathers_wide) {
     cast_parameters();
   }
-  // fp32 to the model's own type.
+  // Casts fp32 to the model's own type.
   const std::int64_t bytes = 4 + bits_of(context_.dtype) / 8;
-  // Only fp16 keeps the flag that the list kernel wants.
+  // Only fp16 has the overflow buffer that the list kernel needs.
   if (!context_.megatron.distributed_optimizer && context_.dtype == DType::kFp16) {
     run_list(context_.eager, shards_, bytes, torch::ListKernel::kTwoLists);
     return;

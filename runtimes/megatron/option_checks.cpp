@@ -19,7 +19,7 @@ Error unsupported_megatron(std::string_view value, std::string_view expected,
 
 namespace {
 
-/// Columns and rows of the matrices that a layer multiplies in 8 bits, on one rank.
+/// Rows and columns of the matrices that a layer multiplies in FP8 on one rank.
 std::vector<std::int64_t> product_widths(const ModelSpec& model, const MegatronPlan& megatron) {
   const std::int64_t cut = megatron.tensor;
   std::vector<std::int64_t> widths{model.hidden};

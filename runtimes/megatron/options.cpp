@@ -58,7 +58,7 @@ constexpr std::array<Word<MegatronRecompute>, 4> kRecomputes = {
      {"uniform", MegatronRecompute::kFullUniform},
      {"block", MegatronRecompute::kFullBlock}}};
 
-/// The names in `table` of what is set in `chosen`.
+/// The names in `table` of the modules that are set in `chosen`.
 template <class Table, class Chosen>
 std::vector<std::string> chosen_names(const Table& table, const Chosen& chosen) {
   std::vector<std::string> names;

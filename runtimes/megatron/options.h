@@ -10,17 +10,17 @@
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/option.h"
 
-/// The options of Megatron-Core. Names are those of Megatron-LM's arguments, degrees the usual
-/// letters.
+/// The options of Megatron-Core. Their names are those of Megatron-LM's arguments; degrees have the
+/// usual letters.
 namespace headroom::ir {
 
-/// A module that selective recomputation names.
+/// A module that selective recomputation can name.
 struct MegatronModule {
   std::string_view name;
   bool MegatronModules::*value;
 };
 
-/// A module whose saved tensors go to the host.
+/// A module whose saved tensors can be offloaded to the host.
 struct MegatronOffloadModule {
   std::string_view name;
   bool MegatronOffload::*value;
@@ -28,10 +28,10 @@ struct MegatronOffloadModule {
 
 [[nodiscard]] std::span<const MegatronModule> megatron_modules();
 [[nodiscard]] std::span<const MegatronOffloadModule> megatron_offload_modules();
-/// The modules that selective recomputation recomputes; core attention if none is chosen.
+/// The modules that selective recomputation recomputes. If none is chosen, this is core attention.
 /// Source: megatron/core/transformer/transformer_config.py, __post_init__.
 [[nodiscard]] MegatronModules recomputed_modules(const MegatronPlan& megatron);
-/// The modules that are chosen.
+/// The names of the chosen modules.
 [[nodiscard]] std::vector<std::string> names_of(const MegatronModules& modules);
 [[nodiscard]] std::vector<std::string> names_of(const MegatronOffload& modules);
 /// Errors:  kInvalidArgument naming `key`, all modules, and the closest one.
@@ -46,7 +46,7 @@ struct MegatronOffloadModule {
 
 namespace megatron {
 
-/// `ParallelPlan::megatron` with its table.
+/// `ParallelPlan::megatron` with its table of options.
 [[nodiscard]] const PlanPart& options();
 
 }  // namespace megatron

@@ -21,14 +21,14 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// set_tensor_grad_fn_sequence_sr with the greatest int.
+/// set_tensor_grad_fn_sequence_sr with the largest int, so that the node runs first.
 void run_first(const Tensor& tensor) {
   if (tensor->grad_fn != nullptr) {
     tensor->grad_fn->sequence = std::numeric_limits<std::int32_t>::max();
   }
 }
 
-/// gather_from_sequence_parallel_region
+/// gather_from_sequence_parallel_region.
 Tensor gather_sequence(const Runner& run, const Tensor& rows) {
   Record record(run.eager(), {&rows});
   Tensor whole = gather(run, rows);
@@ -38,7 +38,7 @@ Tensor gather_sequence(const Runner& run, const Tensor& rows) {
   return whole;
 }
 
-/// reduce_scatter_to_sequence_parallel_region
+/// reduce_scatter_to_sequence_parallel_region.
 Tensor scatter_sequence(const Runner& run, const Tensor& whole) {
   Record record(run.eager(), {&whole});
   Tensor part = scatter(run, whole);
@@ -68,7 +68,7 @@ void OverlappedShared::gather_tokens(const Tensor& rows) {
 void OverlappedShared::first_product(const Tensor& dispatched) {
   run_first(dispatched);
   const torch::StreamScope stream(run_.eager(), stream_);
-  // The router keeps what the norm gives, too.
+  // The router saves the norm's output, too.
   const Tensor inner = linear(run_, tokens_, weights_.up.weight, Cut::kNone, KeptInput::kOriginal);
   tokens_.reset();
   activated_ = run_.context.spec.gated_mlp ? swiglu(run_, inner) : torch::gelu(run_.eager(), inner);
@@ -85,8 +85,8 @@ void OverlappedShared::second_product(const Tensor& combined) {
   run_first(output_);
 }
 
-/// The gradient of a view that has been written over is laid out as its base (as_strided), copied
-/// for the base, and once more for what was added.
+/// After an in-place write to a view, its gradient gets the layout of the view's base (as_strided).
+/// It is copied once for the base and once more for the added tensor.
 /// Source: torch/csrc/autograd/variable.cpp, set_version_counter and rebase_history;
 ///         functions/tensor.cpp, CopySlices; derivatives.yaml, as_strided.
 Tensor OverlappedShared::add_to(const Tensor& routed) {

@@ -8,17 +8,17 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::size_t kLongest = 1 << 16;  ///< Letters: more than any pipeline has layers.
+constexpr std::size_t kLongest = 1 << 16;  ///< Letters; more than the layers of any pipeline.
 
 Error fault(std::string_view text, std::string_view expected) {
   return Error::invalid_argument("pipeline-layout", text, expected);
 }
 
-/// Writes out `x*3` and `(..)*3`; nothing if a count or a parenthesis is missing.
+/// Expands `x*3` and `(..)*3`; returns nothing if a count or a parenthesis is missing.
 std::optional<std::string> unrolled(std::string_view text) {
   std::string out;
-  std::size_t opened = std::string::npos;  // Where what is in parentheses begins in `out`.
-  std::size_t unit = std::string::npos;    // Where what `*` repeats begins in `out`.
+  std::size_t opened = std::string::npos;  // Where the part in parentheses begins in `out`.
+  std::size_t unit = std::string::npos;    // Where the part that `*` repeats begins in `out`.
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char letter = text[at];
     if (letter == '(') {

@@ -1,5 +1,5 @@
-// Multi-token prediction: layers behind the last one, each of which predicts one token further
-// ahead from the hidden states and the embedding of the tokens moved by one.
+// Multi-token prediction: layers after the last one. Each predicts one token further ahead, from
+// the hidden states and the embedding of the tokens shifted by one.
 // Source: megatron/core/transformer/multi_token_prediction.py; models/gpt/gpt_model.py,
 //         _postprocess.
 #include <array>
@@ -27,8 +27,8 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// roll_tensor: moved by one, the last column cleared; and the sum of it, which callers drop or
-/// count tokens with.
+/// roll_tensor: the tensor shifted by one with its last column set to zero, and its sum. Callers
+/// drop the sum or use it to count tokens.
 struct Rolled {
   Tensor moved;
   Tensor sum;
@@ -42,7 +42,7 @@ Rolled roll_whole(const Runner& run, const Tensor& input) {
   return result;
 }
 
-/// One column to or from a neighbour in the ring of context-parallel ranks.
+/// Sends or receives one column, to or from a neighbour in the ring of context-parallel ranks.
 void pass_column(const Runner& run, const Tensor& column, CollectiveKind kind) {
   run.eager().record_stream(column);
   torch::finish_collective(run.eager(),
@@ -53,8 +53,9 @@ void pass_column(const Runner& run, const Tensor& column, CollectiveKind kind) {
                            kind == CollectiveKind::kSend ? "roll_send" : "roll_receive");
 }
 
-/// The same where each rank has two stretches of a sequence, whose last columns are the first ones
-/// of others: of the ranks before and after this one, but for the two ends of the ring.
+/// The same if each rank has two parts of a sequence. The new last column of a part is the first
+/// column of a part on another rank: the rank before or after this one, except at the two ends of
+/// the ring.
 Rolled roll_stretches(const Runner& run, const Tensor& input) {
   Eager& eager = run.eager();
   const Axis& ring = run.context.mesh.context;
@@ -63,16 +64,16 @@ Rolled roll_stretches(const Runner& run, const Tensor& input) {
   const bool several = column[0] > 1;
   std::array<Tensor, 2> received;
   std::array<Tensor, 2> sent;
-  std::array<Tensor, 2> moved;  // Goes first, as Python's names do.
+  std::array<Tensor, 2> moved;  // Freed first, like Python's names.
   for (Tensor& each : moved) {
-    Tensor stretch;  // A part of several sequences has gaps between them.
+    Tensor stretch;  // A part of several sequences is not contiguous and is copied.
     if (several) {
       stretch = torch::computed(eager, half, input.dtype());
     }
     each = torch::computed(eager, half, input.dtype());
   }
   for (std::size_t i = 0; i < sent.size(); ++i) {
-    // A column of one sequence lies in memory as it is sent.
+    // A column of one sequence is contiguous and is sent without a copy.
     sent[i] = several ? torch::computed(eager, column, input.dtype())
                       : eager.alias(moved[i], column, false);
     received[i] = eager.empty(column, input.dtype());
@@ -81,7 +82,7 @@ Rolled roll_stretches(const Runner& run, const Tensor& input) {
     pass_column(run, sent[0], CollectiveKind::kSend);
     pass_column(run, received[1], CollectiveKind::kReceive);
   } else {
-    received[1].reset();  // A zero.
+    received[1].reset();  // Zero instead of a received column.
   }
   if (ring.rank + 1 < ring.size) {
     pass_column(run, received[0], CollectiveKind::kReceive);
@@ -100,7 +101,8 @@ Rolled roll(const Runner& run, const Tensor& input) {
   return run.context.mesh.context.size > 1 ? roll_stretches(run, input) : roll_whole(run, input);
 }
 
-/// A factor that backward applies in the same way; `kept` is what it then reads, if anything.
+/// Multiplies by a factor, which backward does in the same way. `kept`: the tensor that backward
+/// reads for it, if any.
 Tensor scaled(const Runner& run, const Tensor& input, const Tensor& kept) {
   Eager& eager = run.eager();
   Record record(eager, {&input});
@@ -113,8 +115,8 @@ Tensor scaled(const Runner& run, const Tensor& input, const Tensor& kept) {
   return output;
 }
 
-/// MTPLossAutoScaler: the hidden states go on as they are and hold the loss, whose gradient comes
-/// with theirs.
+/// MTPLossAutoScaler: returns the hidden states unchanged and attaches the loss to them, so that
+/// backward computes both gradients.
 Tensor attach_loss(const Runner& run, const Tensor& hidden, const Tensor& loss) {
   Eager& eager = run.eager();
   Record record(eager, {&hidden, &loss});
@@ -129,7 +131,7 @@ Tensor attach_loss(const Runner& run, const Tensor& hidden, const Tensor& loss) 
   return output;
 }
 
-/// torch.cat of two equally wide tensors by columns: the gradients are views of what comes.
+/// torch.cat of two equally wide tensors by columns. Their gradients are views of the incoming one.
 Tensor join_columns(const Runner& run, const Tensor& first, const Tensor& second) {
   Eager& eager = run.eager();
   Record record(eager, {&first, &second});
@@ -150,14 +152,14 @@ void make_viewless(const Runner& run) {
   const Tensor scalar = run.eager().empty({1}, run.context.dtype);
 }
 
-/// MakeViewlessTensor of what is a view: a node of its own, on the same memory.
+/// MakeViewlessTensor of a view: a new node and a tensor on the same memory.
 Tensor viewless(const Runner& run, const Tensor& input) {
   make_viewless(run);
   return torch::handed_on(run.eager(), input);
 }
 
-/// gather_from_tensor_model_parallel_region: columns of all tensor-parallel ranks side by side, and
-/// of the gradient this rank's.
+/// gather_from_tensor_model_parallel_region: concatenates the columns of all tensor-parallel ranks.
+/// Backward keeps this rank's part of the gradient.
 Tensor gather_columns(const Runner& run, const Tensor& part) {
   Eager& eager = run.eager();
   const std::int64_t ranks = run.context.mesh.tensor.size;
@@ -174,7 +176,8 @@ Tensor gather_columns(const Runner& run, const Tensor& part) {
   return output;
 }
 
-/// scatter_to_sequence_parallel_region: a view of this rank's rows; their gradient is gathered.
+/// scatter_to_sequence_parallel_region: a view of this rank's rows. Backward gathers their
+/// gradient.
 Tensor take_rows(const Runner& run, const Tensor& whole) {
   Eager& eager = run.eager();
   if (!run.context.sequence_parallel()) {
@@ -188,7 +191,7 @@ Tensor take_rows(const Runner& run, const Tensor& whole) {
   return output;
 }
 
-/// _concat_embeddings: each name is bound anew, so that what it held may go.
+/// _concat_embeddings. Python reuses the names, which frees the tensors that they held.
 Tensor project(const Runner& run, const PredictionWeights& weights, const Tensor& hidden,
                const Tensor& embedded) {
   run.eager().set_site("mtp_projection", weights.layer.layer);
@@ -205,8 +208,8 @@ Tensor project(const Runner& run, const PredictionWeights& weights, const Tensor
   return rows;
 }
 
-/// _proj_and_transformer_layer. In 8 bits projection and layer each have a context of their own,
-/// which reduces delayed scales as it is left.
+/// _proj_and_transformer_layer. Under FP8, projection and layer each have their own autocast
+/// context, which reduces delayed scales on exit.
 Tensor project_and_run(const Runner& run, const PredictionWeights& weights, const Tensor& hidden,
                        const Tensor& embedded, const LayerInput& input) {
   Tensor projected = project(run, weights, hidden, embedded);
@@ -220,7 +223,7 @@ Tensor project_and_run(const Runner& run, const PredictionWeights& weights, cons
   return normed;
 }
 
-/// MultiTokenPredictionLayer.forward. Only uniform recomputation takes these layers in.
+/// MultiTokenPredictionLayer.forward. Only uniform recomputation also recomputes these layers.
 Tensor prediction_layer(const Runner& run, const PredictionWeights& weights, const Tensor& hidden,
                         const Tensor& embedded, const LayerInput& input) {
   if (run.context.megatron.recompute != MegatronRecompute::kFullUniform) {
@@ -234,8 +237,8 @@ Tensor prediction_layer(const Runner& run, const PredictionWeights& weights, con
                                      region, torch::RegionForm::kReentrant)[0]);
 }
 
-/// MultiTokenPredictionBlock.forward: hidden states of the model and of each of its layers, one
-/// below the other.
+/// MultiTokenPredictionBlock.forward: the hidden states of the model and of each prediction layer,
+/// concatenated by rows.
 Tensor prediction_block(const Runner& run, const Chunk& chunk, const Tensor& hidden,
                         const TokenInput& tokens, const LayerInput& input) {
   std::vector<Tensor> all = split_rows(run.eager(), hidden, {hidden.shape()[0]});
@@ -243,7 +246,7 @@ Tensor prediction_block(const Runner& run, const Chunk& chunk, const Tensor& hid
   Tensor positions = tokens.positions;
   for (const PredictionWeights& weights : chunk.predictions) {
     run.eager().set_site("mtp_tokens", weights.layer.layer);
-    Tensor next_ids;  // Take the others' names once the layer has run.
+    Tensor next_ids;  // These replace `ids` and `positions` once the layer has run.
     Tensor next_positions;
     Tensor embedded;
     {
@@ -253,7 +256,7 @@ Tensor prediction_block(const Runner& run, const Chunk& chunk, const Tensor& hid
       next_positions = rolled.moved;
       embedded = embed(run, chunk, next_ids, next_positions);
     }
-    // Only what the model itself hands on is a view.
+    // Only the hidden states of the model itself are a view.
     const Tensor before = all.size() == 1 ? viewless(run, all.back()) : all.back();
     all.push_back(prediction_layer(run, weights, before, embedded, input));
     ids = next_ids;
@@ -275,7 +278,8 @@ Tensor losses_with_predictions(const Runner& run, const Chunk& chunk, Tensor hid
   const std::vector<std::int64_t> sizes(chunk.predictions.size() + 1, rows);
   const std::vector<Tensor> parts = split_rows(eager, hidden, sizes);
   hidden = parts[0];
-  Tensor logits;  // These two of the last of these layers, as long as Python's names for them.
+  // `logits` and `masked` of the last prediction layer live as long as Python's names for them.
+  Tensor logits;
   Tensor masked;
   for (std::size_t i = 1; i < parts.size(); ++i) {
     logits = output_layer(run, parts[i], chunk.head);

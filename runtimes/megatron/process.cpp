@@ -11,7 +11,7 @@ namespace {
 
 using torch::Tensor;
 
-/// 32 MiB and 1 KiB of scales from compute capability 9.0 on, else 4 MiB.
+/// 32 MiB and 1 KiB of scales from compute capability 9.0 on; 4 MiB before.
 /// Source: transformer_engine/pytorch/cpp_extensions/gemm.py, get_cublas_workspace_size_bytes.
 std::int64_t te_workspace_bytes(const DeviceTraits& device) {
   return device.compute_major >= 9 ? 32 * kMiB + 1024 : 4 * kMiB;
@@ -63,8 +63,8 @@ Tensor Process::buffered(const torch::Shape& shape) {
   return context_.eager.alias(memory_buffer_, shape, false);
 }
 
-/// Source: megatron/core/models/common/embeddings/rotary_pos_embedding.py, RotaryEmbedding:
-/// arange, outer product, concatenation; kept by lru_cache.
+/// Source: megatron/core/models/common/embeddings/rotary_pos_embedding.py, RotaryEmbedding: arange,
+///         outer product and concatenation. lru_cache keeps the result.
 Tensor Process::rotary_table(const Chunk& chunk) {
   Tensor& table = rotary_[&chunk];
   if (!table.defined()) {
@@ -97,8 +97,8 @@ void Process::touch_balance_log() {
   }
 }
 
-/// Source: yarn_rotary_pos_embedding.py, get_cached_cos_sin: made anew where the type or a longer
-/// sequence asks for it; the angles are kept by lru_cache.
+/// Source: yarn_rotary_pos_embedding.py, get_cached_cos_sin. The tables are made again if the type
+///         changes or the sequence is longer. lru_cache keeps the angles.
 void Process::touch_latent_tables(std::int32_t layer, const LatentTables& tables) {
   const std::int64_t length = context_.plan.sequence;
   const bool again = context_.dtype != DType::kFp32 || length > kLatentPositions;
@@ -153,7 +153,7 @@ void Process::touch_causal_mask() {
 }
 
 void Process::touch_sequence_lengths() {
-  // Of the whole sequence and, where keys and values go round, of a rank's part and half of that.
+  // For the whole sequence and, with a ring of keys and values, for a rank's part and half of it.
   const bool ring = context_.mesh.context.size > 1 &&
                     context_.megatron.context_exchange == MegatronContext::kRing;
   const std::size_t wanted = ring ? 3 : 1;
@@ -169,7 +169,7 @@ void Process::touch_chunk_order(ChunkOrder order) {
   if (!kept.defined()) {
     kept = context_.eager.empty({2 * context_.exchange_ranks().size}, DType::kInt32,
                                 TensorRole::kBuffer);
-    // One element after the other.
+    // The elements are written one after the other.
     torch::launch_kernels(context_.eager, torch::bytes_of(kept), kept.elements());
   }
 }
@@ -184,7 +184,8 @@ void Process::add_fp8_state(Casts casts) {
   const auto keep = [this](std::int64_t elements) {
     fp8_state_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kBuffer));
   };
-  constexpr int kKept = 2;  // Scale, and the largest value or its history of one step.
+  // The scale, and the absolute maximum (amax) or its history of one step.
+  constexpr int kKept = 2;
   for (const int count : {casts.forward, casts.backward}) {
     if (recipe == MegatronFp8::kDelayed) {
       for (int i = 0; i < kKept; ++i) {
@@ -215,7 +216,7 @@ void Process::make_fp8_state(const Tensor& weight, Casts casts) {
 }
 
 void Process::touch_fp8_attention(std::int32_t layer) {
-  // Three products of three operands each; backward of two.
+  // Three products of three operands each; two products in backward.
   constexpr Casts kCasts{.forward = 9, .backward = 6};
   if (context_.fp8() && fp8_attention_.insert(layer).second) {
     count_fp8_state(kCasts);

@@ -16,7 +16,7 @@
 namespace headroom::ir::megatron {
 namespace {
 
-/// Arguments that move no bytes of PyTorch's allocator on the device.
+/// Arguments that do not affect PyTorch's allocator on the device.
 constexpr std::array<std::string_view, 22> kIgnoredArguments = {
     "train-iters",
     "train-samples",
@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 22> kIgnoredArguments = {
     "rampup-batch-size",
     "apply-layernorm-1p"};
 
-/// The script's arguments are text: "true", "512", "1e-2".
+/// The script's arguments are strings: "true", "512", "1e-2".
 JsonValue typed(const std::string& text) {
   if (text == "true" || text == "false") {
     return JsonValue{text == "true"};
@@ -69,7 +69,7 @@ JsonValue typed_arguments(const JsonValue* arguments) {
   return JsonValue{std::move(object)};
 }
 
-/// What a row says beside the arguments.
+/// What a row states besides the arguments.
 struct Surroundings {
   const JsonValue* environment = nullptr;
   std::string version;
@@ -77,7 +77,7 @@ struct Surroundings {
   DeviceTraits device;
 };
 
-/// What the environment switches on or off; absent counts as on.
+/// Whether the environment enables a feature. A missing variable enables it.
 bool environment_allows(const JsonValue* environment, std::string_view key) {
   const JsonValue* value = environment != nullptr ? environment->find(key) : nullptr;
   return value == nullptr || value->as_string() == nullptr || *value->as_string() != "0";
@@ -110,7 +110,7 @@ void read_layer_form_arguments(RunReader& args, ModelSpec& spec) {
                   .activation = 0};
 }
 
-/// `vocabulary`: what the row says the tokenizer holds.
+/// `vocabulary`: the size of the tokenizer's vocabulary that the row states.
 void read_model_arguments(RunReader& args, std::int64_t vocabulary, PublishedRun& run) {
   ModelSpec& spec = run.model;
   spec.name = "arguments";
@@ -121,20 +121,20 @@ void read_model_arguments(RunReader& args, std::int64_t vocabulary, PublishedRun
   spec.head_dim = args.integer("kv-channels", spec.hidden / spec.heads, kSizeRange);
   spec.layers.resize(static_cast<std::size_t>(args.integer("num-layers", 1, {1, 1 << 12})));
   read_layer_form_arguments(args, spec);
-  // Source: arguments.py, validate_args: two thirds of four times H in multiples of 64.
+  // Source: arguments.py, validate_args: two thirds of 4 H, in multiples of 64.
   constexpr std::int64_t kMultiple = 64;
   const std::int64_t usual =
       spec.gated_mlp ? spec.hidden * 8 / 3 / kMultiple * kMultiple : 4 * spec.hidden;
   spec.ffn = args.integer("ffn-hidden-size", usual, kSizeRange);
   run.plan.sequence = args.integer("seq-length", 0, kSequenceRange);
   spec.max_positions = args.integer("max-position-embeddings", 0, kSizeRange);
-  // NullTokenizer adds a token that ends a document.
+  // NullTokenizer adds an end-of-document token.
   spec.vocabulary = args.integer("vocab-size", vocabulary - 1, kSizeRange) + 1;
   run.plan.megatron->vocabulary_divisor =
       args.integer("make-vocab-size-divisible-by", 128, kSizeRange);
 }
 
-/// --num-virtual-stages-per-pipeline-rank says the same as the layers of a chunk.
+/// --num-virtual-stages-per-pipeline-rank is another way to state the layers of a chunk.
 void read_virtual_stages(RunReader& args, std::int64_t layers, MegatronPlan& megatron) {
   const std::int64_t chunks = args.integer("num-virtual-stages-per-pipeline-rank", 0, kDegreeRange);
   if (chunks > 0) {
@@ -191,7 +191,7 @@ void read_switch_arguments(RunReader& args, ParallelPlan& plan) {
                                               : Precision::kFp32;
 }
 
-/// Experts in every layer.
+/// Arguments of experts, which are in every layer.
 void read_expert_arguments(RunReader& args, PublishedRun& run) {
   const std::int64_t experts = args.integer("num-experts", 0, {0, kSizeRange.high});
   if (experts == 0) {
@@ -222,7 +222,7 @@ void read_expert_arguments(RunReader& args, PublishedRun& run) {
   plan.grouped_gemm = args.flag("moe-grouped-gemm", false);
   plan.permute_fusion = args.flag("moe-permute-fusion", false);
   plan.router_fp32 = args.text("moe-router-dtype", "") == "fp32";
-  args.flag("no-bias-gelu-fusion", false);  // Experts' GELU has no fused form.
+  args.flag("no-bias-gelu-fusion", false);  // GELU of experts has no fused form.
 }
 
 void read_recompute_arguments(RunReader& args, MegatronPlan& plan) {
@@ -240,8 +240,9 @@ void read_recompute_arguments(RunReader& args, MegatronPlan& plan) {
   args.fail("recompute-granularity", "'" + granularity + "'");
 }
 
-/// Which of Transformer Engine's backends runs where none is asked for: cuDNN's from compute
-/// capability 9.0 on, FlashAttention before, and on 10.0 too where only deterministic kernels may.
+/// The attention backend that Transformer Engine chooses if none is requested. It is cuDNN's from
+/// compute capability 9.0 on and FlashAttention before. It is FlashAttention on 10.0, too, if only
+/// deterministic kernels are allowed.
 /// Source: transformer_engine/pytorch/attention/dot_product_attention/utils.py,
 ///         get_attention_backend.
 MegatronAttention chosen_attention(const DeviceTraits& device, bool deterministic) {
@@ -249,8 +250,8 @@ MegatronAttention chosen_attention(const DeviceTraits& device, bool deterministi
   return fused ? MegatronAttention::kFused : MegatronAttention::kFlash;
 }
 
-/// The containers of long-term support had no FlashAttention before November 2025, which leaves
-/// A100 GPUs no fused and deterministic backend: their rows equal, to the byte, those that ask for
+/// The long-term support containers had no FlashAttention before November 2025. So A100 GPUs had no
+/// fused backend that is deterministic: their rows equal, to the byte, those with
 /// --attention-backend unfused.
 bool lacks_flash_attention(std::string_view version) {
   return version.starts_with("lts container") && version.find("2025-10") != std::string_view::npos;
@@ -278,7 +279,7 @@ void read_attention_backend(RunReader& args, const Surroundings& around, Publish
       args.word<bool>("transformer-impl", "transformer_engine", kSpecs);
   if (!run.plan.megatron->transformer_engine) {
     run.plan.megatron->attention = MegatronAttention::kUnfused;
-    args.flag("apply-query-key-layer-scaling", false);  // A factor in the fused softmax.
+    args.flag("apply-query-key-layer-scaling", false);  // It is a factor in the fused softmax.
   }
 }
 
@@ -304,7 +305,7 @@ void read_run_by_arguments(RunReader& row, const JsonValue& other,
                       .device = gpu.value_or(DeviceTraits{})};
   model.ignore_rest();
   row.absorb(model.trouble());
-  row.ignore_rest();  // The arguments say more.
+  row.ignore_rest();  // The arguments state more than the row's columns.
   if (row.failed() || !gpu) {
     return;
   }

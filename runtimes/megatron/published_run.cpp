@@ -1,4 +1,4 @@
-// Runs of Megatron's family as tables and papers describe them.
+// Runs of Megatron-LM, NeMo and Megatron-Bridge as tables and papers describe them.
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 namespace headroom::ir::megatron {
 namespace {
 
-/// Layers that differ from Llama's.
+/// Forms of layers. All but the first differ from Llama's.
 enum class LayerForm : std::uint8_t { kLlama, kGpt2, kDeepseek, kQwen3Moe, kMixtral, kGptOss };
 
 LayerForm read_architecture(RunReader& model) {
@@ -45,11 +45,12 @@ void set_layer_form(LayerForm form, ModelSpec& spec) {
   spec.attention_sinks = oss;
   const bool head_norms = form == LayerForm::kDeepseek || form == LayerForm::kQwen3Moe;
   spec.qk_norm = head_norms ? QkNorm::kPerHead : QkNorm::kNone;
-  const double dropout = gpt ? 0.1 : 0;  // Megatron's default, which Llama's recipes switch off.
+  const double dropout = gpt ? 0.1 : 0;  // Megatron's default, which Llama's recipes disable.
   spec.dropout = {.embedding = dropout, .attention = dropout, .residual = dropout, .activation = 0};
 }
 
-/// gpt-oss: a window in every second layer from the first on, biases, no loss of balance.
+/// gpt-oss: a sliding window in every second layer, starting with the first; biases; no
+/// load-balancing loss.
 /// Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/models/gpt_oss/gpt_oss_provider.py.
 void complete_gpt_oss(RunReader& model, MegatronPlan& plan, ModelSpec& spec) {
   constexpr std::int64_t kWindow = 128;
@@ -64,7 +65,7 @@ void complete_gpt_oss(RunReader& model, MegatronPlan& plan, ModelSpec& spec) {
   plan.aux_loss = false;
 }
 
-/// The first of two keys that is there.
+/// The value of the first of two keys that exists.
 std::int64_t either(RunReader& object, std::string_view key, std::string_view other,
                     std::int64_t absent) {
   const std::int64_t value = object.integer(key, absent, {0, kDimensionRange.high});
@@ -126,7 +127,7 @@ ModelSpec read_table_model(RunReader& row, ParallelPlan& plan) {
   spec.head_dim = model.integer("head_dim", spec.heads > 0 ? spec.hidden / spec.heads : 0,
                                 {0, kDimensionRange.high});
   spec.ffn = model.stated("ffn", kDimensionRange);
-  // GPT-2's tokens, padded for eight tensor-parallel ranks, where a GPT table says nothing.
+  // GPT-2's vocabulary, padded for eight tensor-parallel ranks, if a GPT table does not state it.
   // Source: Shoeybi et al. 2019, arXiv:1909.08053, section 5.
   constexpr std::int64_t kGpt2Vocabulary = 51200;
   spec.vocabulary = form == LayerForm::kGpt2
@@ -150,11 +151,11 @@ ModelSpec read_table_model(RunReader& row, ParallelPlan& plan) {
   return spec;
 }
 
-/// The layers of 61-layer models (DeepSeek-V3, Kimi K2) in `parts` chunks where a table does not
-/// say: the first recipes' own layout for 32; else as many in each as 64 layers would have, the
-/// last with the rest. Empty for other numbers of chunks. Source: NVIDIA-NeMo/Megatron-Bridge
-/// v0.2.0, src/megatron/bridge/recipes/deepseek/deepseek_v3.py, kimi/kimi_k2.py, and
-/// scripts/performance, deepseek_v3_llm_pretrain.py.
+/// The layout of 61-layer models (DeepSeek-V3, Kimi K2) in `parts` chunks if a table does not state
+/// it. For 32 chunks it is the first recipes' own layout. Otherwise each chunk has as many layers
+/// as it would have of 64, and the last has the remainder. It is empty for other numbers of chunks.
+/// Source: NVIDIA-NeMo/Megatron-Bridge v0.2.0, src/megatron/bridge/recipes/deepseek/deepseek_v3.py,
+///         kimi/kimi_k2.py, and scripts/performance, deepseek_v3_llm_pretrain.py.
 std::string recipe_layout(std::int64_t parts, std::int64_t mtp_layers) {
   const std::string head = mtp_layers > 0 ? "mL" : "L";
   const auto rest = [&](const std::string& each, int between, const std::string& last) {
@@ -174,9 +175,10 @@ std::string recipe_layout(std::int64_t parts, std::int64_t mtp_layers) {
   }
 }
 
-/// Which layers a chunk has. Recipes whose layers and two more divide (126 of Llama 3.1 405B, 94 of
-/// Qwen3 235B) count the embedding and the loss as layers. Source:
-/// NVIDIA-NeMo/Megatron-Bridge v0.2.0, src/megatron/bridge/recipes/{llama,qwen}.
+/// Sets the layers of each chunk. Some numbers of layers are divisible by the chunks only after two
+/// have been added (126 of Llama 3.1 405B, 94 of Qwen3 235B). For these, recipes count the
+/// embedding and the loss as layers.
+/// Source: NVIDIA-NeMo/Megatron-Bridge v0.2.0, src/megatron/bridge/recipes/{llama,qwen}.
 void set_chunks(RunReader& row, std::int64_t layers, std::int64_t chunks, MegatronPlan& megatron) {
   constexpr std::int64_t kDeepSeekLayers = 61;
   const std::int64_t parts =
@@ -196,8 +198,7 @@ void set_chunks(RunReader& row, std::int64_t layers, std::int64_t chunks, Megatr
   }
 }
 
-/// What a table says of its pipelines in its notes: the layout, and layers of multi-token
-/// prediction.
+/// What a table's notes state about the pipeline: the layout, and multi-token prediction layers.
 void read_layout(const JsonValue* other, MegatronPlan& megatron) {
   if (other == nullptr) {
     return;
@@ -215,7 +216,7 @@ void read_layout(const JsonValue* other, MegatronPlan& megatron) {
 
 void read_published_degrees(RunReader& row, std::int64_t layers, ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
-  // A degree that is not stated is the reader's trouble, and must not divide anything meanwhile.
+  // The reader reports a degree that is not stated. It is set to 1, because it is a divisor below.
   megatron.tensor = std::max<std::int64_t>(row.stated("tp", kDegreeRange), 1);
   megatron.pipeline = std::max<std::int64_t>(row.stated("pp", kDegreeRange), 1);
   megatron.context = row.integer("cp", 1, kDegreeRange);
@@ -240,8 +241,8 @@ void read_published_degrees(RunReader& row, std::int64_t layers, ParallelPlan& p
   plan.accumulation = std::max<std::int64_t>(plan.accumulation, 1);
 }
 
-/// Megatron-LM wrote scores and probabilities out before FlashAttention (Dao et al. 2022,
-/// arXiv:2205.14135).
+/// Before FlashAttention (Dao et al. 2022, arXiv:2205.14135), Megatron-LM wrote attention scores
+/// and probabilities to memory.
 std::string_view usual_attention(std::string_view framework) {
   constexpr std::array<std::string_view, 3> kEarly = {"Megatron-LM (2020)", "Megatron-LM (2021)",
                                                       "Megatron-LM PTD-P"};
@@ -249,16 +250,16 @@ std::string_view usual_attention(std::string_view framework) {
   return early ? "eager (scores and softmax materialised)" : "";
 }
 
-/// NeMo and Megatron-Bridge overlap the distributed optimizer's gathers and reductions, and fuse
-/// the loss in Transformer Engine.
+/// NeMo and Megatron-Bridge overlap the distributed optimizer's all-gathers and reduce-scatters,
+/// and use Transformer Engine's fused cross entropy.
 /// Source: NVIDIA-NeMo/Megatron-Bridge v0.2.0, src/megatron/bridge/training/comm_overlap.py and
-/// recipes; NVIDIA/NeMo nemo/collections/llm/recipes.
+///         recipes; NVIDIA/NeMo nemo/collections/llm/recipes.
 bool is_nemo(std::string_view framework) {
   return framework.starts_with("Megatron-Bridge") || framework.starts_with("NeMo");
 }
 
-/// "selective modules ['layernorm', 'moe_act']", "recompute_modules=['mlp'] ..."; false for other
-/// words.
+/// Reads "selective modules ['layernorm', 'moe_act']", "recompute_modules=['mlp'] ..."; returns
+/// false for other words.
 bool read_modules(RunReader& row, MegatronPlan& plan) {
   const std::string words = row.text("checkpointing", "");
   if (!words.starts_with("selective modules [") && !words.starts_with("recompute_modules=[")) {
@@ -272,11 +273,12 @@ bool read_modules(RunReader& row, MegatronPlan& plan) {
   return true;
 }
 
-/// What numbers a run computes in. CS is current scaling, MX the micro-blocks of Blackwell; "FP8"
-/// alone are the presets that end in FP8_CS; NeMo's tables and the examples of Megatron-LM scale
-/// tensors by their history. Parameters in 8 bits, which shorten gathers, are not modelled, so that
-/// only times are read. Source: NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md;
-/// NVIDIA/NeMo nemo/collections/llm/recipes/precision/mixed_precision.py, bf16_with_fp8_mixed.
+/// The number formats that a run computes in. CS is current scaling, and MX is the microscaling
+/// format of Blackwell. "FP8" alone stands for the presets that end in FP8_CS. In NeMo's tables and
+/// in the examples of Megatron-LM it stands for delayed scaling. FP8 parameters, which make
+/// all-gathers shorter, are not modelled, so only the times of such rows are read.
+/// Source: NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md; NVIDIA/NeMo
+///         nemo/collections/llm/recipes/precision/mixed_precision.py, bf16_with_fp8_mixed.
 struct Numbers {
   Precision precision = Precision::kBf16Master;
   MegatronFp8 fp8 = MegatronFp8::kNone;
@@ -321,7 +323,7 @@ void read_recipe(RunReader& row, std::string_view framework, ParallelPlan& plan)
        {"selective (attention core) + sequence parallel", MegatronRecompute::kSelective},
        {"selective + SP", MegatronRecompute::kSelective}}};
   if (!read_modules(row, megatron)) {
-    // Performance recipes switch it off unless a preset names modules.
+    // Performance recipes disable recomputation unless a preset names modules.
     // Source: NVIDIA-NeMo/Megatron-Bridge v0.2.0, scripts/performance/configs.
     const std::string_view usual = is_nemo(framework) ? "none" : "";
     megatron.recompute = row.word<MegatronRecompute>("checkpointing", usual, kRecompute);
@@ -338,7 +340,7 @@ void read_recipe(RunReader& row, std::string_view framework, ParallelPlan& plan)
        {"eager (scores and softmax materialised)", MegatronAttention::kUnfused}}};
   megatron.attention =
       row.word<MegatronAttention>("attention", usual_attention(framework), kAttention);
-  // NeMo's benchmarks set it with every tensor-parallel degree above one.
+  // NeMo's benchmarks enable it for every tensor-parallel degree above one.
   // Source: NVIDIA/NeMo 8cfedd7 scripts/performance/helpers.py, `sequence_parallel`.
   megatron.sequence_parallel =
       row.flag("sequence_parallel", is_nemo(framework)) && megatron.tensor > 1;
@@ -352,7 +354,7 @@ void read_recipe(RunReader& row, std::string_view framework, ParallelPlan& plan)
   }
 }
 
-/// Switches that Megatron's table rows quote: "--cross-entropy-fusion-impl te".
+/// Reads switches that Megatron's table rows quote: "--cross-entropy-fusion-impl te".
 void read_quoted(const JsonValue* other, MegatronPlan& megatron) {
   std::string words = other != nullptr ? to_json(*other) : "";
   const auto quotes = [&words](std::string_view flag) {
@@ -370,7 +372,8 @@ void read_quoted(const JsonValue* other, MegatronPlan& megatron) {
   megatron.overlap_param_gather = quotes("--overlap-param-gather");
 }
 
-/// Mixtures of 25.09, whose tables do not say it: the recipes' `cuda_graphs`, whole layers.
+/// Whether a mixture of experts of release 25.09 runs in CUDA graphs. The tables do not state it;
+/// the recipes set `cuda_graphs`, which captures whole layers.
 /// Source: NVIDIA-NeMo/Megatron-Bridge v0.1.0rc4, scripts/performance/configs/qwen3, perf_matrix.
 bool in_graphs_of_2509(RunReader& row, std::string_view model) {
   const std::string gpu = row.text("gpu", "");
@@ -381,16 +384,16 @@ bool in_graphs_of_2509(RunReader& row, std::string_view model) {
          (model.starts_with("Qwen3-235B") && gpu.starts_with("NVIDIA GB200"));
 }
 
-/// "cuda_graph full_iteration/[]": the step in one graph; "cuda_graph transformer_engine/['attn']":
-/// parts of layers, and all of them if none is named.
+/// "cuda_graph full_iteration/[]" captures the step in one graph. "cuda_graph
+/// transformer_engine/['attn']" captures parts of layers, or whole layers if none is named.
 void read_graphs(RunReader& row, RunConditions& conditions) {
   const std::string words = row.text("compile", "");
   if (words.starts_with("cuda_graph full_iteration") ||
       words == "cuda_graph transformer_engine/[]") {
     conditions.all_in_graphs = true;
   } else if (words.starts_with("cuda_graph transformer_engine")) {
-    // Source: NVIDIA/Megatron-LM megatron/core/transformer/transformer_layer.py, the scopes of
-    // CUDA graphs: 'moe_preprocess' is but views and casts of what the router returns.
+    // Source: NVIDIA/Megatron-LM megatron/core/transformer/transformer_layer.py, the scopes of CUDA
+    //         graphs. 'moe_preprocess' contains only views and casts of the router's output.
     if (words.find("'attn'") != std::string::npos) {
       conditions.graphed = {"qkv", "head_norm", "rope", "attention", "attention_out"};
     }
@@ -403,10 +406,10 @@ void read_graphs(RunReader& row, RunConditions& conditions) {
   }
 }
 
-/// How a table's authors count FLOPs.
+/// How the authors of a table count FLOPs.
 /// Source: NVIDIA/Megatron-LM megatron/training/training.py, num_floating_point_operations (half of
 ///         the scores since core 0.10); Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (2020
-///         and 2021: with what is run again); MooreThreads/SimuMax simumax/core/config.py,
+///         and 2021: including recomputation); MooreThreads/SimuMax simumax/core/config.py,
 ///         flops_per_token, for runs of its scripts, which the row's `other` names.
 std::optional<FlopCount> flop_count(RunReader& row) {
   constexpr FlopCount kMasked{};
@@ -433,7 +436,7 @@ std::optional<FlopCount> flop_count(RunReader& row) {
   return std::nullopt;
 }
 
-/// What NeMo's and Megatron-Bridge's recipes set.
+/// Applies the settings of NeMo's and Megatron-Bridge's recipes.
 void apply_nemo_recipe(ParallelPlan& plan, const ModelSpec& model) {
   MegatronPlan& megatron = *plan.megatron;
   megatron.overlap_grad_reduce = megatron.overlap_param_gather =
@@ -443,7 +446,7 @@ void apply_nemo_recipe(ParallelPlan& plan, const ModelSpec& model) {
     megatron.overlap_param_gather = false;
   }
   if (!model.moe) {
-    megatron.expert_tensor = 0;  // Tables have a column for all models.
+    megatron.expert_tensor = 0;  // Tables have this column for all models.
   }
   // Source: NVIDIA/NeMo nemo/collections/llm/recipes/tp_overlap_configs/userbuffers.py;
   // NVIDIA-NeMo/Megatron-Bridge v0.3.0 scripts/performance/configs/llama/llama31_llm_pretrain.py.
@@ -452,7 +455,7 @@ void apply_nemo_recipe(ParallelPlan& plan, const ModelSpec& model) {
   megatron.fp32_gradients = false;  // grad_reduce_in_fp32=False
 }
 
-/// The dispatcher of experts' tokens, and an overlap of theirs that is not modelled.
+/// Reads the token dispatcher of the experts. The overlap of its all-to-alls is not modelled.
 void read_dispatcher(RunReader& row, MegatronPlan& megatron) {
   const JsonValue* other = row.peek("other");
   if (other == nullptr) {

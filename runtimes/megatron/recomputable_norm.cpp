@@ -14,7 +14,7 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// What the second run leaves for backward.
+/// What the recomputation leaves for backward.
 struct RecomputableNorm::Again {
   torch::SavedTensor saved;  ///< The input.
   Tensor input;

@@ -23,7 +23,7 @@ class RecomputableNorm {
 
   Runner run_;
   torch::Tensor output_;
-  std::shared_ptr<Again> again_;  ///< Null: kept as it is.
+  std::shared_ptr<Again> again_;  ///< Null if the norm is not recomputed.
 };
 
 }  // namespace headroom::ir::megatron

@@ -1,4 +1,4 @@
-// Megatron-Core rows: the model is described in the case itself, in Megatron's own terms.
+// Recorded rows of Megatron-Core. The case itself describes the model in Megatron's own terms.
 #include <array>
 #include <string>
 #include <utility>
@@ -40,7 +40,7 @@ MoeSpec read_case_experts(RunReader& moe, MegatronPlan& plan) {
   return spec;
 }
 
-/// --moe-layer-freq as a list: 1 for each layer of experts. Without it all are.
+/// --moe-layer-freq as a list: 1 for each layer with experts. Without it, all layers have experts.
 void read_sparse_layers(RunReader& moe, ModelSpec& spec) {
   const JsonValue* value = moe.take("moe_layer_freq");
   const JsonValue::Array* list = value != nullptr ? value->as_array() : nullptr;
@@ -63,7 +63,7 @@ LatentAttention read_case_latent(RunReader& mla) {
   return latent;
 }
 
-/// Norms, biases, activation and positions: GPT's or Llama's, or a mixture of both.
+/// Norms, biases, activation and positions: those of GPT, those of Llama, or a mixture of both.
 void read_case_layer_form(RunReader& model, ModelSpec& spec) {
   constexpr std::array<RowWord<NormKind>, 2> kNorms = {
       {{"LayerNorm", NormKind::kLayer}, {"RMSNorm", NormKind::kRms}}};
@@ -102,7 +102,8 @@ void read_case_model(RunReader& model, ParallelPlan& plan, ModelSpec& spec) {
   spec.vocabulary = model.integer("vocab", 1, kSizeRange);
   spec.layers.resize(static_cast<std::size_t>(model.integer("layers", 1, {1, 1 << 12})));
   read_case_layer_form(model, spec);
-  // Two thirds of four times H in multiples of 64 where a gate has a third of the weights.
+  // A gated MLP has two thirds of 4 H, in multiples of 64, because the gate has a third of the
+  // weights.
   const std::int64_t usual = spec.gated_mlp ? spec.hidden * 8 / 3 / 64 * 64 : 4 * spec.hidden;
   spec.ffn = model.integer("ffn", usual, kSizeRange);
   plan.sequence = model.integer("seq", 2048, kSequenceRange);
@@ -123,7 +124,7 @@ void read_case_model(RunReader& model, ParallelPlan& plan, ModelSpec& spec) {
   }
 }
 
-/// The names that a list of the row holds.
+/// The names in a list of the row.
 std::vector<std::string> read_names(RunReader& row, std::string_view key) {
   const JsonValue* value = row.take(key);
   const JsonValue::Array* list = value != nullptr ? value->as_array() : nullptr;
@@ -149,7 +150,7 @@ void read_activation_offload(RunReader& config, MegatronPlan& megatron) {
       config.integer("min_offloaded_tensor_size", megatron.least_offloaded, kSizeRange);
 }
 
-/// Settings that other releases of Transformer Engine had do nothing in this one.
+/// Settings of other releases of Transformer Engine, which have no effect in this one.
 void read_layer_offload(RunReader& config, MegatronPlan& megatron) {
   const bool offloads = config.flag("cpu_offloading", false);
   const std::int64_t layers =
@@ -202,7 +203,8 @@ void read_case_degrees(RunReader& row, ParallelPlan& plan) {
   plan.world = row.integer("world", 1, kWorldRange);
 }
 
-/// Fields of OptimizerConfig: only all moments in one type, and gradients as they are reduced.
+/// Fields of OptimizerConfig. Only one type for all moments is supported, and only gradients in the
+/// type in which they are reduced.
 void read_case_optimizer(RunReader& row, MegatronPlan& megatron) {
   RunReader optimizer(row.take("opt"), "case.opt");
   megatron.precision_aware = optimizer.flag("use_precision_aware_optimizer", false);
@@ -225,14 +227,15 @@ void read_case_optimizer(RunReader& row, MegatronPlan& megatron) {
   row.absorb(optimizer.trouble());
 }
 
-/// --hierarchical-context-parallel-sizes: ranks that exchange heads, and groups of them in a ring.
+/// --hierarchical-context-parallel-sizes: the ranks that exchange heads, and the number of such
+/// groups in a ring.
 std::int64_t read_levels(RunReader& row) {
   const JsonValue* value = row.take("hier_cp");
   const JsonValue::Array* list = value != nullptr ? value->as_array() : nullptr;
   return list != nullptr && list->size() == 2 ? list->front().as_integer().value_or(1) : 1;
 }
 
-/// Attention sinks, and windows of every layer or of all layers except every Nth.
+/// Attention sinks, and sliding windows in all layers or in all layers except every Nth.
 /// Source: megatron/core/transformer/utils.py, is_layer_window_attention.
 void read_sinks_and_windows(RunReader& config, ModelSpec& spec) {
   spec.attention_sinks = config.text("softmax_type", "vanilla") == "learnable";
@@ -246,7 +249,7 @@ void read_sinks_and_windows(RunReader& config, ModelSpec& spec) {
   }
 }
 
-/// gpt-oss's activation, which is the only one that experts with biases have.
+/// gpt-oss's activation, which is the only one that experts with biases support.
 void read_activation(RunReader& row, RunReader& config, const ModelSpec& spec) {
   const bool biased = spec.moe && spec.moe->expert_bias;
   const bool clamped = config.number("activation_func_clamp_value", 0) > 0 &&
@@ -257,11 +260,12 @@ void read_activation(RunReader& row, RunReader& config, const ModelSpec& spec) {
   if (!config.flag("bias_activation_fusion", true)) {
     config.fail("bias_activation_fusion", "false");
   }
-  constexpr std::array<std::string_view, 1> kAside = {"attrs"};  // Of YaRN's frequencies.
+  // Attributes of YaRN's frequencies.
+  constexpr std::array<std::string_view, 1> kAside = {"attrs"};
   row.ignore(kAside);
 }
 
-/// --fp8-param-gather, which training scripts hand to the model, its wrapper and the optimizer.
+/// --fp8-param-gather, which training scripts pass to the model, its wrapper and the optimizer.
 bool read_fp8_parameters(RunReader& row, RunReader& config, MegatronFp8 recipe) {
   const bool held = config.flag("fp8_param", false);
   RunReader wrapper(row.take("ddp"), "case.ddp");
@@ -349,7 +353,7 @@ void read_case_switches(RunReader& row, ParallelPlan& plan, ModelSpec& spec) {
   }
 }
 
-/// Switches that only their usual setting is modelled of, with the modules that it matters to.
+/// Switches of which only the usual setting is modelled, with the modules that they affect.
 void read_usual(RunReader& row, const ModelSpec& spec) {
   struct Usual {
     std::string_view key;
@@ -366,7 +370,7 @@ void read_usual(RunReader& row, const ModelSpec& spec) {
       row.fail(usual.key, usual.value ? "false" : "true");
     }
   }
-  // Transformer Engine's softmax is fp32 inside either way.
+  // Transformer Engine computes softmax in fp32 with either setting.
   constexpr std::array<std::string_view, 2> kLocal = {"attention_softmax_in_fp32",
                                                       "masked_softmax_fusion"};
   row.ignore(kLocal);
@@ -379,15 +383,15 @@ std::string recorded_parallel(const JsonValue& setting) {
 }
 
 void read_recorded_run(RunReader& row, Recorder /*recorder*/, RunSetting& run) {
-  // Transformer Engine's attention is a stand-in where rows are recorded. Experts are padded, so
-  // that the host does not read their rows back.
+  // The recording replaces Transformer Engine's attention by a stand-in. Experts are padded, so the
+  // host does not read their row counts.
   run.counted = {.attention = false, .zeroing = false, .expert_series = true};
   read_recorded_gpu(row, run);
   ParallelPlan& plan = run.plan;
   plan.runtime = "megatron";
   plan.megatron.emplace();
-  // Communicators made at once or when needed: no memory of PyTorch's. The environment says which
-  // attention may run, and `attention` what did.
+  // Communicators are made at once or on first use; they use no memory of PyTorch's allocator. The
+  // environment states which attention backends are allowed, and `attention` which one ran.
   constexpr std::array<std::string_view, 10> kAside = {"eager_nccl",
                                                        "events",
                                                        "env",

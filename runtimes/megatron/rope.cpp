@@ -16,7 +16,7 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// Cosine or sine of all angles, times a factor of one, in the type of the heads.
+/// Cosine or sine of all angles, times a factor of one, in the type of the queries and keys.
 Tensor angle_function(const Runner& run, const Tensor& angles) {
   Eager& eager = run.eager();
   Tensor plain = computed(eager, angles.shape(), DType::kFp32, {&angles});
@@ -28,7 +28,7 @@ Tensor angle_function(const Runner& run, const Tensor& angles) {
   return computed(eager, angles.shape(), run.context.dtype, {&scaled});
 }
 
-/// The two halves in the other order, one of them negated.
+/// Swaps the two halves and negates one of them.
 Tensor turned(const Runner& run, const Tensor& input) {
   Eager& eager = run.eager();
   const Tensor negated =
@@ -48,7 +48,7 @@ Gradients rotation_gradients(const Runner& run, Gradients& grads, Node& node) {
   through_sine.reset();
   const Tensor through_cosine = product(0);
   grads[0].reset();
-  // The part that is not rotated is empty, and yet its gradient is one of the whole.
+  // The part that is not rotated is empty; its gradient still has the size of the whole.
   Tensor result = torch::filled(eager, turned_back.shape(), turned_back.dtype());
   torch::launch(eager, {&turned_back, &through_cosine, &result});
   return {std::move(result)};

@@ -21,7 +21,7 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// What the router keeps, in the order in which it was made.
+/// Tensors that the router saves, in the order in which they were made.
 enum RouterSaved : std::uint8_t {
   kHidden,
   kWeight,
@@ -32,15 +32,16 @@ enum RouterSaved : std::uint8_t {
   kAuxLoss,
 };
 
-/// Kernels of an unsorted topk along `length` elements of each of `slices`: one block for each
-/// slice, or, where long slices are few, several and passes over eight bits of a value at a time.
+/// Kernels of an unsorted topk along `length` elements of each of `slices`. Each slice has one
+/// block. A few long slices have several blocks each, and passes over eight bits of a value at a
+/// time.
 /// Source: pytorch/pytorch 2.11 aten/src/ATen/native/cuda/TensorTopK.cu, should_use_multiblock,
-/// mbtopk::launch (a fill, three kernels a pass, two scans by key of two kernels each, the counts
-/// of a block's k-th value, the result).
+///         mbtopk::launch (a fill, three kernels per pass, two scans by key of two kernels each,
+///         the counts of a block's k-th value, the result).
 std::int64_t topk_launches(std::int64_t slices, std::int64_t length, DType dtype) {
   struct Threshold {
-    std::int64_t slices;  ///< At most.
-    std::int64_t length;  ///< From here on.
+    std::int64_t slices;  ///< Largest number of slices.
+    std::int64_t length;  ///< Smallest length.
   };
   constexpr std::array<Threshold, 7> kSeveralBlocks = {{{20, 20'000},
                                                         {40, 10'000},
@@ -58,7 +59,7 @@ std::int64_t topk_launches(std::int64_t slices, std::int64_t length, DType dtype
   return 7 + 3 * (bits_of(dtype) / kRadixBits);
 }
 
-/// Tensors of the router, by their shapes: each what one kernel writes.
+/// Makes tensors of the router by their shapes. One kernel writes each tensor.
 class RouterTensors {
  public:
   RouterTensors(Eager& eager, const ExpertSizes& sizes) : eager_(eager), sizes_(sizes) {}
@@ -74,7 +75,7 @@ class RouterTensors {
   [[nodiscard]] Tensor picked(DType dtype) const {
     return eager_.empty({*sizes_.capacity, sizes_.experts}, dtype);
   }
-  /// topk over each expert's tokens, unsorted, which writes `picked`.
+  /// Unsorted topk over each expert's tokens, which writes `picked`.
   void pick(const Tensor& values) const {
     const std::int64_t bytes = torch::bytes_of(values);
     torch::launch_kernels(eager_,
@@ -91,7 +92,7 @@ class RouterTensors {
     integers.reset();
     return all(DType::kBool);
   }
-  /// softmax of fp32 scores, forward and back: a product beside the result.
+  /// softmax of fp32 scores, forward and backward. Backward makes a product besides its result.
   [[nodiscard]] Tensor softmax_backward(const Shape& shape) const {
     Tensor result = torch::computed(eager_, shape, DType::kFp32);
     const Tensor product = torch::computed(eager_, shape, DType::kFp32);
@@ -129,7 +130,7 @@ Chosen choose(const RouterTensors& make, DType dtype) {
   return result;
 }
 
-/// apply_router_token_dropping, by probability: what an expert has no room for is masked.
+/// apply_router_token_dropping by probability: masks the tokens beyond an expert's capacity.
 void drop_tokens(const Runner& run, const RouterTensors& make, DType dtype, Chosen& chosen) {
   const Tensor values = make.picked(dtype);
   const Tensor indices = make.picked(DType::kInt64);
@@ -151,8 +152,8 @@ struct AuxLoss {
   Tensor loss;
 };
 
-/// The load-balancing loss over all scores. Source: moe_utils.py,
-/// compute_routing_scores_for_aux_loss, switch_load_balancing_loss_func.
+/// The load-balancing loss over all scores.
+/// Source: moe_utils.py, compute_routing_scores_for_aux_loss, switch_load_balancing_loss_func.
 AuxLoss balance(const Runner& run, const RouterTensors& make, DType dtype) {
   AuxLoss result;
   {
@@ -171,7 +172,7 @@ AuxLoss balance(const Runner& run, const RouterTensors& make, DType dtype) {
   { const Tensor wide = make.all(DType::kInt64); }
   const Mesh& mesh = run.context.mesh;
   if (const std::int64_t ranks = mesh.tensor.size * mesh.context.size; ranks > 1) {
-    // Tensor-parallel ranks lie side by side, and context-parallel ones next to them.
+    // Tensor-parallel ranks are adjacent, and context-parallel ranks come next.
     run.eager().run(
         CollectiveShape{.kind = CollectiveKind::kAllReduce,
                         .bytes = bytes_of(result.counts.elements(), DType::kInt64).value(),
@@ -190,7 +191,7 @@ AuxLoss balance(const Runner& run, const RouterTensors& make, DType dtype) {
   return result;
 }
 
-/// From the gradient of the load-balancing loss to that of the logits.
+/// Computes the gradient of the logits from that of the load-balancing loss.
 Tensor balance_backward(const RouterTensors& make, DType dtype, Node& node, const Shape& all) {
   Tensor gradient;
   for (int step = 0; step < 3; ++step) {
@@ -211,7 +212,8 @@ DType router_type(const Runner& run) {
   return run.context.megatron.router_fp32 ? DType::kFp32 : run.context.dtype;
 }
 
-/// RouterGatingLinearFunction.forward: logits of cast copies where the router has its own type.
+/// RouterGatingLinearFunction.forward. If the router has its own type, the logits are computed from
+/// cast copies.
 Tensor gate(const Runner& run, const Tensor& hidden, const Tensor& weight, const Tensor& bias,
             const ExpertSizes& sizes) {
   Eager& eager = run.eager();
@@ -235,7 +237,8 @@ Tensor gate(const Runner& run, const Tensor& hidden, const Tensor& weight, const
   return eager.empty({sizes.tokens, sizes.experts}, dtype);
 }
 
-/// One of the two products of the gate's backward, its operand cast before and its result after.
+/// One of the two products of the gate's backward, with its operand cast before and its result cast
+/// after.
 Tensor gate_product(const Runner& run, const Shape& operand, const Shape& result,
                     const GemmShape& dims) {
   Eager& eager = run.eager();
@@ -252,7 +255,7 @@ Tensor gate_product(const Runner& run, const Shape& operand, const Shape& result
   return torch::computed(eager, result, narrow, {&wide});
 }
 
-/// Gradients of the hidden state, of the gate's weight and of its bias, if it has one.
+/// Gradients of the hidden states, of the gate's weight and of its bias, if it has one.
 Gradients gate_gradients(const Runner& run, const ExpertSizes& sizes, Node& node) {
   run.eager().touch_cublas();
   const Shape& rows = node.input_shapes[0];
@@ -283,7 +286,7 @@ Gradients gate_gradients(const Runner& run, const ExpertSizes& sizes, Node& node
   return result;
 }
 
-/// sinkhorn_load_balancing: one pass of the iteration stands for all, which reuse its tensors.
+/// sinkhorn_load_balancing. One iteration stands for all, because the others reuse its tensors.
 Routing route_sinkhorn(const Runner& run, const Tensor& hidden, const Tensor& weight,
                        const ExpertSizes& sizes) {
   Eager& eager = run.eager();
@@ -390,7 +393,7 @@ ExpertSizes expert_sizes(const Runner& run, std::int64_t tokens) {
         static_cast<std::int64_t>(std::ceil(share * *context.megatron.capacity_factor));
     sizes.sent = *sizes.capacity * moe.experts;
   }
-  // One rank alone keeps what it has; padded experts take their capacity.
+  // A single rank receives what it sends; padded experts receive their capacity.
   const bool even = context.mesh.expert.size == 1 || sizes.capacity;
   sizes.received = even ? sizes.sent
                         : std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.sent) *
@@ -428,7 +431,7 @@ Routing route(const Runner& run, const Tensor& hidden, const ExpertWeights& expe
     record.save(loss.counts);
     record.save(loss.loss);
     if (sizes.capacity) {
-      record.save(chosen.map);  // What the probabilities are multiplied by.
+      record.save(chosen.map);  // The probabilities are multiplied by it.
     }
   }
   record.finish(chosen.probabilities,

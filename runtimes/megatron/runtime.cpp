@@ -69,7 +69,7 @@ class Megatron final : public Runtime {
     put_recomputation(plan, recompute);
   }
 
-  /// Experts with a capacity factor are padded to it, whatever is routed to them.
+  /// Experts with a capacity factor are padded to it, whatever the router does.
   [[nodiscard]] std::int64_t expert_ranks(const ParallelPlan& plan) const override {
     return plan.megatron && !plan.megatron->capacity_factor ? plan.megatron->expert : 1;
   }
@@ -85,7 +85,7 @@ class Megatron final : public Runtime {
     return wider;
   }
 
-  /// It keeps fp32 master weights itself.
+  /// Megatron keeps fp32 master weights itself.
   void prepare_for_search(ParallelPlan& /*plan*/) const override {}
   [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
                                                 const ParallelPlan& plan) const override {
@@ -103,8 +103,8 @@ class Megatron final : public Runtime {
                                                        const ParallelPlan& plan) const override {
     return plan.megatron ? own_buffers(model, plan) : std::vector<OutsideTerm>{};
   }
-  /// As many as are in flight, and two in the steady state; an interleaved schedule wants multiples
-  /// of the stages.
+  /// The micro-batches in flight, plus two for the steady state. An interleaved schedule needs a
+  /// multiple of the stages.
   [[nodiscard]] std::int64_t steady_micro_batches(const ParallelPlan& plan) const override {
     const MegatronPlan megatron = own(plan);
     if (megatron.pipeline == 1) {

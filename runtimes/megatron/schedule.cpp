@@ -24,13 +24,14 @@ void run_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
   Tensor output;
   for (std::int64_t i = 0; i < run.context.plan.accumulation; ++i) {
     sync.set_enabled(i == run.context.plan.accumulation - 1);
-    output = stage.forward(0, {});  // The loss before is let go when this one is there.
+    // The previous loss is freed once the new one has been computed.
+    output = stage.forward(0, {});
     const Tensor none = stage.backward(0, {}, output, {});
   }
   sync.finish();
 }
 
-/// forward_backward_pipelining_without_interleaving. Names live as long as Python's.
+/// forward_backward_pipelining_without_interleaving. Members live as long as Python's names.
 class OneForwardOneBackward {
  public:
   OneForwardOneBackward(const Runner& run, Stage& stage, GradientSync& sync)
@@ -129,7 +130,7 @@ class OneForwardOneBackward {
   Tensor input_gradient_;
 };
 
-/// microbatch_group_size_per_vp_stage
+/// microbatch_group_size_per_vp_stage.
 std::int64_t group_of(const Runner& run) {
   const std::int64_t group = run.context.megatron.micro_batch_group;
   return group > 0 ? group : run.context.mesh.pipeline.size;
@@ -171,7 +172,7 @@ class Interleaved {
  private:
   struct Transfer {
     bool receives = true;
-    std::size_t chunk = 0;  ///< That the tensor is for.
+    std::size_t chunk = 0;  ///< The chunk that the tensor is for.
   };
 
   [[nodiscard]] std::size_t chunk_of(std::int64_t k, bool forward) const {
@@ -179,7 +180,7 @@ class Interleaved {
     return static_cast<std::size_t>(forward ? chunk : chunks_ - chunk - 1);
   }
 
-  /// recv_tensor_from_previous_stage
+  /// recv_tensor_from_previous_stage.
   [[nodiscard]] Transfer transfer(std::int64_t k, bool forward) const {
     const bool leading = forward ? mesh_.first_stage() : mesh_.last_stage();
     Transfer result;
@@ -225,7 +226,7 @@ class Interleaved {
     return input_gradient;
   }
 
-  /// grad_sync_func: reductions start on all stages at the same time.
+  /// grad_sync_func: all stages start their reductions at the same time.
   void synchronize(std::int64_t k) {
     const std::int64_t aligned = k - mesh_.pipeline.rank;
     if (!overlapped_ || aligned < 0) {
@@ -241,7 +242,8 @@ class Interleaved {
     sync_.start(stage_.chunk(chunk));
   }
 
-  /// A loss is not sent, nor kept by the schedule: its graph would hold the chunk's input.
+  /// Runs a chunk forward. A loss is neither sent nor kept by the schedule, because its graph would
+  /// keep the chunk's input alive.
   void forward(std::int64_t k) {
     output_ = run_forward(k);
     if (stage_.chunk(chunk_of(k, true)).last) {
@@ -277,7 +279,8 @@ class Interleaved {
     static_cast<void>(wait(k));
     Tensor gradient = run_backward(k);
     const bool sends = !stage_.chunk(chunk_of(k, false)).first;
-    sent_gradient_ = sends ? gradient : Tensor{};  // Its request keeps it until the next backward.
+    // Its send request keeps it alive until the next backward.
+    sent_gradient_ = sends ? gradient : Tensor{};
     if (Tensor coming = send_back(gradient, k, true); coming.defined()) {
       requests_.push_back(std::move(coming));
     }
@@ -287,7 +290,8 @@ class Interleaved {
 
   void cool_down(std::int64_t k) {
     if (Tensor request = wait(k); request.defined()) {
-      last_request_ = std::move(request);  // A name of the function, which keeps it to the end.
+      // A local name of the Python function, which keeps it alive to the end.
+      last_request_ = std::move(request);
     }
     input_gradient_ = run_backward(k);
     if (stage_.chunk(chunk_of(k, false)).first) {
@@ -296,13 +300,13 @@ class Interleaved {
     received_gradient_ = send_back(input_gradient_, k, k != total_ - 1);
   }
 
-  /// The oldest request for a gradient, which a backward waits for unless it begins with the loss;
-  /// requests keep what they receive.
+  /// Takes the oldest request for a gradient. A backward waits for it unless it begins with the
+  /// loss. Requests keep what they receive alive.
   [[nodiscard]] Tensor wait(std::int64_t k) {
     return requests_.empty() || stage_.chunk(chunk_of(k, false)).last ? Tensor{} : take(requests_);
   }
 
-  /// Returns what is received in exchange.
+  /// Sends a gradient back and returns the one that is received in exchange.
   [[nodiscard]] Tensor send_back(const Tensor& gradient, std::int64_t k, bool may_receive) {
     const Transfer next = transfer(k, false);
     Tensor received;
@@ -345,7 +349,7 @@ class Interleaved {
   Tensor input_gradient_;
   Tensor sent_gradient_;
   Tensor received_gradient_;
-  Tensor buffered_;  ///< The first gradient, in its buffer until the next one takes the place.
+  Tensor buffered_;  ///< The first gradient; it is alive until the next one replaces it.
   std::deque<Tensor> requests_;
   Tensor last_request_;
 };

@@ -21,7 +21,7 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// An operator on one element; its result goes at once.
+/// An operator on one element, whose result is freed at once.
 void scalar(Eager& eager) {
   const Tensor result = torch::computed(eager, {1}, DType::kFp32, TensorRole::kLogits);
 }
@@ -61,7 +61,8 @@ Stage::Batch Stage::make_batch(const Chunk& chunk) {
   batch.positions = make(tokens, DType::kInt64);
   const Mesh& mesh = run_.context.mesh;
   if (mesh.tensor.rank != 0 && mesh.pipeline.size > 1) {
-    // Only the first tensor-parallel rank reads the data: others drop what their stage needs not.
+    // Only the first tensor-parallel rank reads the data. The other ranks drop what their stage
+    // does not need.
     if (chunk.first) {
       batch.labels.reset();
       batch.loss_mask.reset();
@@ -76,7 +77,7 @@ Stage::Batch Stage::make_batch(const Chunk& chunk) {
   return batch;
 }
 
-/// get_batch_on_this_cp_rank: two stretches of the sequence, picked by index.
+/// get_batch_on_this_cp_rank: selects two parts of the sequence by index.
 void Stage::cut_for_context(Batch& batch) {
   Eager& eager = run_.eager();
   const Batch whole = batch;
@@ -86,7 +87,7 @@ void Stage::cut_for_context(Batch& batch) {
        {&batch.tokens, &batch.labels, &batch.loss_mask, &batch.mask, &batch.positions}) {
     if (each->defined()) {
       index = torch::computed(eager, {2}, DType::kInt64, TensorRole::kInput);
-      torch::launch_kernels(eager, 2 * torch::bytes_of(index), 2);  // Its two numbers.
+      torch::launch_kernels(eager, 2 * torch::bytes_of(index), 2);  // The two elements of `index`.
       *each = torch::computed(eager, each->shape().with(each->shape().rank() == 4 ? 2 : 1, part),
                               each->dtype(), TensorRole::kInput);
     }
@@ -106,7 +107,8 @@ Tensor Stage::run_model(const Chunk& chunk, const Batch& batch, const Tensor& in
     run_.eager().set_site("final_norm", -1);
     hidden = norm(run_, hidden, chunk.final_norm);
     const Tensor viewless = run_.eager().empty({1}, run_.context.dtype);
-  } else if (chunk.layers.empty() && !chunk.first) {  // Nothing copies what it hands on.
+  } else if (chunk.layers.empty() && !chunk.first) {
+    // No operator copies the input, so it is cloned.
     hidden = torch::clone(run_.eager(), hidden);
   }
   if (!chunk.last) {
@@ -120,7 +122,7 @@ Tensor Stage::run_model(const Chunk& chunk, const Batch& batch, const Tensor& in
   return token_losses(run_, logits, batch.labels);
 }
 
-/// loss_func of the training script and forward_step_calc_loss.
+/// loss_func of the training script, and forward_step_calc_loss.
 Tensor Stage::scaled_loss(const Tensor& losses, const Tensor& loss_mask) {
   Eager& eager = run_.eager();
   eager.set_site("loss", -1);
@@ -149,9 +151,9 @@ Tensor Stage::scaled_loss(const Tensor& losses, const Tensor& loss_mask) {
   }
   const Tensor clamped = torch::computed(eager, {1}, DType::kInt32, TensorRole::kLogits);
   record.save(clamped);
-  torch::launch_kernels(eager, 16, 2);  // Over the tokens and the micro-batches, in place.
+  torch::launch_kernels(eager, 16, 2);  // Divides by the tokens and by the micro-batches, in place.
   record.finish(loss, [](Eager& e, Gradients&, Node& node) -> Gradients {
-    // The loss scale, the micro-batches, the context-parallel ranks and the tokens.
+    // Factors for the loss scale, the micro-batches, the context-parallel ranks and the tokens.
     Tensor scaled;
     for (int factor = 0; factor < 4; ++factor) {
       scaled = torch::computed(e, {1}, DType::kFp32, TensorRole::kLogits);
@@ -184,15 +186,17 @@ Tensor Stage::forward(std::size_t index, const Tensor& input) {
     output = scaled_loss(output, loss_mask);
   }
   if (chunks_.size() > 1) {
-    token_count_.reset();  // A name of forward_step_helper; elsewhere one of the schedule.
+    // A local name of forward_step_helper; in other schedules it is a name of the schedule itself.
+    token_count_.reset();
   }
   note_scales(chunk);
   return output;
 }
 
-/// What stays of the losses beside the main one: those of multi-token prediction for the log and,
-/// on every stage, the scales of their gradients. Source: multi_token_prediction.py,
-/// MTPLossLoggingHelper, MTPLossAutoScaler; moe/moe_utils.py, MoEAuxLossAutoScaler.
+/// Tensors that stay alive for the losses other than the main one: the losses of multi-token
+/// prediction for the log and, on every stage, the scales of their gradients.
+/// Source: multi_token_prediction.py, MTPLossLoggingHelper, MTPLossAutoScaler; moe/moe_utils.py,
+///         MoEAuxLossAutoScaler.
 void Stage::note_scales(const Chunk& chunk) {
   Eager& eager = run_.eager();
   const std::int64_t predicted = run_.context.megatron.mtp_layers;
@@ -205,7 +209,7 @@ void Stage::note_scales(const Chunk& chunk) {
   if (predicted > 0 && !prediction_scale_.defined()) {
     prediction_scale_ = eager.empty({1}, DType::kFp32, TensorRole::kBuffer);
   }
-  // One, the loss scale, the context-parallel ranks, the micro-batches.
+  // Kernels for a one, the loss scale, the context-parallel ranks and the micro-batches.
   const std::int64_t launches = (run_.context.spec.moe ? 4 : 0) + (predicted > 0 ? 3 : 0);
   eager.set_site("loss", -1);
   torch::launch_kernels(eager, 8 * launches, launches);
@@ -237,8 +241,8 @@ void Stage::deallocate(const Tensor& output) {
   }
 }
 
-/// Interleaved stages send and receive while they compute, and wait for what they have received
-/// when they need it; others wait at once, and so does the host.
+/// Interleaved stages overlap sending and receiving with computation, and wait for a received
+/// tensor when they need it. Other stages, and their host, wait at once.
 /// Source: megatron/core/pipeline_parallel/p2p_communication.py, batch_p2p_sync.
 void Stage::transfer(const Tensor& tensor, CollectiveKind kind) {
   Eager& eager = run_.eager();

@@ -35,7 +35,7 @@ class Stage {
   /// Sends `tensor` to another stage.
   void send(const torch::Tensor& tensor);
 
-  /// Ends a step: what has been reported of each of its micro-batches.
+  /// Ends a step and returns the reported loss of each of its micro-batches.
   [[nodiscard]] std::vector<torch::Tensor> take_reports() {
     token_count_.reset();
     return std::move(reports_);
@@ -64,11 +64,13 @@ class Stage {
   std::span<Chunk> chunks_;
   std::vector<torch::Tensor> inputs_;  ///< TransformerBlock.input_tensor of each chunk.
   std::vector<torch::Tensor> reports_;
-  std::unordered_map<const torch::TensorImpl*, std::uint32_t> received_;  ///< Marks behind them.
+  /// Marks of the tensors that are being received.
+  std::unordered_map<const torch::TensorImpl*, std::uint32_t> received_;
   torch::Tensor prediction_losses_;
   torch::Tensor expert_scale_;
   torch::Tensor prediction_scale_;
-  torch::Tensor token_count_;  ///< Of the last micro-batch whose loss is known.
+  /// The token count of the last micro-batch whose loss has been computed.
+  torch::Tensor token_count_;
 };
 
 }  // namespace headroom::ir::megatron

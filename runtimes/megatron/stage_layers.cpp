@@ -16,7 +16,7 @@ std::optional<PipelineLayout> layout_of(const MegatronPlan& plan) {
   return layout ? std::optional(std::move(layout).value()) : std::nullopt;
 }
 
-/// Chunks of every stage.
+/// Number of chunks of every stage.
 std::int64_t chunks_of(const PipelineLayout& layout, const MegatronPlan& plan) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(layout.layers.size()) / plan.pipeline);
 }

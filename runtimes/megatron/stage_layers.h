@@ -19,30 +19,30 @@ struct ChunkPlace {
   std::int64_t chunk = 0;
 };
 
-/// How many ranks apart the stages of a pipeline are, of `world` ranks: those of other
-/// data-parallel replicas lie between them, or beyond the last. Source:
-/// megatron/core/parallel_state.py, RankGenerator.
+/// Distance in ranks between the stages of a pipeline, for a run of `world` ranks. The ranks of
+/// other data-parallel replicas lie between the stages or after the last one.
+/// Source: megatron/core/parallel_state.py, RankGenerator.
 [[nodiscard]] std::int64_t stage_stride(const MegatronPlan& plan, std::int64_t world);
 
-/// Whether the grids of dense layers and of experts put the same ranks into a pipeline.
+/// Whether the grids of dense layers and of experts put the same ranks into each pipeline.
 /// Source: megatron/core/parallel_state.py, initialize_model_parallel.
 [[nodiscard]] bool has_one_pipeline(const ModelSpec& model, const MegatronPlan& plan);
 
-/// Whether stages hold several chunks, which micro-batches pass through in turn.
+/// Whether stages hold several chunks, through which micro-batches pass in turn.
 [[nodiscard]] bool is_interleaved(const MegatronPlan& plan);
-/// Removes everything in the plan about which layers a stage has: even stages of one chunk.
+/// Removes all options that assign layers to stages, so that stages are even and have one chunk.
 void deal_evenly(MegatronPlan& plan);
 
-/// Layers of a stage that is neither first nor last, of a model of `layers`; the embedding and the
-/// loss count as layers where the plan says so. 0: they cannot be dealt out evenly, or a layout
-/// says what every chunk has.
+/// Layers of a stage that is neither first nor last, for a model with `layers` layers. The
+/// embedding and the loss count as layers if the plan says so. It is 0 if the layers cannot be
+/// divided evenly, or if a layout assigns layers to every chunk.
 [[nodiscard]] std::int64_t even_stage_layers(const MegatronPlan& plan, std::int64_t layers);
-/// Chunks of every stage.
+/// Number of chunks of every stage.
 [[nodiscard]] std::int64_t chunks_per_stage(const MegatronPlan& plan, std::int64_t layers);
-/// For each stage.
+/// The layers of each stage.
 [[nodiscard]] std::vector<StageLayers> layers_of_stages(const ModelSpec& model,
                                                         const MegatronPlan& plan);
-/// How many layers one chunk has.
+/// The number of layers of one chunk.
 [[nodiscard]] std::int64_t chunk_layer_count(const MegatronPlan& plan, std::int64_t layers,
                                              const ChunkPlace& place);
 /// The layers of one chunk.

@@ -7,10 +7,10 @@
 /// Streams of a process other than the compute stream and those of its communicators.
 namespace headroom::ir::megatron {
 
-/// The stream that context parallelism has beside the current one.
+/// The second stream of context parallelism, besides the current one.
 inline constexpr StreamId kContextStream = 2;
 
-/// Every layer's shared experts have one, of the 32 that PyTorch deals out.
+/// The stream of a layer's shared experts, one of the 32 in PyTorch's stream pool.
 /// Source: c10/cuda/CUDAStream.cpp, kStreamsPerPool; moe/shared_experts.py, self.stream.
 [[nodiscard]] constexpr StreamId shared_expert_stream(std::int32_t layer) {
   constexpr std::int32_t kFirst = 3;
@@ -18,8 +18,8 @@ inline constexpr StreamId kContextStream = 2;
   return static_cast<StreamId>(kFirst + layer % kStreams);
 }
 
-/// What --offload-modules names leaves on the one and comes back on the other. Layers that are
-/// offloaded whole go both ways on the first.
+/// Tensors of --offload-modules are offloaded on the first stream and reloaded on the second.
+/// Layers that are offloaded whole use the first stream for both.
 inline constexpr StreamId kOffloadStream = 35;
 inline constexpr StreamId kReloadStream = 36;
 

@@ -1,4 +1,4 @@
-// Attention of Transformer Engine: fused and unfused, and what stands before it.
+// Transformer Engine's fused and unfused attention, and the operators before it.
 #include "runtimes/megatron/te_attention.h"
 
 #include <utility>
@@ -19,7 +19,7 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// fused_attn_fwd
+/// fused_attn_fwd.
 KernelOutput fused_forward(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
   Eager& eager = run.eager();
   const std::int64_t queries = extent.queries;
@@ -33,9 +33,9 @@ KernelOutput fused_forward(const Runner& run, const AttentionSizes& sizes, const
   return result;
 }
 
-/// Gradients of queries, keys and values. The kernel's workspace is taken to be an fp32 sum of the
-/// queries' gradient and a row sum: what cuDNN asks for has not been measured. `sinks`: their
-/// shape where their gradient is asked for.
+/// Gradients of queries, keys and values. The kernel's workspace is assumed to be an fp32 sum of
+/// the queries' gradient and a row sum; what cuDNN requests has not been measured. `sinks`: the
+/// shape of the attention sinks if their gradient is needed.
 std::vector<Tensor> fused_backward(const Runner& run, const AttentionSizes& sizes,
                                    const Extent& extent, const Shape& sinks = {}) {
   Eager& eager = run.eager();
@@ -67,7 +67,7 @@ std::vector<Tensor> fused_backward(const Runner& run, const AttentionSizes& size
   return gradients;
 }
 
-/// softmax_offset as the kernel takes it: fp32 [1, A, 1, 1].
+/// softmax_offset in the form that the kernel takes: fp32 [1, A, 1, 1].
 Tensor wide_sinks(const Runner& run, const Tensor& sinks) {
   if (!sinks.defined()) {
     return {};
@@ -102,7 +102,8 @@ Tensor fused_attention(const Runner& run, const QueryKeyValue& qkv, const Attent
   return std::move(forward.output);
 }
 
-/// get_full_mask: positions, their differences, the window's bounds, and the mask that is left.
+/// get_full_mask: makes the positions, their differences, the window's bounds, and the resulting
+/// mask.
 Tensor full_mask(const Runner& run, const AttentionSizes& sizes) {
   Eager& eager = run.eager();
   const std::int64_t length = sizes.sequence;
@@ -137,7 +138,7 @@ enum class Product : std::uint8_t {
   kContext,
   kValueGradient,
   kProbabilityGradient,
-  kQueryGradient,  ///< And that of keys, which has the same dims.
+  kQueryGradient,  ///< Also for the keys' gradient, which has the same dimensions.
 };
 
 GemmShape shape_of(const Runner& run, const AttentionSizes& sizes, Product product) {
@@ -171,7 +172,7 @@ GemmShape shape_of(const Runner& run, const AttentionSizes& sizes, Product produ
   return shape;
 }
 
-/// A product of two batches of matrices and its factor: the gradient and its scaled copy.
+/// A batched product and its factor: the gradient and its scaled copy.
 Tensor scaled_product(const Runner& run, const Shape& shape, const AttentionSizes& sizes) {
   Eager& eager = run.eager();
   eager.touch_cublas();
@@ -180,7 +181,7 @@ Tensor scaled_product(const Runner& run, const Shape& shape, const AttentionSize
   return torch::computed(eager, shape, run.context.dtype);
 }
 
-/// What the unfused forward keeps, in the order in which backward lets go of it from the end.
+/// Tensors that the unfused forward saves. Backward frees them from the end of this list.
 enum UnfusedSaved : std::uint8_t {
   kQuery,
   kKey,
@@ -191,7 +192,7 @@ enum UnfusedSaved : std::uint8_t {
   kDropped
 };
 
-/// Gradient of the scores: softmax, then the mask that was filled in place (CopySlices).
+/// Gradient of the scores: first that of softmax, then that of the masking in place (CopySlices).
 Tensor scores_gradient(const Runner& run, const Shape& scores, Tensor probabilities, Node& node) {
   Eager& eager = run.eager();
   const DType dtype = run.context.dtype;
@@ -211,21 +212,21 @@ Tensor scores_gradient(const Runner& run, const Shape& scores, Tensor probabilit
   return result;
 }
 
-/// FusedScaleMaskSoftmax.is_kernel_available: one kernel scales, masks and normalises, and its
-/// backward writes over the gradient that it reads.
+/// FusedScaleMaskSoftmax.is_kernel_available: one kernel scales, masks and normalises. Its backward
+/// overwrites the gradient that it reads.
 bool softmax_is_fused(const Runner& run, const AttentionSizes& sizes) {
   constexpr std::int64_t kShortest = 16;
   constexpr std::int64_t kLongest = 16384;
   const std::int64_t length = sizes.sequence;
   if (run.context.local()) {
-    return true;  // Plans whose sizes it does not take are refused.
+    return true;  // Plans whose sizes it does not support are refused.
   }
   return run.context.dtype != DType::kFp32 && length > kShortest && length < kLongest &&
          length % 8 == 0 && sizes.batch * sizes.heads % 4 == 0;
 }
 
-/// Backward of UnfusedDotProductAttention down to queries, keys and values; what was saved goes
-/// piece by piece, as the operators that it is made of run.
+/// Backward of UnfusedDotProductAttention down to queries, keys and values. Saved tensors are freed
+/// one by one as its operators run.
 Gradients unfused_backward(const Runner& run, const AttentionSizes& sizes, Gradients& grads,
                            Node& node) {
   Eager& eager = run.eager();
@@ -241,7 +242,8 @@ Gradients unfused_backward(const Runner& run, const AttentionSizes& sizes, Gradi
   node.saved[kValue].reset();
   const bool fused = softmax_is_fused(run, sizes);
   if (sizes.dropout > 0) {
-    const std::size_t absent = fused ? 1 : 0;  // The mask of the scores is kept by its own filling.
+    // The operator that fills the scores saves their mask.
+    const std::size_t absent = fused ? 1 : 0;
     node.saved[kDropped - absent].reset();
     probabilities = torch::computed(eager, scores, dtype);
     node.saved[kDropoutMask - absent].reset();
@@ -255,14 +257,14 @@ Gradients unfused_backward(const Runner& run, const AttentionSizes& sizes, Gradi
   }
   result[kQuery] = scaled_product(run, node.input_shapes[kQuery], sizes);
   result[kKey] = scaled_product(run, node.input_shapes[kKey], sizes);
-  // Products of [heads, tokens, dim]: none lies in memory as [tokens, heads, dim].
+  // The products are [heads, tokens, dim], so none is contiguous as [tokens, heads, dim].
   result[kQuery]->layout = torch::Layout::kSwapped;
   result[kKey]->layout = torch::Layout::kColumns;
   result[kValue]->layout = torch::Layout::kSwapped;
   return result;
 }
 
-/// repeat_interleave: a copy of each head for every query head of its group.
+/// repeat_interleave: copies each head for every query head of its group.
 Tensor repeat_heads(const Runner& run, const Tensor& input, std::int64_t factor) {
   Eager& eager = run.eager();
   const Shape& shape = input.shape();
@@ -274,7 +276,7 @@ Tensor repeat_heads(const Runner& run, const Tensor& input, std::int64_t factor)
   return output;
 }
 
-/// Scores, a mask, softmax and a second product.
+/// The scores, a mask, softmax and a second product.
 Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
   Eager& eager = run.eager();
   const DType dtype = run.context.dtype;
@@ -282,7 +284,7 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   Record record(eager, {&qkv.query, &qkv.key, &qkv.value});
   Tensor masked;
   {
-    Tensor added;  // What the product is added to, times zero.
+    Tensor added;  // The tensor that the product is added to, with a factor of zero.
     if (run.context.local()) {
       run.process.touch_memory_buffer(scores.elements());
     } else {
@@ -295,7 +297,7 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   Tensor kept_mask;
   if (!softmax_is_fused(run, sizes)) {
     run.process.touch_causal_mask();
-    // The causal mask, and the script's where it makes one.
+    // The causal mask and, if the script makes one, the script's mask.
     const std::int64_t masks = run.context.megatron.mask_in_dataloader ? sizes.batch : 1;
     kept_mask = eager.empty({masks, 1, sizes.sequence, sizes.sequence}, DType::kBool);
     torch::launch(eager, {&masked, &kept_mask, &masked});  // masked_fill_
@@ -309,7 +311,7 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   if (sizes.dropout > 0) {
     dropout_mask = eager.empty(scores, DType::kBool);
     dropped = torch::computed(eager, scores, dtype, {&probabilities, &dropout_mask});
-    if (!record.active()) {  // The name goes on to what is left of them.
+    if (!record.active()) {  // The Python name is rebound to the result.
       dropout_mask.reset();
       probabilities.reset();
     }
@@ -339,7 +341,7 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   return output;
 }
 
-/// UnfusedDotProductAttention, or Megatron-Core's DotProductAttention, from which it comes.
+/// UnfusedDotProductAttention, or Megatron-Core's DotProductAttention, on which it is based.
 /// Source: also megatron/core/transformer/dot_product_attention.py.
 Tensor unfused_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
   Tensor mask;

@@ -1,6 +1,6 @@
-// Attention of Transformer Engine whose ranks exchange tokens for heads, as DeepSpeed-Ulysses does.
+// Transformer Engine's attention in which ranks exchange tokens for heads, as in DeepSpeed-Ulysses.
 // Source: attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndQKVOA2A,
-//         flash_attn_a2a_communicate and the functions it compiles to put chunks in order.
+//         flash_attn_a2a_communicate and the functions that it compiles to reorder chunks.
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -23,9 +23,9 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// One exchange of several tensors, each a step behind the one before it: a copy whose pieces lie
-/// by rank, the exchange itself, and, on the stream beside, the result in the order it is read in.
-/// Copies and what is received live until all have come.
+/// One exchange of several tensors, each one step behind the previous. A tensor has three steps: a
+/// copy whose pieces are sorted by rank, the exchange itself, and, on the second stream, the result
+/// in the order in which it is read. Copies and received tensors live until all have arrived.
 class Exchange {
  public:
   Exchange(const Runner& run, Side side) : run_(run), side_(side) {}
@@ -54,7 +54,7 @@ class Exchange {
   }
 
  private:
-  /// [tokens, width] here and [tokens * CP, width / CP] between the exchanges.
+  /// [tokens, width] outside and [tokens * CP, width / CP] between the two exchanges.
   [[nodiscard]] Tensor copy_of(const Tensor& input) const {
     return torch::computed(run_.eager(), input.shape(), input.dtype(), {&input});
   }
@@ -79,7 +79,7 @@ class Exchange {
     return torch::computed(run_.eager(), other, received_[at].dtype(), {&received_[at]});
   }
 
-  /// A list lets go of its last element first.
+  /// A Python list frees its last element first.
   static void drop(std::vector<Tensor>& tensors) {
     while (!tensors.empty()) {
       tensors.pop_back();
@@ -116,7 +116,7 @@ Gradients exchanged_gradients(const Runner& run, const AttentionSizes& sizes, Gr
   Eager& eager = run.eager();
   const torch::Unpacked saved(eager, node);
   const Tensor gradient = std::move(Exchange(run, Side::kBefore)({grads[0]})[0]);
-  // The gradients of whole sequences go one after the other when this ends.
+  // The gradients of whole sequences are freed one after the other at the end.
   std::deque<Tensor> whole;
   for (Tensor& each : kernel_backward(run, sizes, {sizes.sequence, sizes.sequence})) {
     whole.push_back(std::move(each));

@@ -1,4 +1,4 @@
-// Transformer Engine's FlashAttention on the package flash-attn, version 2.
+// Transformer Engine's FlashAttention with the package flash-attn, version 2.
 // Source: transformer_engine/pytorch/attention/dot_product_attention/backends.py, FlashAttention;
 //         Dao-AILab/flash-attention 2.8, csrc/flash_attn/flash_api.cpp, mha_fwd and mha_bwd.
 #include <utility>
@@ -16,14 +16,15 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// Queries in whole blocks of the backward kernel.
+/// The queries, rounded up to whole blocks of the backward kernel.
 std::int64_t rounded_rows(const Extent& extent) {
   constexpr std::int64_t kRows = 128;
   return ceil_div(extent.queries, kRows) * kRows;
 }
 
-/// What the backward kernel adds the queries' gradient up in: once for each group of blocks that
-/// runs at a time where the order of additions must not change.
+/// Elements of the buffer in which the backward kernel accumulates the queries' gradient. A
+/// deterministic kernel has one buffer for each group of blocks that run at the same time, because
+/// the order of additions must not change.
 std::int64_t accumulator_elements(const Runner& run, const AttentionSizes& sizes,
                                   const Extent& extent) {
   const std::int64_t dim = sizes.head_dim <= 128 ? 32 : 64;
@@ -67,7 +68,7 @@ std::vector<Tensor> flash_backward(const Runner& run, const AttentionSizes& size
   const Tensor accumulator =
       eager.empty({accumulator_elements(run, sizes, extent)}, DType::kFp32, TensorRole::kWorkspace);
   if (sizes.heads != sizes.kv_heads) {
-    // A gradient of keys and of values for each head of the queries, summed into its group's.
+    // Gradients of keys and values for each query head, which are then summed over each group.
     const torch::Shape all{keys, sizes.heads * sizes.head_dim};
     const Tensor key = eager.empty(all, dtype);
     const Tensor value = eager.empty(all, dtype);

@@ -44,7 +44,7 @@ void run_gemm(const Runner& run, const GemmShape& dims) {
   const std::int64_t bands = parts.empty() ? 1 : run.context.mesh.tensor.size;
   for (std::int64_t band = 0; band < bands; ++band) {
     for (const std::vector<std::uint32_t>& marks : parts) {
-      if (band > 0) {  // Its own rows a rank has.
+      if (band > 0) {  // The rank already has its own rows.
         eager.wait_mark(eager.stream(), marks[static_cast<std::size_t>(band) - 1]);
       }
     }
@@ -176,7 +176,7 @@ WeightGradient weight_gradient(const Runner& run, const GemmShape& dims, bool bi
       result.bias = run.eager().empty({dims.m}, run.context.grad_dtype);
     }
     GemmShape added = dims;
-    added.accumulate = true;  // To the gradient buffer.
+    added.accumulate = true;  // Accumulates in the gradient buffer.
     run_gemm(run, added);
   } else {
     result.weight = gemm(run, dims);

@@ -1,4 +1,4 @@
-// Linear layers of Transformer Engine, alone and behind a norm.
+// Linear layers of Transformer Engine, alone and after a norm.
 #include <utility>
 #include <vector>
 

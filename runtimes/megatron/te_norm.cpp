@@ -20,14 +20,14 @@ using torch::Tensor;
 
 enum class Pass : std::uint8_t { kForward, kBackward };
 
-/// A kernel of Transformer Engine's norms: rows are shared by blocks, blocks by multiprocessors.
+/// A kernel of Transformer Engine's norms: how rows are divided among blocks.
 struct NormKernel {
-  std::int64_t width = 0;           ///< Columns it was written for.
+  std::int64_t width = 0;           ///< Columns that it was written for.
   std::int64_t blocks_per_row = 1;  ///< CTAS_PER_ROW of a tuned kernel.
   std::int64_t rows_per_block = 1;  ///< WARPS_M
 };
 
-/// Widths that LayerNorm's backward is tuned for, with the blocks of a row.
+/// Widths for which LayerNorm's backward is tuned, with the blocks per row.
 /// Source: transformer_engine/common/normalization/layernorm/ln_bwd_semi_cuda_kernel.cu.
 constexpr std::array<NormKernel, 23> kLayerNormBackward = {
     {{768},      {1024},     {1536},     {2048},     {2304},     {3072},     {3840},     {4096},
@@ -41,14 +41,14 @@ constexpr std::array<NormKernel, 23> kLayerNormForward = {
 /// Both directions. Source: rmsnorm/rmsnorm_{fwd,bwd_semi}_cuda_kernel.cu.
 constexpr std::array<NormKernel, 6> kRmsNorm = {{{512}, {768}, {1024}, {2048}, {4096}, {8192}}};
 
-/// Kernels for any width up to their own, and beyond it with several blocks per row.
+/// General kernels, for any width up to their own, and for larger ones with several blocks per row.
 constexpr std::array<NormKernel, 5> kGeneralForward = {
     {{128, 1, 4}, {512, 1, 4}, {1024, 1, 4}, {2048, 1, 4}, {8192, 1, 1}}};
 constexpr std::array<NormKernel, 5> kGeneralBackward = {
     {{128, 1, 4}, {512, 1, 4}, {1024, 1, 4}, {2048, 1, 1}, {4096, 1, 1}}};
 
-/// Blocks that a multiprocessor holds at once. The driver knows this of a compiled kernel; here it
-/// is what the stand-in for a GPU answers, not what a GPU has been seen to say.
+/// Resident blocks per multiprocessor. The driver knows the number for a compiled kernel. This is
+/// what the accounting device answers; it has not been observed on a GPU.
 constexpr std::int64_t kResidentBlocks = 16;
 
 std::span<const NormKernel> tuned_kernels(bool rms, Pass pass) {
@@ -59,8 +59,8 @@ std::span<const NormKernel> tuned_kernels(bool rms, Pass pass) {
                                 : std::span<const NormKernel>(kLayerNormBackward);
 }
 
-/// Bytes of a kernel's workspace: where several blocks share a row, their statistics and barriers;
-/// in backward, each block column's sums for the weight (and for a bias).
+/// Bytes of a kernel's workspace. If several blocks share a row, it holds their statistics and
+/// barriers. In backward it also holds each block column's sums for the weight (and for a bias).
 /// Source: transformer_engine/common/normalization/common.h, LaunchParams.
 std::int64_t workspace_bytes(const DeviceTraits& device, std::int64_t rows, std::int64_t width,
                              bool rms, Pass pass) {
@@ -86,7 +86,7 @@ std::int64_t workspace_bytes(const DeviceTraits& device, std::int64_t rows, std:
   const auto aligned = [](std::int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; };
   std::int64_t bytes = 0;
   if (row > 1) {
-    // One float where any width is served forward, two in every other kernel.
+    // One float in the general forward kernels, two in all others.
     const std::int64_t statistic = pass == Pass::kForward && found == tuned.end() ? 4 : 8;
     bytes += aligned(column * rows_per_block * row * statistic * 2) + aligned(2 * column * 4);
   }
@@ -100,7 +100,7 @@ std::int64_t workspace_bytes(const DeviceTraits& device, std::int64_t rows, std:
 
 namespace {
 
-/// Mean and deviation, which the kernel writes and backward reads.
+/// Allocates mean and deviation, which the kernel writes and backward reads.
 void make_statistics(const Runner& run, const Tensor& input, const NormWeights& weights,
                      NormOutput& result) {
   const std::int64_t rows = input.elements() / weights.weight.elements();
@@ -110,7 +110,7 @@ void make_statistics(const Runner& run, const Tensor& input, const NormWeights& 
   result.deviation = run.eager().empty({rows}, DType::kFp32);
 }
 
-/// The kernel, with its workspace; `written`: where its result goes.
+/// Runs the kernel with its workspace. `written`: the tensor that receives the result.
 void run_forward(const Runner& run, const Tensor& input, const NormWeights& weights,
                  const NormOutput& statistics, const Tensor& written) {
   Eager& eager = run.eager();
@@ -165,7 +165,8 @@ NormGradients norm_backward(const Runner& run, const Tensor& input, bool with_bi
   const Tensor workspace = eager.empty({workspace_bytes(eager.device(), input.elements() / width,
                                                         width, !with_bias, Pass::kBackward)},
                                        DType::kUInt8, TensorRole::kWorkspace);
-  torch::launch(eager, {&input, &result.input, &result.input});  // The gradient comes in, too.
+  // The incoming gradient is read, too.
+  torch::launch(eager, {&input, &result.input, &result.input});
   torch::launch(eager, {&workspace, &result.weight, &result.bias});
   return result;
 }
@@ -184,7 +185,8 @@ Tensor norm(const Runner& run, const Tensor& input, const NormWeights& weights) 
         contiguous = torch::computed(eager, grads[0].shape(), grads[0].dtype(), {&grads[0]});
       }
       NormGradients result = norm_backward(run, saved[0], node.wants(2));
-      result.input->tracked_view = true;  // The operator sees rows and hands back a view.
+      // The operator flattens its input to rows and returns a view.
+      result.input->tracked_view = true;
       for (std::size_t i = 1; i < node.saved.size(); ++i) {
         eager.move_storage(saved[i], {});
       }

@@ -7,16 +7,16 @@
 
 namespace headroom::ir::megatron {
 
-/// Edges of the autograd node of a norm with its linear layer, in the order of their inputs.
+/// Edges of the autograd node of a norm and its linear layer, in the order of the inputs.
 struct NormLinearEdge {
   enum : std::uint8_t { kInput, kNormWeight, kNormBias, kWeight, kBias, kCount };
 };
 
-/// What a norm's kernel returns; without a mean for RMSNorm.
+/// Results of a norm's kernel. RMSNorm has no mean.
 struct NormOutput {
   torch::Tensor output;
   torch::Tensor mean;       ///< fp32 [T]
-  torch::Tensor deviation;  ///< fp32 [T], inverse.
+  torch::Tensor deviation;  ///< Inverse deviation, fp32 [T].
 };
 struct NormGradients {
   torch::Tensor input;
@@ -24,7 +24,7 @@ struct NormGradients {
   torch::Tensor bias;
 };
 
-/// What a norm's kernel returns where products in 8 bits follow.
+/// Results of a norm's kernel if FP8 products follow.
 struct Fp8NormOutput {
   Fp8Tensor output;
   torch::Tensor mean;
@@ -34,8 +34,8 @@ struct Fp8NormOutput {
 /// The kernels of csrc/extensions/normalization.cpp, outside autograd.
 [[nodiscard]] NormOutput norm_forward(const Runner& run, const torch::Tensor& input,
                                       const NormWeights& weights);
-/// Delayed scaling lets the kernel write 8 bits; for the others its result, of which it can find
-/// the largest value, is cast and goes.
+/// With delayed scaling the kernel writes FP8. With the other recipes its result, of which it can
+/// find the absolute maximum (amax), is cast and then freed.
 [[nodiscard]] Fp8NormOutput norm_forward_fp8(const Runner& run, const torch::Tensor& input,
                                              const NormWeights& weights, Fp8Use use,
                                              Fp8Operand operand);

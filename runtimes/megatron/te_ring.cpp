@@ -1,4 +1,4 @@
-// Attention of Transformer Engine with keys and values going round a ring of ranks.
+// Transformer Engine's ring attention: keys and values travel around a ring of ranks.
 #include <utility>
 #include <vector>
 
@@ -18,9 +18,10 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// What a step of the ring sees, by its distance from the diagonal.
+/// The part of the attention matrix that a step of the ring computes, by its distance from the
+/// diagonal.
 enum class Section : std::uint8_t {
-  kDiagonal,  ///< Everything, causal.
+  kDiagonal,  ///< All queries and keys, causal.
   kLower,     ///< The first half of keys and values.
   kUpper,     ///< The second half of queries.
 };
@@ -38,13 +39,13 @@ Extent extent_of(Section section, std::int64_t sequence) {
           .causal = section == Section::kDiagonal};
 }
 
-/// Starts to hand keys and values on and to take the next ones; both run beside the step's kernels,
-/// on streams that the allocator notes for what they use.
+/// Starts to send keys and values to the next rank and to receive those of the previous one. Both
+/// overlap the step's kernels. The allocator records their streams for the tensors that they use.
 std::vector<std::uint32_t> start_ring(const Runner& run, const Tensor& sent, const Tensor& received,
                                       std::int64_t bytes) {
   run.eager().record_stream(sent);
   run.eager().record_stream(received);
-  // Ranks go on in step: the slowest pair of neighbours sets the pace of all.
+  // All ranks proceed in step, so the slowest pair of neighbours determines the speed.
   const Axis ring = run.context.ring_ranks();
   CollectiveShape shape{.kind = CollectiveKind::kSend,
                         .bytes = bytes,
@@ -56,7 +57,7 @@ std::vector<std::uint32_t> start_ring(const Runner& run, const Tensor& sent, con
   return marks;
 }
 
-/// The current stream waits for what the step before has started.
+/// Makes the current stream wait for the transfers that the previous step started.
 void wait_ring(Eager& eager, std::vector<std::uint32_t>& marks) {
   for (const std::uint32_t mark : marks) {
     eager.wait_mark(eager.stream(), mark);
@@ -71,7 +72,7 @@ struct RingOutput {
   std::vector<Tensor> random;
 };
 
-/// The pieces of the steps: lists of outputs and of statistics, whose last ones go first.
+/// Frees the results of the steps: lists of outputs and of statistics, from their last element.
 void let_go(std::vector<KernelOutput>& steps) {
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     step->output.reset();
@@ -106,13 +107,13 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
     if (step == 1) {
       result.statistics = eager.empty(steps[0].statistics.shape(), DType::kFp32);
     }
-    if (step > 0) {  // The statistics of all steps so far.
+    if (step > 0) {  // Updates the statistics of all steps so far.
       torch::launch(eager, {&steps.back().statistics, &result.statistics, &result.statistics});
     }
   }
   eager.wait_stream(eager.stream(), kContextStream);
   result.output = eager.empty(steps[0].output.shape(), run.context.dtype);
-  // The steps' outputs are corrected by their statistics and added up.
+  // The outputs of the steps are corrected with their statistics and summed.
   for (const KernelOutput& step : steps) {
     torch::launch(eager, {&step.output, &step.statistics, &result.output, &result.output});
   }
@@ -121,13 +122,15 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
   return result;
 }
 
-/// How a step's gradient joins those of the steps before: copied where nothing has come yet.
+/// How a step's gradient is merged with those of the previous steps. It is copied where there is
+/// none yet.
 enum class Merge : std::uint8_t { kCopy, kAdd, kCopyAndAdd };
 
 /// Source: transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py,
 /// AttnFuncWithCPAndKVP2P.backward, "sbhd" under a causal mask.
 Merge query_merge(std::int64_t step, const Axis& ring) {
-  const std::int64_t whole = ring.size - ring.rank - 1;  // From here on of all queries.
+  // From this step on, the gradient is that of all queries.
+  const std::int64_t whole = ring.size - ring.rank - 1;
   if (step == whole) {
     return step == 0 ? Merge::kCopy : Merge::kCopyAndAdd;
   }
@@ -152,7 +155,7 @@ void merge(Eager& eager, const Tensor& gradient, Merge how) {
   }
 }
 
-/// The gradients of queries, keys and values, of tokens and heads as the ring has them.
+/// The gradients of queries, keys and values, for the ring's tokens and heads.
 Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, const Tensor& gradient,
                         Node& node) {
   Eager& eager = run.eager();
@@ -168,7 +171,7 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, const Te
   Tensor query = eager.empty(saved[0].shape(), dtype);
   const Tensor travelling = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
   const Tensor other = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
-  std::vector<Tensor> exchanged;  // The result and its gradient.
+  std::vector<Tensor> exchanged;  // The output and its gradient.
   if (run.context.exchange_ranks().size > 1) {
     exchanged = exchange_heads(run, Side::kBefore, {saved[2], gradient});
   }
@@ -176,7 +179,8 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, const Te
   Tensor received = other;
   std::vector<std::uint32_t> marks;
   for (std::int64_t step = 0; step < ring.size; ++step) {
-    // The first step sends keys and values, the last gradients, those between both.
+    // The first step sends keys and values, the last sends gradients, and those in between send
+    // both.
     const bool ends = step == 0 || step == ring.size - 1;
     wait_ring(eager, marks);
     marks = start_ring(run, step == 0 ? saved[1] : sent, received, ends ? bytes : 2 * bytes);

@@ -12,7 +12,7 @@
 
 namespace headroom::ir::megatron {
 
-/// What every part of the lowering reads and none changes. Shape letters as in
+/// Values that all parts of the lowering read and none changes. Shape letters are those of
 /// spec/model_spec.h; T is the number of tokens of a micro-batch on this rank, S*B/CP.
 struct Context {
   torch::Eager& eager;
@@ -20,17 +20,18 @@ struct Context {
   const ParallelPlan& plan;
   const MegatronPlan& megatron;
   Mesh mesh;
-  DType dtype = DType::kBf16;       ///< Of parameters and activations.
-  DType grad_dtype = DType::kFp32;  ///< Of the gradient buffer.
+  DType dtype = DType::kBf16;       ///< Type of parameters and activations.
+  DType grad_dtype = DType::kFp32;  ///< Type of the gradient buffer.
 
   [[nodiscard]] std::int64_t tokens() const {
     return plan.micro_batch * plan.sequence / mesh.context.size;
   }
-  /// Tokens of the residual stream: cut among the tensor-parallel ranks under sequence parallelism.
+  /// Tokens of the residual stream. Under sequence parallelism they are sharded over the
+  /// tensor-parallel ranks.
   [[nodiscard]] std::int64_t stream_tokens() const {
     return sequence_parallel() ? tokens() / mesh.tensor.size : tokens();
   }
-  /// Context-parallel ranks that exchange heads, side by side, and the ring of such groups.
+  /// The group of adjacent context-parallel ranks that exchange heads, and the ring of such groups.
   [[nodiscard]] Axis exchange_ranks() const {
     const bool all = megatron.context_exchange == MegatronContext::kAllToAll;
     const std::int64_t size = all ? mesh.context.size : megatron.context_exchange_ranks;
@@ -46,7 +47,7 @@ struct Context {
   [[nodiscard]] bool sequence_parallel() const {
     return megatron.sequence_parallel && mesh.tensor.size > 1;
   }
-  /// Layers are made of Megatron-Core's own modules.
+  /// Whether layers consist of Megatron-Core's own modules.
   [[nodiscard]] bool local() const { return !megatron.transformer_engine; }
 };
 
@@ -60,24 +61,24 @@ struct LinearWeights {
   torch::Tensor bias;
 };
 
-/// YarnRotaryEmbedding, with latent attention of each layer: fp32, or the type of the activations
-/// once they have been used.
+/// Tables of YarnRotaryEmbedding, which each layer has with latent attention. They are fp32 until
+/// they are first used, then the type of the activations.
 struct LatentTables {
   std::vector<torch::Tensor> frequencies;
   torch::Tensor cosine;  ///< [positions, rope_dim]
   torch::Tensor sine;
 };
 
-/// Positions that the tables are first made for.
+/// Positions for which the tables are first made.
 /// Source: megatron/core/transformer/transformer_config.py, original_max_position_embeddings.
 inline constexpr std::int64_t kLatentPositions = 4096;
 
-/// DeepSeek's projections through latents.
+/// Weights of DeepSeek's multi-head latent attention.
 struct LatentWeights {
   LatentTables tables;
-  LinearWeights query;  ///< Straight from the hidden state, where there is no query latent.
+  LinearWeights query;  ///< Reads the hidden states if queries have no latent.
   LinearWeights query_down;
-  NormWeights query_norm;  ///< Fused with the projection that follows.
+  NormWeights query_norm;  ///< Fused with the projection after it.
   LinearWeights query_up;
   LinearWeights kv_down;
   NormWeights kv_norm;
@@ -95,15 +96,15 @@ struct AttentionWeights {
 };
 
 struct MlpWeights {
-  LinearWeights up;  ///< fc1: gate and up in one.
+  LinearWeights up;  ///< fc1: gate and up in one matrix.
   LinearWeights down;
 };
 
 struct ExpertWeights {
   torch::Tensor router;                     ///< [E, H]
   torch::Tensor router_bias;                ///< [E]
-  std::vector<torch::Tensor> chunk_orders;  ///< Of the fused permutation.
-  std::vector<torch::Tensor> up;            ///< Of each expert of this rank.
+  std::vector<torch::Tensor> chunk_orders;  ///< Chunk orders of the fused permutation.
+  std::vector<torch::Tensor> up;            ///< Weights of each expert of this rank.
   std::vector<torch::Tensor> down;
   std::vector<torch::Tensor> up_bias;  ///< Empty without biases.
   std::vector<torch::Tensor> down_bias;
@@ -111,7 +112,7 @@ struct ExpertWeights {
 };
 
 struct LayerWeights {
-  std::int32_t layer = 0;  ///< Of the whole model.
+  std::int32_t layer = 0;  ///< Number of the layer in the whole model.
   LayerModules modules;
   AttentionWeights attention;
   NormWeights mlp_norm;
@@ -119,7 +120,7 @@ struct LayerWeights {
   std::optional<ExpertWeights> experts;
 };
 
-/// A layer that predicts a token further ahead: MultiTokenPredictionLayer.
+/// A multi-token prediction layer: MultiTokenPredictionLayer.
 struct PredictionWeights {
   NormWeights embedding_norm;
   NormWeights hidden_norm;
@@ -131,18 +132,19 @@ struct PredictionWeights {
 /// How tensor-parallel ranks store a parameter.
 enum class Held : std::uint8_t {
   kInParts,
-  kWhole,   ///< Each has it all.
-  kExpert,  ///< Of experts spread over ranks: reduced among those that hold the same ones.
+  kWhole,  ///< Each rank has the whole parameter.
+  /// Parameter of expert-parallel experts: reduced among the ranks with the same experts.
+  kExpert,
 };
 
 /// A parameter as DistributedDataParallel and the optimizer see it.
 struct Parameter {
   torch::Tensor tensor;
   Held held = Held::kInParts;
-  bool marked = true;             ///< As one of tensor-parallel parts: the norm counts each rank's.
-  bool shared_embedding = false;  ///< A tied table of which two stages hold a copy.
-  bool decays = true;             ///< Weight decay: neither biases nor norms.
-  /// Held in 8 bits, in the type of the others only by name: --fp8-param-gather.
+  bool marked = true;             ///< Marked as tensor-parallel: the norm counts every rank's part.
+  bool shared_embedding = false;  ///< A tied embedding of which two stages hold a copy.
+  bool decays = true;             ///< Has weight decay: neither a bias nor a norm.
+  /// Stored in FP8, although its nominal type is that of the others: --fp8-param-gather.
   bool fp8 = false;
 };
 
@@ -150,18 +152,18 @@ struct Parameter {
 struct Chunk {
   bool first = false;  ///< Has the embedding.
   bool last = false;   ///< Has the output layer and the loss.
-  /// Has the norm behind the layers: the last one, with multi-token prediction that of the last
-  /// layer. Source: megatron/core/transformer/transformer_block.py,
-  /// has_final_layernorm_in_this_stage.
+  /// Has the final norm, which comes after the last layer. With multi-token prediction, the stage
+  /// of the last transformer layer has it.
+  /// Source: megatron/core/transformer/transformer_block.py, has_final_layernorm_in_this_stage.
   bool normed = false;
   torch::Tensor embedding;  ///< [V/TP, H]
   torch::Tensor positions;
   std::vector<LayerWeights> layers;
   NormWeights final_norm;
   std::vector<PredictionWeights> predictions;
-  torch::Tensor head;                 ///< The embedding where tied on one stage.
-  torch::Tensor frequencies;          ///< Of the rotary embedding, fp32 [D/2].
-  std::optional<LatentTables> yarn;   ///< What YarnRotaryEmbedding holds beside them.
+  torch::Tensor head;                ///< The embedding itself, if it is tied and on the same stage.
+  torch::Tensor frequencies;         ///< Frequencies of the rotary embedding, fp32 [D/2].
+  std::optional<LatentTables> yarn;  ///< Further tensors of YarnRotaryEmbedding.
   std::vector<Parameter> parameters;  ///< In the order of named_parameters().
 };
 

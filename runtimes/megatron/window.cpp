@@ -40,7 +40,7 @@ Recompute recomputation_of(const ParallelPlan& plan) {
 }
 
 void put_recomputation(ParallelPlan& plan, Recompute recompute) {
-  plan.recompute = recompute;  // `settle_plan` takes it over.
+  plan.recompute = recompute;  // `settle_plan` translates it.
   if (plan.megatron && recompute == Recompute::kNone) {
     plan.megatron->recompute = MegatronRecompute::kNone;
   }

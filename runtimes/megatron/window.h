@@ -7,8 +7,8 @@
 /// Megatron-Core's controls in the window.
 namespace headroom::ir::megatron {
 
-/// `Runtime::settle`: degrees that divide the ranks, checkpointing as Megatron's own recomputation,
-/// and nothing that Megatron does not read.
+/// `Runtime::settle`: makes the degrees divide the ranks, turns checkpointing into Megatron's own
+/// recomputation, and removes options that Megatron does not read.
 void settle_plan(ParallelPlan& plan);
 
 [[nodiscard]] std::vector<PlanControl> window_controls();

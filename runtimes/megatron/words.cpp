@@ -12,7 +12,7 @@ std::int64_t data_degree(const ParallelPlan& plan, const MegatronPlan& megatron)
   return plan.world / (megatron.tensor * megatron.pipeline * megatron.context);
 }
 
-/// "core_attn and mlp".
+/// Joins names: "core_attn and mlp".
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) {

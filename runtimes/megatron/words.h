@@ -15,7 +15,7 @@ namespace headroom::ir::megatron {
 /// "fused attention, sequence parallel, recompute selective".
 [[nodiscard]] std::string kernel_words(const MegatronPlan& megatron);
 
-/// The keys of --megatron that `layout_words` and `kernel_words` say.
+/// The keys of --megatron that `layout_words` and `kernel_words` already cover.
 [[nodiscard]] std::span<const std::string_view> worded_keys();
 
 /// "megatron tp 8 pp 4 dp 32, micro-batch 1 x 48, recomputes core_attn".

@@ -16,7 +16,7 @@
 namespace headroom::plan {
 namespace {
 
-/// The searches that frameworks bring.
+/// The search that a framework brings; nothing if it brings none.
 const FrameworkSearch* own_search(std::string_view runtime) {
   for (const FrameworkSearch* const search :
        {&transformers_search(), &deepspeed_search(), &fsdp_search(), &megatron_search(),
@@ -28,7 +28,7 @@ const FrameworkSearch* own_search(std::string_view runtime) {
   return nullptr;
 }
 
-/// `FrameworkSearch` as it is, for frameworks that bring none.
+/// The default `FrameworkSearch`, for frameworks that bring none.
 const FrameworkSearch* usual_search(std::string_view runtime) {
   static std::mutex mutex;
   static std::map<std::string, FrameworkSearch, std::less<>> searches;

@@ -19,9 +19,10 @@ struct Sizes {
   std::int64_t head_dim = 0;
   std::int64_t ffn = 0;
   DType dtype = DType::kBf16;
-  bool norms_heads = false;  ///< Qwen3: heads are normed, and rotated by cosines and sines.
-  Float8Recipe float8 = Float8Recipe::kNone;  ///< Of the products.
-  bool float8_weights = false;                ///< The weights come in 8 bits.
+  /// Qwen3: queries and keys are normed, and rotated with cosines and sines.
+  bool norms_heads = false;
+  Float8Recipe float8 = Float8Recipe::kNone;  ///< Recipe of the products.
+  bool float8_weights = false;                ///< The weights are gathered in FP8.
 
   [[nodiscard]] std::int64_t rows() const { return batch * sequence; }
   [[nodiscard]] torch::Shape wide(std::int64_t width) const { return {batch, sequence, width}; }
@@ -32,7 +33,7 @@ struct Sizes {
   [[nodiscard]] std::int64_t keys() const { return kv_heads * head_dim; }
 };
 
-/// Rotary tables of cosines and sines instead of complex numbers (Qwen3).
+/// Whether rotary tables hold cosines and sines (Qwen3) instead of complex numbers.
 [[nodiscard]] inline bool has_cosine_table(const ModelSpec& spec) {
   return spec.qk_norm == QkNorm::kPerHead;
 }

@@ -1,4 +1,4 @@
-// Backward of a block under a budget.
+// Backward of a compiled block under a memory budget.
 #include <utility>
 
 #include "runtimes/torch/launch.h"
@@ -6,7 +6,7 @@
 
 namespace headroom::ir::torchtitan {
 
-/// Where its sum is part of a kernel along the rows, `partial` is what that kernel returns.
+/// If the sum is part of a kernel along the rows, `partial` is what that kernel returns.
 BudgetBlock::WeightSum BudgetBlock::weight_sum(std::vector<Id> reads, std::int64_t rows,
                                                std::int64_t width, bool mixes) {
   WeightSum sum;
@@ -15,7 +15,7 @@ BudgetBlock::WeightSum BudgetBlock::weight_sum(std::vector<Id> reads, std::int64
   whole.counted = ir::bytes_of(parts.shape.elements(), parts.dtype).value();
   sum.partial = s_.graph.kernel_of(std::move(reads), mixes ? whole : parts);
   sum.result = s_.summed(sum.partial, width);
-  s_.graph.skip(1);  // The sum, and its cast.
+  s_.graph.skip(1);  // Skips the numbers of the sum and of its cast.
   return sum;
 }
 
@@ -47,7 +47,7 @@ BudgetBlock::Inner BudgetBlock::feed_forward_backward(Id tangent, std::vector<Id
   return inner;
 }
 
-/// The gradient of what the second norm and the residual read.
+/// The gradient of the tensors that the second norm and the residual read.
 Id BudgetBlock::second_norm_backward(Id tangent, const Inner& inner) {
   demand({BlockValue::kProjected, BlockValue::kRstd2});
   const std::vector<Id> rows = {s_.values.projected, s_.values.rstd2, inner.up, inner.gate,
@@ -60,7 +60,7 @@ Id BudgetBlock::second_norm_backward(Id tangent, const Inner& inner) {
        {BlockValue::kAttended, BlockValue::kQueries, BlockValue::kKeys, BlockValue::kValues}) {
     collect(value, wanted);
   }
-  // A first norm that is run again in the last kernel keeps the sums of its rows out of it.
+  // If the last kernel recomputes the first norm, the sums over its rows are not part of it.
   const bool late = !has(BlockValue::kRstd1) && !wanted.has(BlockValue::kRstd1);
   mixes_ = !late && Steps::mixes_reductions(sizes().rows(), sizes().hidden);
   second_weight_ = weight_sum(rows, sizes().rows(), sizes().hidden, mixes_);
@@ -68,8 +68,8 @@ Id BudgetBlock::second_norm_backward(Id tangent, const Inner& inner) {
   return s_.graph.kernel_of(std::move(reads), s_.hidden());
 }
 
-/// With its gradient one kernel: the second norm, if no product of the gates needed it before, and
-/// the first, if attention's backward needs it.
+/// Fuses one kernel: the second norm's gradient, the second norm unless a product of the gates
+/// needed it before, and the first norm if attention's backward needs it.
 void BudgetBlock::fuse_second_norm(Id residual) {
   std::vector<Id> group;
   const bool second = second_.output && second_.phase != Phase::kGates;
@@ -103,7 +103,7 @@ std::array<Id, 3> BudgetBlock::attention_backward(Id residual, std::vector<Id>& 
   return s_.attend_backward(gradient);
 }
 
-/// Llama 3: keys first, by the conjugate table.
+/// Llama 3: rotates keys first, with the conjugate table.
 void BudgetBlock::unrotate_complex(std::array<Id, 3>& heads) {
   torch::CompiledGraph& graph = s_.graph;
   const auto look_at = [&](Id gradient, std::int64_t width) {
@@ -123,7 +123,7 @@ void BudgetBlock::unrotate_complex(std::array<Id, 3>& heads) {
   seen_back_[0] = graph.view(q_turned);
 }
 
-/// Qwen3: behind their rotation, in fp32; their norms' weights.
+/// Qwen3: gradients before the rotation, in fp32, and those of the norms' weights.
 void BudgetBlock::unnorm_heads(std::array<Id, 3>& heads) {
   demand({BlockValue::kQueryProduct, BlockValue::kKeyProduct, BlockValue::kQueryRstd,
           BlockValue::kKeyRstd});
@@ -143,7 +143,7 @@ void BudgetBlock::unnorm_heads(std::array<Id, 3>& heads) {
   }
 }
 
-/// The gradient of the product behind queries or keys.
+/// The gradient of the product that makes queries or keys.
 void BudgetBlock::result(std::array<Id, 3>& heads, bool queries) {
   const std::size_t i = queries ? 0 : 1;
   const std::int64_t count = queries ? sizes().heads : sizes().kv_heads;
@@ -167,7 +167,7 @@ void BudgetBlock::result(std::array<Id, 3>& heads, bool queries) {
                 s_.sums_of_parts({at.wide, product}, bytes, {1, parts, sizes().head_dim}));
 }
 
-/// The first norm's weight and the block's input.
+/// Gradients of the first norm's weight and of the block's input.
 void BudgetBlock::finish(Id residual, const Inner& inner, const std::array<Id, 3>& inputs,
                          std::vector<Id>& grads) {
   const Id x = s_.values.x;

@@ -1,4 +1,4 @@
-// Forward of a block under a budget, and what its backward makes again.
+// Forward of a compiled block under a memory budget, and what its backward recomputes.
 #include "runtimes/torchtitan/budget_block.h"
 
 #include <utility>
@@ -6,7 +6,7 @@
 namespace headroom::ir::torchtitan {
 namespace {
 
-/// What a value is made of.
+/// The values from which a value is made.
 std::vector<BlockValue> parts_of(BlockValue value, bool norms_heads) {
   using V = BlockValue;
   switch (value) {
@@ -72,7 +72,8 @@ void BudgetBlock::demand(Values values) {
   }
 }
 
-/// Norm and 1/rms, unless it is there. In forward a 1/rms that is kept is no mean any more.
+/// Runs a norm and, unless it already exists, its 1/rms. In forward, a kept 1/rms takes a further
+/// step after the mean.
 Id BudgetBlock::norm(Norm norm, Id& rstd, Again& again) {
   std::vector<Id> group;
   if (!has(norm.rstd)) {
@@ -130,7 +131,7 @@ void BudgetBlock::make(const KeptValues& wanted) {
   }
 }
 
-/// Products for the heads, their rotation, and attention.
+/// Makes the products for queries, keys and values, their rotation, and attention.
 void BudgetBlock::make_heads(const KeptValues& wanted) {
   torchtitan::Values& at = s_.values;
   const Weights& w = s_.weights;
@@ -152,12 +153,13 @@ void BudgetBlock::make_heads(const KeptValues& wanted) {
   if (wanted.has(BlockValue::kAttended)) {
     narrow_both(!in_backward_ && kept_.has(BlockValue::kKeys) && !kept_.has(BlockValue::kQueries));
     s_.attend();
-    s_.graph.skip(1);  // A result that nobody reads.
+    s_.graph.skip(1);  // Skips the number of a result that nobody reads.
     attends_again_ = in_backward_;
   }
 }
 
-/// The table by position. Backward is given that look at it, if anything was chosen at all.
+/// The view of the rotary table by position. Backward receives this view from forward, if it was
+/// chosen at all.
 Id BudgetBlock::table() {
   if (!table_) {
     const bool is_look = in_backward_ && kept_.has(BlockValue::kTable);
@@ -166,7 +168,7 @@ Id BudgetBlock::table() {
   return *table_;
 }
 
-/// Queries and keys as complex numbers, turned. They are cast back where they are read.
+/// Rotates queries and keys as complex numbers. They are cast back where they are read.
 void BudgetBlock::rotate_complex(bool queries, bool keys) {
   const auto look_at = [&](Id product, std::int64_t width) {
     return s_.graph.view(s_.widened(product, width));
@@ -190,7 +192,8 @@ void BudgetBlock::rotate_complex(bool queries, bool keys) {
   }
 }
 
-/// Qwen3: 1/rms of the heads, and heads that are normed and rotated, a kernel for each kind.
+/// Qwen3: computes 1/rms of the heads, and norms and rotates them. Queries and keys have a kernel
+/// each.
 void BudgetBlock::norm_heads(const KeptValues& wanted) {
   struct Kind {
     BlockValue rstd_name;
@@ -259,7 +262,8 @@ void BudgetBlock::norm_heads(const KeptValues& wanted) {
   }
 }
 
-/// Heads in 16 bits as attention's operators take them, each a copy of its own in backward.
+/// Casts queries and keys to 16 bits, as attention reads them. In backward each cast is a copy of
+/// its own.
 void BudgetBlock::narrow(Id& heads, const std::optional<Id>& seen, std::int64_t width) {
   if (!seen) {
     return;

@@ -10,11 +10,13 @@
 
 namespace headroom::ir::torchtitan {
 
-/// The steps of a block that keeps what the partitioner chose, one for each operator that Inductor
-/// lowers, in their order; which of them are one kernel, and when each runs, is `CompiledGraph`'s.
+/// The steps of a block that keeps what the partitioner chose. There is one step for each operator
+/// that Inductor lowers, in its order. `CompiledGraph` decides which steps are fused into one
+/// kernel, and when each runs.
 ///
-/// Model:  backward makes what it lacks again where it first reads it, in forward's order.
-///         Kernels that read the same rows are one, unless a product between them needs the first.
+/// Model:  backward recomputes a value when it first reads it, in forward's order. Kernels that
+///         read the same rows are fused, unless a product between them needs the first one's
+///         result.
 /// Source: pytorch/pytorch 2.11 torch/_functorch/partitioners.py,
 ///         reordering_to_mimic_autograd_engine; torch/_inductor/scheduler.py, fuse_nodes; kernels
 ///         as they were generated for Llama 3 and Qwen3.
@@ -26,8 +28,8 @@ class BudgetBlock {
   std::vector<Id> backward(Id tangent);
 
  private:
-  /// A norm that backward runs again: for the products of the gates, before its gradient, for
-  /// attention or for the weights of the heads.
+  /// The part of backward for which a norm is recomputed: the products of the gates, the part
+  /// before the norm's own gradient, attention, or the weights of queries, keys and values.
   enum class Phase : std::uint8_t { kGates, kFeedForward, kAttention, kHeads };
   struct Again {
     std::optional<Id> rstd;
@@ -42,7 +44,7 @@ class BudgetBlock {
 
   [[nodiscard]] bool has(BlockValue value) const { return have_.has(value); }
   [[nodiscard]] const Sizes& sizes() const { return s_.sizes_; }
-  /// Makes what is lacking of `values`, and what they need.
+  /// Makes those of `values` that do not exist yet, and the values that they are made from.
   void demand(Values values);
   void collect(BlockValue value, KeptValues& wanted) const;
   void make(const KeptValues& wanted);
@@ -50,8 +52,8 @@ class BudgetBlock {
   struct Norm {
     std::vector<Id> reads;
     Id weight = 0;
-    BlockValue rstd = BlockValue::kRstd1;  ///< Its name.
-    bool apart = false;                    ///< A kernel of its own.
+    BlockValue rstd = BlockValue::kRstd1;  ///< The value's name.
+    bool apart = false;                    ///< Runs as a separate kernel.
   };
   Id norm(Norm norm, Id& rstd, Again& again);
   void rotate_complex(bool queries, bool keys);
@@ -69,7 +71,7 @@ class BudgetBlock {
   void fuse_second_norm(Id residual);
   void finish(Id residual, const Inner& inner, const std::array<Id, 3>& inputs,
               std::vector<Id>& grads);
-  /// The sum for the weight of a norm, numbered where its operators stand.
+  /// The sum for the gradient of a norm's weight, numbered at the position of its operators.
   struct WeightSum {
     Id partial = 0;
     Id result = 0;
@@ -91,15 +93,15 @@ class BudgetBlock {
   Again first_;
   Again second_;
   std::optional<Id> active_;
-  std::optional<Id> seen_q_;  ///< Rotated, in fp32.
+  std::optional<Id> seen_q_;  ///< Rotated queries in fp32.
   std::optional<Id> seen_k_;
   bool attends_again_ = false;
-  std::optional<Id> table_;        ///< As the rotation takes it.
+  std::optional<Id> table_;        ///< The view that the rotation reads.
   std::array<Id, 2> seen_back_{};  ///< Gradients of queries and keys, rotated back in fp32.
   Id residual_sums_ = 0;
   WeightSum second_weight_;
-  bool mixes_ = false;            ///< Sums for the norms' weights are part of the last kernel.
-  std::array<Heads, 2> heads_{};  ///< Of queries and keys.
+  bool mixes_ = false;            ///< The sums for the norms' weights are part of the last kernel.
+  std::array<Heads, 2> heads_{};  ///< For queries and keys.
 };
 
 }  // namespace headroom::ir::torchtitan

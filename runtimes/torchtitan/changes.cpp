@@ -6,7 +6,7 @@
 namespace headroom::ir::torchtitan {
 namespace {
 
-/// Every block, in place of single operators or a budget.
+/// Checkpoints every block, instead of single operators or a memory budget.
 std::optional<ParallelPlan> full_checkpointing(const ParallelPlan& plan,
                                                const DeviceTypes& device) {
   std::optional<ParallelPlan> changed = changes::checkpointing(plan, device);

@@ -6,7 +6,7 @@
 
 namespace headroom::ir::torchtitan {
 
-/// What can be changed about a plan of torchtitan to make it smaller, cheapest first.
+/// Changes to a plan of torchtitan that reduce its memory, the cheapest first.
 [[nodiscard]] std::span<const OwnChange> plan_changes();
 
 }  // namespace headroom::ir::torchtitan

@@ -44,8 +44,8 @@ Steps::Inner Steps::feed_forward_backward(Id tangent, std::vector<Id>& grads) {
   return inner;
 }
 
-/// The gradient of what the second norm and the residual read. With operators kept the first norm
-/// is run again in the same kernel.
+/// The gradient of the tensors that the second norm and the residual read. With selective
+/// checkpointing by operators, the same kernel recomputes the first norm.
 Id Steps::second_norm_backward(Id tangent, const Inner& inner) {
   std::vector<Id> reads = {values.x,   values.projected, values.rstd2, inner.up,
                            inner.gate, weights.norm2,    tangent};
@@ -59,7 +59,7 @@ Id Steps::second_norm_backward(Id tangent, const Inner& inner) {
   return ids[1];
 }
 
-/// Queries from their product, keys from the norm's output.
+/// Recomputes queries from their product, and keys from the norm's output.
 void Steps::rotate_again() {
   values.q_product = values.q;
   if (sizes_.norms_heads) {
@@ -77,7 +77,7 @@ void Steps::rotate_again() {
   values.k = narrowed(graph.view(turned_k), sizes_.keys());
 }
 
-/// Small tensors are summed over rows in a kernel of their own, large ones within one that reads
+/// Small tensors are summed over rows in a separate kernel, large ones within a kernel that reads
 /// along the rows. Source: torch/_inductor/scheduler.py, MixOrderReduction.can_fuse.
 bool Steps::mixes_reductions(std::int64_t rows, std::int64_t width) {
   constexpr std::int64_t kElements = 5 << 20;
@@ -86,7 +86,7 @@ bool Steps::mixes_reductions(std::int64_t rows, std::int64_t width) {
   return rows * width >= kElements && rows >= 2 * width && rows >= kRows && width <= kMostColumns;
 }
 
-/// Parts of some rows each, which such a kernel writes.
+/// The number of partial sums that such a kernel writes, each over some of the rows.
 /// Source: torch/_inductor/codegen/simd.py, _codegen_mix_order_reduction.
 std::int64_t Steps::mixed_parts(std::int64_t rows) const {
   constexpr std::int64_t kFewest = 16;
@@ -120,7 +120,7 @@ torch::CompiledGraph::Call Steps::sums_of_parts(std::vector<Id> reads, std::int6
   };
 }
 
-/// A kernel along the rows with `sums` sums over them, as wide as what it makes.
+/// A kernel along the rows that also makes `sums` sums over them, each as wide as its output.
 std::vector<Id> Steps::mix(std::vector<Id> reads, Made made, std::int64_t parts, std::size_t sums) {
   const std::int64_t width = made.shape[-1];
   const Made sum{{width}, DType::kFp32, {}};
@@ -130,7 +130,7 @@ std::vector<Id> Steps::mix(std::vector<Id> reads, Made made, std::int64_t parts,
                                std::move(run));
 }
 
-/// The gradient of a norm's weight from parts of it.
+/// The gradient of a norm's weight from its partial sums.
 Id Steps::summed(Id partial, std::int64_t width) {
   return graph.kernel_of({partial}, {{width}, sizes_.dtype, {}});
 }
@@ -156,8 +156,8 @@ std::array<Id, 3> Steps::attend_backward(Id gradient) {
   return {ids[0], ids[1], ids[2]};
 }
 
-/// The gradient of what was turned, over that of the result, in fp32. The first makes the conjugate
-/// table.
+/// The gradient of the complex numbers before rotation, which overwrites that of the result, in
+/// fp32. The first call makes the conjugate table.
 Id Steps::turned_look(Id gradient, std::int64_t width, bool first) {
   const Id wide = widened(gradient, width);
   const Id look = graph.view(wide);
@@ -176,7 +176,7 @@ Id Steps::turned_back(Id gradient, std::int64_t width, bool first) {
   return narrowed(turned_look(gradient, width, first), width);
 }
 
-/// The gradient of queries or keys behind their rotation, and of their norm.
+/// The gradient of queries or keys before their rotation and their norm.
 Id Steps::rotated_back(Id gradient, bool queries) {
   const std::int64_t heads = queries ? sizes_.heads : sizes_.kv_heads;
   const std::int64_t width = heads * sizes_.head_dim;
@@ -203,7 +203,7 @@ Id Steps::rotated_back(Id gradient, bool queries) {
   return ids[0];
 }
 
-/// The weights of the norms of keys and of queries.
+/// Gradients of the weights of the norms of keys and of queries.
 void Steps::finish_heads(std::vector<Id>& grads) {
   if (!sizes_.norms_heads) {
     return;
@@ -219,7 +219,7 @@ void Steps::finish_heads(std::vector<Id>& grads) {
   }
 }
 
-/// Both norms' weights, the projections' weights, and the block's input.
+/// Gradients of both norms' weights, of the projections' weights, and of the block's input.
 void Steps::finish(Id residual, const Inner& inner, const std::array<Id, 3>& heads,
                    const std::array<Id, 3>& inputs, std::vector<Id>& grads) {
   const std::vector<Id> outer = {values.x, values.rstd1, inputs[0], inputs[1], inputs[2]};

@@ -45,7 +45,7 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// Those of norms of heads come last, where there are any.
+/// The weights of the norms of queries and keys come last, if they exist.
 constexpr std::array<Id Weights::*, 11> kWeights = {
     &Weights::norm1, &Weights::wq, &Weights::wk, &Weights::wv,     &Weights::wo,    &Weights::norm2,
     &Weights::w1,    &Weights::w3, &Weights::w2, &Weights::q_norm, &Weights::k_norm};
@@ -54,7 +54,8 @@ std::size_t weight_count(const Sizes& sizes) {
   return sizes.norms_heads ? kWeights.size() : kWeights.size() - 2;
 }
 
-/// Of the saved tensors: input, rotations, weights, then what `Steps::kept` names.
+/// Runs backward from the saved tensors: input, rotary table, weights, then those that
+/// `Steps::kept` lists.
 Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& sizes,
                        const BlockKeeps& keeps) {
   Steps steps(eager, sizes, keeps);
@@ -101,7 +102,7 @@ Tensor compiled_block(Eager& eager, const Model& model, const Block& block, cons
       &block.ffn_norm,       &block.w1, &block.w3, &block.w2, &block.q_norm,
       &block.k_norm};
   const std::size_t count = weight_count(sizes);
-  std::vector<Tensor> inputs{block.attention_norm, x};  // In the order of the gradients.
+  std::vector<Tensor> inputs{block.attention_norm, x};  // They are in the order of the gradients.
   for (std::size_t i = 1; i < count; ++i) {
     inputs.push_back(*weights[i]);
   }

@@ -1,4 +1,4 @@
-// Steps of a compiled block whose products read 8-bit operands: forward, and casts.
+// Steps of a compiled block whose products have FP8 operands: forward, and casts.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +10,8 @@ using torch::Shape;
 
 namespace {
 
-/// Parts in which a compiled maximum over a whole tensor is taken first. Small: never seen in a
-/// peak.
+/// Number of partial maxima in which a compiled maximum over a whole tensor is first computed. They
+/// are too small to show in a peak.
 constexpr std::int64_t kMostParts = 1024;
 
 }  // namespace
@@ -20,20 +20,21 @@ Made Steps::eight(const Shape& shape, bool wide) const {
   return {shape, DType::kFp8, {}, false, wide};
 }
 
-/// The largest magnitude from parts of it, and the reciprocal of the scale it gives.
+/// Computes the absolute maximum (amax) from partial maxima, and the reciprocal of the scale.
 Scale Steps::finish_scale(Id parts) {
   const std::vector<Id> ids =
       graph.kernel({parts}, {{{}, sizes_.dtype, {}}, {{}, DType::kFp32, {}}});
   return {.largest = ids[0], .factor = ids[1]};
 }
 
-/// tensor_to_amax and amax_to_scale of what `reads` make together.
+/// tensor_to_amax and amax_to_scale of the tensor that a kernel computes from `reads`.
 Scale Steps::largest_of(std::vector<Id> reads, std::int64_t elements) {
   const std::int64_t parts = std::clamp<std::int64_t>(elements / kElementsOfPart, 1, kMostParts);
   return finish_scale(graph.kernel_of(std::move(reads), {{parts}, DType::kFp32, {}}));
 }
 
-/// What `reads` make, in 8 bits: behind a pass that finds the scale or, by rows, in one.
+/// Computes a tensor from `reads` in FP8. With one scale per tensor, a pass before it finds the
+/// scale. With row-wise scales, it is one kernel.
 std::vector<Id> Steps::cast_input(std::vector<Id> reads, std::vector<Made> made, Scale& scale) {
   if (!by_rows()) {
     if (scale.largest == Scale::kNone) {
@@ -50,7 +51,7 @@ std::vector<Id> Steps::cast_input(std::vector<Id> reads, std::vector<Made> made,
   return ids;
 }
 
-/// The reciprocal, made again where it was not kept.
+/// The reciprocal of the scale, which is recomputed if it was not kept.
 Id Steps::factor_of(Cast cast) {
   Scale& at = scale(cast);
   if (at.factor == Scale::kNone) {
@@ -63,7 +64,8 @@ Id Steps::factor_of(Cast cast) {
   return at.factor;
 }
 
-/// A weight [out, in] in 8 bits, `turned` for the products of backward; itself if it comes so.
+/// Casts a weight [out, in] to FP8; `turned`: transposed for the products of backward. A weight
+/// that is gathered in FP8 is returned as it is.
 Id Steps::cast_weight(Id weight, Cast cast, bool turned) {
   if (sizes_.float8_weights && !turned) {
     static_cast<void>(factor_of(cast));
@@ -73,14 +75,14 @@ Id Steps::cast_weight(Id weight, Cast cast, bool turned) {
   if (sizes_.float8_weights) {
     return graph.kernel_of({weight}, made);
   }
-  if (by_rows() && turned) {  // Other scales than forward's.
+  if (by_rows() && turned) {  // Its scales differ from forward's.
     const Scale other = largest_of({weight}, graph.shape(weight).elements());
     return graph.kernel_of({weight, other.largest}, made);
   }
   return cast_input({weight}, {made}, scale(cast))[0];
 }
 
-/// torch._scaled_mm, whose operands lie along the depth both.
+/// torch._scaled_mm, both of whose operands are contiguous along the inner dimension.
 Id Steps::product8(const std::vector<Id>& reads, const Shape& shape, std::int64_t depth) {
   const std::int64_t width = shape[-1];
   return graph.product(
@@ -94,7 +96,7 @@ Id Steps::columns8(Id input, Cast in, Id weight, Cast cast) {
                   shape[1]);
 }
 
-/// A norm's 1/rms and its output in 8 bits, by rows in one kernel.
+/// A norm's 1/rms and its output in FP8. With row-wise scales, this is one kernel.
 std::vector<Id> Steps::norm8(std::vector<Id> reads, std::vector<Made> made, Cast cast, Id& rstd) {
   if (by_rows()) {
     const std::size_t copies = made.size();
@@ -122,7 +124,7 @@ void Steps::norm_and_project8() {
   values.v = columns8(inputs[2], Cast::kNormed1, weights.wv, Cast::kWv);
 }
 
-/// The product of `wo`; `again`: where what it reads is left turned as well, in backward.
+/// The product of `wo`. `again`: set in backward; it receives the transposed input of the product.
 void Steps::project_attended8(Inputs8* again) {
   std::vector<Id> reads = {values.attended};
   std::vector<Made> made = {eight(sizes_.wide(sizes_.queries()))};
@@ -170,7 +172,7 @@ Id Steps::forward_float8() {
   const Id output = graph.kernel_of({values.x, values.projected, down}, sum);
   graph.keep(output);
   if (memory_ == BlockMemory::kOperators) {
-    values.q = values.q_product;  // Kept as the product that it is.
+    values.q = values.q_product;  // The product itself is kept.
   }
   if (keeps_turned_weights()) {
     values.w2_turned = cast_weight(weights.w2, Cast::kW2, true);
@@ -180,18 +182,19 @@ Id Steps::forward_float8() {
   return output;
 }
 
-/// Without checkpointing, weights that come in 8 bits are turned for backward at once.
+/// Without checkpointing, weights that are gathered in FP8 are transposed for backward at once.
 bool Steps::keeps_turned_weights() const {
   return sizes_.float8_weights && memory_ == BlockMemory::kAll;
 }
 
-/// Scales that backward finds: those of weights, or, with operators kept, each largest magnitude
-/// (aten.max is among them) and the reciprocals of products that are not run again.
+/// The scales that forward keeps for backward. These are the scales of weights. With selective
+/// checkpointing by operators, they are every absolute maximum (aten.max is on the list) and the
+/// reciprocals for products that are not recomputed.
 void Steps::keep_scales(std::vector<Id*>& kept) {
   if (memory_ == BlockMemory::kInputs) {
     return;
   }
-  if (by_rows()) {  // Backward casts weights by other rows.
+  if (by_rows()) {  // Backward casts weights with other row-wise scales.
     if (memory_ == BlockMemory::kOperators) {
       kept.insert(kept.end(), {&scale(Cast::kNormed1).factor, &scale(Cast::kNormed2).factor});
     }

@@ -1,23 +1,24 @@
-// Steps of a compiled block whose products read 8-bit operands: backward.
+// Steps of a compiled block whose products have FP8 operands: backward.
 #include <utility>
 
 #include "runtimes/torchtitan/compiled_steps.h"
 
 namespace headroom::ir::torchtitan {
 
-/// What products of weights' gradients in the activations' type read.
+/// The operand of a weight-gradient product that runs in the activations' type.
 Id Steps::as_they_are(const std::vector<Id>& reads, std::int64_t width) {
   const bool there = reads.size() == 1 && graph.dtype(reads[0]) == sizes_.dtype;
   return there ? reads[0] : graph.kernel_of(reads, {sizes_.wide(width), sizes_.dtype, {}});
 }
 
-/// Products without fast accumulation know no scales by rows: they are applied behind them.
+/// Products without fast accumulation do not support row-wise scales, so these are applied after
+/// the product.
 /// Source: pytorch/ao 0.17 torchao/float8/float8_ops.py, addmm_float8_unwrapped.
 Id Steps::rescaled(Id product, const Eight& gradient, DType dtype) {
   return graph.kernel_of({product, gradient.factor}, {graph.shape(product), dtype, {product}});
 }
 
-/// A gradient [rows, width], e5m2 (by rows e4m3), for both products that read it.
+/// A gradient [rows, width] for both products that read it, in e5m2 (with row-wise scales in e4m3).
 Steps::Eight Steps::cast_gradient(std::vector<Id> reads, std::int64_t width) {
   if (by_rows()) {
     Eight made = turned_inputs(reads, width, 1)[0];
@@ -33,7 +34,8 @@ Steps::Eight Steps::cast_gradient(std::vector<Id> reads, std::int64_t width) {
   return {.rows = ids[0], .turned = ids[1], .factor = whole.factor};
 }
 
-/// What `reads` make, e4m3 and turned for the products of weights' gradients, `copies` times.
+/// Computes a tensor from `reads` in e4m3, transposed for weight-gradient products, in `copies`
+/// copies.
 std::vector<Steps::Eight> Steps::turned_inputs(std::vector<Id> reads, std::int64_t width,
                                                std::size_t copies) {
   if (wide_gradients()) {
@@ -57,7 +59,7 @@ Id Steps::input_gradient8(const Eight& gradient, Id weight, Cast cast) {
     return product8({gradient.rows, weight, gradient.factor, factor_of(cast)},
                     sizes_.wide(shape[1]), shape[0]);
   }
-  const bool narrow = wide_gradients() || cast == Cast::kWo;  // Attention takes its own type.
+  const bool narrow = wide_gradients() || cast == Cast::kWo;  // Attention reads its own type.
   return rescaled(product8({gradient.rows, weight}, sizes_.wide(shape[1]), shape[0]), gradient,
                   narrow ? sizes_.dtype : DType::kFp32);
 }
@@ -77,7 +79,7 @@ Id Steps::weight_gradient8(const Eight& gradient, const Eight& input) {
                   sizes_.rows());
 }
 
-/// A weight in 8 bits as forward reads it, and turned.
+/// An FP8 weight as forward reads it, and transposed.
 Steps::Eight Steps::cast_weight_twice(Id weight, Cast cast) {
   if (sizes_.float8_weights) {
     return {.rows = weight, .turned = cast_weight(weight, cast, true), .factor = 0};
@@ -91,8 +93,8 @@ Steps::Eight Steps::cast_weight_twice(Id weight, Cast cast) {
   return {.rows = ids[0], .turned = ids[1], .factor = 0};
 }
 
-/// What a block that keeps operators makes again before the gates: the product of `wo`, the second
-/// norm, the product of `w3`.
+/// What a block with selective checkpointing by operators recomputes before the gates: the product
+/// of `wo`, the second norm, and the product of `w3`.
 void Steps::project_again8(Inputs8& inputs) {
   Id attended = 0;
   if (by_rows()) {
@@ -122,8 +124,8 @@ void Steps::project_again8(Inputs8& inputs) {
                        sizes_.wide(sizes_.ffn), sizes_.hidden);
 }
 
-/// Both gates' gradients, and what `w2` read, in one kernel behind one that finds their scales; by
-/// rows, behind one that makes them whole.
+/// The gradients of both gates and the input of `w2`, in one kernel. Before it, another kernel
+/// finds their scales or, with row-wise scales, computes the whole tensors.
 Steps::Gates8 Steps::gates_backward8(Id product) {
   if (by_rows()) {
     const Made active{sizes_.wide(sizes_.ffn), sizes_.dtype, {}};
@@ -151,7 +153,7 @@ Steps::Gates8 Steps::gates_backward8(Id product) {
           .of_gate = {.rows = ids[3], .turned = ids[4], .factor = scales[2].factor}};
 }
 
-/// A norm's gradient, and that of its weight.
+/// The gradients of a norm and of its weight.
 Id Steps::norm_backward8(std::vector<Id> reads, Made made, Id& weight) {
   if (mixes_reductions(sizes_.rows(), sizes_.hidden)) {
     const std::vector<Id> ids =
@@ -163,8 +165,9 @@ Id Steps::norm_backward8(std::vector<Id> reads, Made made, Id& weight) {
   return graph.kernel_of(std::move(reads), std::move(made));
 }
 
-/// Gradients of all four weights and of both inputs of the feed-forward part, and what the second
-/// norm and the residual read.
+/// Gradients of the second norm's weight, of the three weights of the feed-forward, and of the
+/// inputs of w1 and w3. Returns the gradient of the tensors that the second norm and the residual
+/// read.
 Id Steps::feed_forward_backward8(Id tangent, Inputs8& inputs, std::vector<Id>& grads) {
   const Eight outer = cast_gradient({tangent}, sizes_.hidden);
   if (!keeps_turned_weights()) {
@@ -178,7 +181,7 @@ Id Steps::feed_forward_backward8(Id tangent, Inputs8& inputs, std::vector<Id>& g
   }
   const Gates8 gates = gates_backward8(product);
   grads[9] = weight_gradient8(outer, gates.active);
-  const bool late = memory_ != BlockMemory::kAll;  // Weights' gradients behind the norm's.
+  const bool late = memory_ != BlockMemory::kAll;  // The weights' gradients come after the norm's.
   if (memory_ != BlockMemory::kOperators && !keeps_turned_weights()) {
     values.w3_turned = cast_weight(weights.w3, Cast::kW3, true);
   }
@@ -213,7 +216,7 @@ Id Steps::feed_forward_backward8(Id tangent, Inputs8& inputs, std::vector<Id>& g
   return residual;
 }
 
-/// The first norm again, in 8 bits for the product of `wk`.
+/// Recomputes the first norm, in FP8 for the product of `wk`.
 void Steps::first_norm_again8(Inputs8& inputs) {
   const std::vector<Id> ids = graph.kernel({values.x, weights.norm1, known(Cast::kNormed1)},
                                            {row_sums(), eight(sizes_.wide(sizes_.hidden))});
@@ -221,7 +224,7 @@ void Steps::first_norm_again8(Inputs8& inputs) {
   inputs.normed1 = ids[1];
 }
 
-/// The gradient of attention's output, and of the weight behind it.
+/// The gradients of attention's output and of the weight after it.
 Id Steps::attended_backward8(Id residual, Inputs8& inputs, std::vector<Id>& grads) {
   const Eight gradient = cast_gradient({residual}, sizes_.hidden);
   const bool operators = memory_ == BlockMemory::kOperators;
@@ -234,7 +237,7 @@ Id Steps::attended_backward8(Id residual, Inputs8& inputs, std::vector<Id>& grad
   return attended;
 }
 
-/// Gradients of what the heads' products read, and of their weights.
+/// Gradients of the inputs and of the weights of the products for queries, keys and values.
 std::array<Id, 3> Steps::heads_backward8(const std::array<Id, 3>& heads, const Inputs8& inputs,
                                          std::vector<Id>& grads) {
   struct Head {

@@ -45,12 +45,12 @@ void Steps::project_heads() {
   values.v = columns(values.normed1, weights.wv, sizes_.hidden, sizes_.keys());
 }
 
-/// As pairs of fp32 numbers.
+/// Casts queries or keys to pairs of fp32 numbers.
 Id Steps::widened(Id heads, std::int64_t width) {
   return graph.kernel_of({heads}, {sizes_.wide(width), DType::kFp32, {}});
 }
 
-/// A product of complex numbers; `look`: at the numbers as complex ones.
+/// A product of complex numbers; `look`: a complex view of the numbers.
 Id Steps::turned(Id look) {
   const Shape shape = graph.shape(look);
   return graph.call({look, values.table}, {{shape, DType::kFp32, {}, true}},
@@ -59,7 +59,7 @@ Id Steps::turned(Id look) {
                     })[0];
 }
 
-/// In the activations' type again.
+/// Casts back to the activations' type.
 Id Steps::narrowed(Id look, std::int64_t width) {
   return graph.kernel_of({look}, {sizes_.wide(width), sizes_.dtype, {}});
 }
@@ -99,7 +99,7 @@ void Steps::rotate_both(bool keeps) {
   values.k = narrowed(seen_k, sizes_.keys());
 }
 
-/// [B, S, A * D] as attention takes it.
+/// View of [B, S, A * D] in the form that attention takes.
 Tensor Steps::heads(Eager& eager, Id rows, std::int64_t count) const {
   Tensor view = eager.alias(graph.tensor(rows), sizes_.by_head(count), false);
   view->layout = torch::Layout::kSwapped;
@@ -156,7 +156,7 @@ Id Steps::forward() {
   const Id output = graph.kernel_of({values.x, values.projected, down}, sum);
   graph.keep(output);
   if (memory_ == BlockMemory::kOperators) {
-    values.q = values.q_product;  // Kept as the product that it is.
+    values.q = values.q_product;  // The product itself is kept.
   }
   return output;
 }
@@ -227,7 +227,8 @@ bool Steps::keeps_table() const {
          (chosen_.has(BlockValue::kTable) || chosen_.has(BlockValue::kConjugate));
 }
 
-/// What a block that keeps its inputs alone, or operators, runs again before its backward.
+/// What a block with full checkpointing, or with selective checkpointing by operators, recomputes
+/// before its backward.
 void Steps::again() {
   if (memory_ == BlockMemory::kInputs) {
     first_norm(true);

@@ -15,7 +15,7 @@ namespace headroom::ir::torchtitan {
 using Id = torch::CompiledGraph::Id;
 using Made = torch::CompiledGraph::Made;
 
-/// Weights as the graph reads them, in the order of its arguments.
+/// Weights that the graph reads, in the order of its arguments.
 struct Weights {
   Id norm1 = 0;
   Id wq = 0;
@@ -26,11 +26,11 @@ struct Weights {
   Id w1 = 0;
   Id w3 = 0;
   Id w2 = 0;
-  Id q_norm = 0;  ///< Qwen3 alone.
+  Id q_norm = 0;  ///< Only Qwen3 has it.
   Id k_norm = 0;
 };
 
-/// What is cast to 8 bits: inputs of products, then weights.
+/// The tensors that are cast to FP8: first inputs of products, then weights.
 enum class Cast : std::uint8_t {
   kNormed1,
   kAttended,
@@ -45,39 +45,39 @@ enum class Cast : std::uint8_t {
 };
 inline constexpr std::size_t kCasts = 10;
 
-/// The scale of a tensor in 8 bits: its largest magnitude, and the reciprocal that a product
-/// takes.
+/// The scale of an FP8 tensor: its absolute maximum (amax), and the reciprocal that a product
+/// reads.
 struct Scale {
   static constexpr Id kNone = std::numeric_limits<Id>::max();  ///< Not made yet.
   Id largest = kNone;
   Id factor = kNone;
 };
 
-/// What forward makes and backward reads, kept or made again.
+/// The values that forward computes and backward reads, either kept or recomputed.
 struct Values {
   Id x = 0;
-  Id table = 0;  ///< Rotations, or a conjugate look at them.
-  Id rstd1 = 0;  ///< 1/rms, fp32
+  Id table = 0;  ///< The rotary table, or a conjugate view of it.
+  Id rstd1 = 0;  ///< 1/rms, fp32.
   Id normed1 = 0;
-  Id q = 0;  ///< The product, then rotated.
+  Id q = 0;  ///< First the product, then rotated.
   Id k = 0;
   Id v = 0;
-  Id q_product = 0;  ///< Qwen3: what its heads' norms read,
+  Id q_product = 0;  ///< Qwen3: input of the norm of queries.
   Id k_product = 0;
-  Id q_rstd = 0;  ///< and their 1/rms, fp32 [B, S, A].
+  Id q_rstd = 0;  ///< Qwen3: its 1/rms, fp32 [B, S, A].
   Id k_rstd = 0;
   Id attended = 0;
   Id log_sum = 0;
   Id seed = 0;
   Id offset = 0;
-  Id projected = 0;  ///< By wo.
+  Id projected = 0;  ///< The output of `wo`.
   Id rstd2 = 0;
   Id normed2 = 0;
   Id gate = 0;
   Id up = 0;
-  Id active = 0;  ///< silu(gate) * up
+  Id active = 0;  ///< silu(gate) * up.
   std::array<Scale, kCasts> scales{};
-  Id w1_turned = 0;  ///< Weights in 8 bits as the products of backward read them.
+  Id w1_turned = 0;  ///< FP8 weights as the products of backward read them.
   Id w3_turned = 0;
   Id w2_turned = 0;
 };
@@ -92,50 +92,51 @@ class Steps {
   Weights weights{};
   Values values{};
 
-  /// Lists forward, whose result this is, and what it keeps.
+  /// Lists the steps of forward and what it keeps. Returns its result.
   Id run();
-  /// Lists backward: gradients of norm1, x, wq, wk, wv, wo, norm2, w1, w3, w2, and of Qwen3's norms
-  /// of heads.
+  /// Lists the steps of backward. Returns the gradients of norm1, x, wq, wk, wv, wo, norm2, w1, w3,
+  /// w2, and of Qwen3's norms of queries and keys.
   std::vector<Id> run_back(Id tangent);
-  /// What forward keeps for backward beside its inputs.
+  /// What forward keeps for backward besides its inputs.
   [[nodiscard]] std::vector<Id*> kept();
-  /// The table of rotations counts among what is kept.
+  /// Whether the rotary table is among the kept values.
   [[nodiscard]] bool keeps_table() const;
 
  private:
   friend class BudgetBlock;
-  /// A tensor in 8 bits, as it lies and turned (where both were made), and its scale's reciprocal.
+  /// An FP8 tensor, untransposed and transposed (if both were made), and its scale's reciprocal.
   struct Eight {
     Id rows = 0;
     Id turned = 0;
     Id factor = 0;
   };
-  /// What the gradients of the gates are products of.
+  /// Operands of the products for the gates' gradients.
   struct Gates8 {
-    Eight active;   ///< Turned alone.
-    Eight of_up;    ///< Of the product of w3,
-    Eight of_gate;  ///< and of w1.
+    Eight active;   ///< Only transposed.
+    Eight of_up;    ///< Gradient of the product of w3.
+    Eight of_gate;  ///< Gradient of the product of w1.
   };
-  /// What forward's products, run again, leave for those of backward.
+  /// Operands that the recomputed forward leaves for the products of backward.
   struct Inputs8 {
-    Eight attended;  ///< Turned alone.
+    Eight attended;  ///< Only transposed.
     Id normed1 = 0;
-    Id wo = 0;  ///< Turned.
+    Id wo = 0;  ///< Transposed.
     Id wk = 0;
   };
-  static constexpr std::int64_t kElementsOfPart = 8192;  ///< Of a maximum over a whole tensor.
+  /// Elements of each partial maximum over a whole tensor.
+  static constexpr std::int64_t kElementsOfPart = 8192;
 
   [[nodiscard]] Made eight(const torch::Shape& shape, bool wide = false) const;
   [[nodiscard]] Scale& scale(Cast cast) { return values.scales[static_cast<std::size_t>(cast)]; }
   [[nodiscard]] bool keeps_turned_weights() const;
-  /// A scale for each row, and each column of what is turned.
+  /// Whether there is a scale for each row, and for each column of a transposed tensor.
   [[nodiscard]] bool by_rows() const { return sizes_.float8 != Float8Recipe::kTensorwise; }
-  /// Products of weights' gradients in the activations' type.
+  /// Whether weight-gradient products run in the activations' type.
   [[nodiscard]] bool wide_gradients() const {
     return sizes_.float8 == Float8Recipe::kRowwiseGradientHp;
   }
   std::vector<Id> cast_input(std::vector<Id> reads, std::vector<Made> made, Scale& scale);
-  /// What is known of the scale of a tensor that is cast again.
+  /// The part of the scale that is already known of a tensor that is cast again.
   [[nodiscard]] Id known(Cast cast) { return by_rows() ? scale(cast).factor : scale(cast).largest; }
   Id rescaled(Id product, const Eight& gradient, DType dtype);
   Id as_they_are(const std::vector<Id>& reads, std::int64_t width);
@@ -172,7 +173,7 @@ class Steps {
   void first_norm(bool keeps);
   void project_heads();
   void rotate_both(bool keeps);
-  /// A norm of heads and their rotation, one kernel. Leaves 1/rms if it is kept.
+  /// A norm of queries or keys and their rotation, in one kernel. Returns 1/rms if it is kept.
   struct HeadNorm {
     Id weight = 0;
     std::int64_t heads = 0;
@@ -190,26 +191,26 @@ class Steps {
   void second_norm(bool keeps);
   void again();
   struct Inner {
-    Id up = 0;    ///< Of the input of w3.
-    Id gate = 0;  ///< Of the input of w1.
+    Id up = 0;    ///< Gradient of the input of w3.
+    Id gate = 0;  ///< Gradient of the input of w1.
   };
   Inner feed_forward_backward(Id tangent, std::vector<Id>& grads);
   Id second_norm_backward(Id tangent, const Inner& inner);
   void rotate_again();
   void finish(Id residual, const Inner& inner, const std::array<Id, 3>& heads,
               const std::array<Id, 3>& inputs, std::vector<Id>& grads);
-  /// A sum over rows [rows, width] for the weight of a norm: whether it is part of a kernel that
-  /// reads along the rows, and what one writes of it.
+  /// For a sum over rows of [rows, width] for the weight of a norm: whether it is part of a kernel
+  /// that reads along the rows, and how many partial sums such a kernel writes.
   [[nodiscard]] static bool mixes_reductions(std::int64_t rows, std::int64_t width);
   [[nodiscard]] std::int64_t mixed_parts(std::int64_t rows) const;
   [[nodiscard]] Made partial_sum(std::int64_t rows, std::int64_t width) const;
-  /// The work of a kernel that reads `reads` and writes `bytes`, with its sums of parts.
+  /// The work of a kernel that reads `reads` and writes `bytes` bytes, including its partial sums.
   [[nodiscard]] torch::CompiledGraph::Call sums_of_parts(std::vector<Id> reads, std::int64_t bytes,
                                                          torch::Shape parts);
   std::vector<Id> mix(std::vector<Id> reads, Made made, std::int64_t parts, std::size_t sums);
   Id summed(Id partial, std::int64_t width);
 
-  /// Sums for the norms of heads: those of a kernel, or what is summed up later.
+  /// Sums for the norms of queries and keys: those of a kernel, or tensors that are summed later.
   struct HeadSums {
     Id wide = 0;
     Id product = 0;
@@ -217,20 +218,21 @@ class Steps {
     Id sum = 0;
     bool mixed = false;
   };
-  HeadSums head_sums_[2];         ///< Of queries and of keys.
-  std::array<Eight, 3> heads_{};  ///< Gradients of values, keys, queries until their weights' turn.
+  HeadSums head_sums_[2];  ///< For queries and keys.
+  /// Gradients of values, keys and queries, until those of their weights are computed.
+  std::array<Eight, 3> heads_{};
   void finish_heads(std::vector<Id>& grads);
 
   [[nodiscard]] std::vector<Id*> kept_of_budget();
   Id forward();
-  /// The same with products in 8 bits.
+  /// The same with FP8 products.
   Id forward_float8();
   std::vector<Id> backward(Id tangent);
   std::vector<Id> backward_float8(Id tangent);
 
   Sizes sizes_;
   BlockMemory memory_;
-  KeptValues chosen_;  ///< Under a budget.
+  KeptValues chosen_;  ///< Used under a budget.
 };
 
 }  // namespace headroom::ir::torchtitan

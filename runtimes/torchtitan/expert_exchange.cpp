@@ -26,7 +26,7 @@ Tensor exchanged(Eager& eager, const Tensor& rows, const RankGroup& group) {
 
 Tensor ExpertExchange::counts(const Tensor& counts) {
   Tensor received = exchanged(eager_, counts, {.size = ranks_, .stride = stride_});
-  for (int split = 0; split < 2; ++split) {  // Of what goes, and of what comes.
+  for (int split = 0; split < 2; ++split) {  // For the sent rows and for the received ones.
     const Tensor sums = torch::computed(eager_, {ranks_}, DType::kInt64, TensorRole::kTemporary);
     eager_.run(CopyShape{.kind = CopyKind::kDeviceToHost, .bytes = torch::bytes_of(sums)});
   }

@@ -14,21 +14,21 @@ using torch::Eager;
 using torch::Shape;
 using torch::Tensor;
 
-/// TOKEN_GROUP_ALIGN_SIZE_M: rows of an expert are a multiple of it, and at least as many.
+/// TOKEN_GROUP_ALIGN_SIZE_M: the rows of an expert are a multiple of it, and at least as many.
 constexpr std::int64_t kGroupRows = 8;
 
 const MoeSpec& moe_of(const LayerRun& run) {
   return *run.context.model.spec->moe;
 }
 
-/// What TokenChoiceTopKRouter.forward returns.
+/// Results of TokenChoiceTopKRouter.forward.
 struct Choice {
-  Tensor scores;   ///< [T, k], fp32
-  Tensor indices;  ///< [T, k]
-  Tensor counts;   ///< [E]
+  Tensor scores;   ///< [T, k], fp32.
+  Tensor indices;  ///< [T, k].
+  Tensor counts;   ///< [E].
 };
 
-/// TokenChoiceTopKRouter.forward of rows [T, H].
+/// TokenChoiceTopKRouter.forward on rows [T, H].
 Choice choose(const LayerRun& run, const Tensor& rows) {
   Eager& eager = run.context.eager;
   const MoeSpec& moe = moe_of(run);
@@ -53,21 +53,21 @@ Choice choose(const LayerRun& run, const Tensor& rows) {
   }
   choice.scores = torch::scale(eager, choice.scores);
   choice.counts = torch::histogram(eager, choice.indices, moe.experts);
-  scores.reset();  // Names of a Python function that returns, in their order.
+  scores.reset();  // The names of a Python function that returns are freed, in their order.
   candidates.reset();
   best.values.reset();
   return choice;
 }
 
-/// What TokenReorderer.forward returns, of this rank's share of the tokens.
+/// Results of TokenReorderer.forward for this rank's share of the tokens.
 struct Order {
-  Tensor scores;  ///< [T' k], in the experts' order.
-  Tensor rows;    ///< [T' k]: which choice comes where.
-  Tensor counts;  ///< [E]
+  Tensor scores;  ///< [T' k], sorted by expert.
+  Tensor rows;    ///< [T' k]: the choice at each position.
+  Tensor counts;  ///< [E].
 };
 
-/// Tensor-parallel ranks that deal the tokens out among them before experts are called
-/// (ReordererSequenceParallel): where experts are spread over these ranks, too.
+/// The number of tensor-parallel ranks that divide the tokens among them before experts run
+/// (ReordererSequenceParallel). They do if experts are also distributed over these ranks.
 std::int64_t token_shares(const LayerRun& run) {
   const TitanPlan titan = run.context.model.plan->titan.value_or(TitanPlan{});
   return titan.expert > 1 && titan.expert_tensor == 1 ? titan.tensor : 1;
@@ -86,20 +86,21 @@ Order reorder(const LayerRun& run, const Choice& choice) {
   sorted.values.reset();
   order.rows = std::move(sorted.indices);
   order.scores = torch::gather_rows(eager, scores, order.rows);
-  if (shares > 1) {  // Indices among the tokens of all.
+  if (shares > 1) {  // Indices among the tokens of all ranks.
     order.rows = torch::computed(eager, order.rows.shape(), DType::kInt64, {&order.rows});
   }
   return order;
 }
 
-/// What _permute returns.
+/// Results of _permute.
 struct Permuted {
-  Tensor rows;     ///< [R, H] of R = T k rows and eight for each expert here.
-  Tensor indices;  ///< [R], int32
-  Tensor counts;   ///< By expert here, padded; int32.
+  Tensor rows;     ///< [R, H], where R is T k rows and eight for each expert of this rank.
+  Tensor indices;  ///< [R], int32.
+  Tensor counts;   ///< Padded rows of each expert of this rank; int32.
 };
 
-/// generate_permute_indices, outside autograd: `counts` [e E'] of e ranks and E' experts here.
+/// generate_permute_indices, outside autograd. `counts`: [e E'] for e ranks and E' experts of this
+/// rank.
 Permuted padded_indices(Eager& eager, const Tensor& counts, std::int64_t experts,
                         std::int64_t length) {
   const auto wide = [&](std::int64_t size) {
@@ -124,7 +125,7 @@ Permuted padded_indices(Eager& eager, const Tensor& counts, std::int64_t experts
   Tensor targets = wide(experts);
   result.indices = torch::filled(eager, {length}, DType::kInt32);
   torch::launch_fill(eager, result.indices);
-  // m_offsets.to(int32), which nobody asks for.
+  // m_offsets.to(int32), which nobody reads.
   result.rows = torch::computed(eager, {experts}, DType::kInt32, {&offsets});
   starts.reset();
   totals.reset();
@@ -133,7 +134,7 @@ Permuted padded_indices(Eager& eager, const Tensor& counts, std::int64_t experts
   return result;
 }
 
-/// _permute: rows in the order of the experts here, each expert's padded.
+/// _permute: rows sorted by the experts of this rank, with each expert's rows padded.
 Permuted permute(Eager& eager, const Tensor& rows, const Tensor& counts, std::int64_t experts) {
   const std::int64_t length = align_up(rows.shape()[0] + experts * kGroupRows, kGroupRows);
   Permuted result = padded_indices(eager, counts, experts, length);
@@ -145,14 +146,14 @@ Permuted permute(Eager& eager, const Tensor& rows, const Tensor& counts, std::in
   return result;
 }
 
-/// _unpermute: rows where they came from, without the padding.
+/// _unpermute: rows in their original order, without the padding.
 Tensor unpermute(Eager& eager, const Tensor& rows, const Tensor& indices, std::int64_t count) {
   const Tensor longer = eager.empty({count + 1, rows.shape()[1]}, rows.dtype());
   const Tensor filled = torch::put_rows(eager, longer, indices, rows);
   return torch::first_rows(eager, filled, count);
 }
 
-/// _run_experts_grouped_mm
+/// _run_experts_grouped_mm.
 Tensor grouped_experts(Eager& eager, const Mixture& mixture, const Permuted& input) {
   const Tensor offsets = torch::cumulative_counts(eager, input.counts);
   const auto product = [&](const Tensor& rows, const Tensor& weight) {
@@ -170,13 +171,13 @@ Tensor grouped_experts(Eager& eager, const Mixture& mixture, const Permuted& inp
   return product(hidden, mixture.w2);
 }
 
-/// Rows of which each tensor-parallel rank has a part of every expert (TensorParallel,
-/// ExpertTensorParallel): from_local as Replicate, to_local with gradients that are parts of sums.
+/// Rows for experts of which each tensor-parallel rank holds a shard (TensorParallel,
+/// ExpertTensorParallel): from_local as Replicate, and to_local with partial gradients.
 Tensor share_experts(const LayerRun& run, const Tensor& rows) {
   return token_shares(run) == 1 ? run.context.mesh.sum_gradients(rows) : rows;
 }
 
-/// GroupedExperts.forward on one expert-parallel rank, with indices_padding_wrapper.
+/// GroupedExperts.forward without expert parallelism, with indices_padding_wrapper.
 Tensor padded_experts(const LayerRun& run, const Tensor& rows, const Tensor& counts) {
   Eager& eager = run.context.eager;
   Permuted permuted = permute(eager, share_experts(run, rows), counts, counts.elements());
@@ -187,7 +188,7 @@ Tensor padded_experts(const LayerRun& run, const Tensor& rows, const Tensor& cou
   return output;
 }
 
-/// The same where experts are spread: rows go to the ranks of their experts and back.
+/// The same with expert parallelism: rows are sent to the ranks of their experts and back.
 Tensor exchanged_experts(const LayerRun& run, const Tensor& rows, const Tensor& counts,
                          ExpertExchange& exchange) {
   Eager& eager = run.context.eager;
@@ -211,7 +212,7 @@ Tensor exchanged_experts(const LayerRun& run, const Tensor& rows, const Tensor& 
   return output;
 }
 
-/// Rows put back in the order of the tokens, summed with their scores: [T, H].
+/// Restores the rows to the order of the tokens and sums them with their scores: [T, H].
 Tensor combine(Eager& eager, const Choice& choice, const Tensor& unsorted) {
   const std::int64_t tokens = choice.scores.shape()[0];
   const std::int64_t k = choice.scores.shape()[1];
@@ -250,7 +251,7 @@ Tensor run_mixture(const LayerRun& run, const Tensor& x) {
   exchange.wait();
   unsorted = torch::put_rows(eager, unsorted, order.rows, routed);
   const Tensor output = combine(eager, choice, unsorted);
-  order.counts.reset();  // Names of a Python function that returns, in their order.
+  order.counts.reset();  // The names of a Python function that returns are freed, in their order.
   order.scores.reset();
   input.reset();
   routed.reset();

@@ -22,7 +22,7 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// nn.RMSNorm
+/// nn.RMSNorm.
 Tensor norm(Context& context, const Tensor& x, const Tensor& weight) {
   return composes_norms(*context.model.plan) ? torch::rms_norm_composed(context.eager, x, weight)
                                              : torch::rms_norm(context.eager, x, weight);
@@ -32,8 +32,8 @@ TitanPlan titan_of(const Context& context) {
   return context.model.plan->titan.value_or(TitanPlan{});
 }
 
-/// A product of complex numbers by a table without gradient; backward conjugates the table. A
-/// gradient that lies head by head is copied first where it is a DTensor's.
+/// A product of complex numbers with a table that has no gradient. Backward conjugates the table.
+/// If the gradient is a DTensor's and its memory is ordered by heads, it is copied first.
 Tensor turned(Eager& eager, const Tensor& x, const Tensor& table, bool copies_gradient) {
   Record record(eager, {&x});
   record.save(table);
@@ -51,8 +51,8 @@ Tensor turned(Eager& eager, const Tensor& x, const Tensor& table, bool copies_gr
   return output;
 }
 
-/// The rows of the table for a part of the sequence, picked by position: where ranks share the
-/// sequence, one copy for every sequence of the batch.
+/// The rows of the table for a part of the sequence, selected by position. If ranks share the
+/// sequence, there is one copy for every sequence of the batch.
 Tensor rows_of_positions(Eager& eager, const Tensor& table, const Shape& q) {
   if (q[1] == table.shape()[0]) {
     return table;
@@ -62,8 +62,8 @@ Tensor rows_of_positions(Eager& eager, const Tensor& table, const Shape& q) {
   return torch::computed(eager, rows, table.dtype(), TensorRole::kTemporary);
 }
 
-/// apply_rotary_emb of Llama: in fp32, as complex numbers. Round a ring the gradient of queries
-/// lies head by head.
+/// apply_rotary_emb of Llama, in fp32 with complex numbers. With ring attention, the memory of the
+/// queries' gradient is ordered by heads.
 void rotate_complex(Eager& eager, Tensor& q, Tensor& k, const Tensor& whole, bool copies_gradient) {
   const Tensor q_wide = torch::to(eager, q, DType::kFp32);
   const Tensor k_wide = torch::to(eager, k, DType::kFp32);
@@ -78,7 +78,7 @@ void rotate_complex(Eager& eager, Tensor& q, Tensor& k, const Tensor& whole, boo
   k = std::move(k_out);
 }
 
-/// (x * cos) + (rotate_half(x) * sin) of x [B, S, A, D].
+/// (x * cos) + (rotate_half(x) * sin) for x [B, S, A, D].
 Tensor rotated(Eager& eager, const Tensor& x, const Tensor& cosines, const Tensor& sines) {
   const std::int64_t half = x.shape()[-1] / 2;
   const Tensor straight = torch::mul(eager, x, cosines);
@@ -96,7 +96,7 @@ Tensor rotated(Eager& eager, const Tensor& x, const Tensor& cosines, const Tenso
   return torch::add(eager, straight, product);
 }
 
-/// apply_rotary_emb of Qwen3: in the type of the activations.
+/// apply_rotary_emb of Qwen3, in the type of the activations.
 void rotate_halves(Eager& eager, Tensor& q, Tensor& k, const Tensor& whole) {
   const Tensor table = rows_of_positions(eager, whole, q.shape());
   const Shape row{table.elements() / whole.shape()[1], 1, whole.shape()[1] / 2};
@@ -108,7 +108,7 @@ void rotate_halves(Eager& eager, Tensor& q, Tensor& k, const Tensor& whole) {
   k = std::move(k_out);
 }
 
-/// scaled_dot_product_attention, which the list of selective checkpointing has.
+/// scaled_dot_product_attention, which is on the list of selective checkpointing.
 Tensor attend(const LayerRun& run, const Tensor& q, const Tensor& k, const Tensor& v) {
   Eager& eager = run.context.eager;
   torch::FlashOutputs outputs;
@@ -134,7 +134,7 @@ Tensor attend(const LayerRun& run, const Tensor& q, const Tensor& k, const Tenso
   return output;
 }
 
-/// While it lives, activations are DTensors, if tensor parallelism is on.
+/// During the lifetime of this object, activations are DTensors if tensor parallelism is on.
 class DistributedScope {
  public:
   explicit DistributedScope(Context& context) : eager_(context.eager) {
@@ -148,7 +148,7 @@ class DistributedScope {
   Eager& eager_;
 };
 
-/// Attention.forward: what it names lives until it returns.
+/// Attention.forward. Its local names keep tensors alive until it returns.
 Tensor attention(const LayerRun& run, const Tensor& x) {
   Eager& eager = run.context.eager;
   const ModelSpec& spec = *run.context.model.spec;
@@ -183,7 +183,7 @@ Tensor attention(const LayerRun& run, const Tensor& x) {
   return run.context.mesh.scatter_sequence(projected, run.cache);
 }
 
-/// w2(silu(w1(x)) * w3(x))
+/// w2(silu(w1(x)) * w3(x)).
 Tensor feed_forward(const LayerRun& run, const Tensor& x) {
   Eager& eager = run.context.eager;
   const DistributedScope scope(run.context);
@@ -202,7 +202,7 @@ Tensor feed_forward(const LayerRun& run, const Tensor& x) {
   return run.context.mesh.scatter_sequence(down, run.cache);
 }
 
-/// MoE under PrepareModuleInputOutput: local tensors inside, whole sequences of them.
+/// MoE under PrepareModuleInputOutput. Inside, tensors are local and hold whole sequences.
 Tensor mixture(const LayerRun& run, const Tensor& x) {
   const auto gathered = [&] {
     const DistributedScope scope(run.context);
@@ -216,7 +216,7 @@ Tensor mixture(const LayerRun& run, const Tensor& x) {
   return scattered;
 }
 
-/// x + part(norm(x))
+/// x + part(norm(x)).
 Tensor residual(const LayerRun& run, const Tensor& x, const Tensor& weight,
                 Tensor (*part)(const LayerRun&, const Tensor&)) {
   Eager& eager = run.context.eager;
@@ -236,7 +236,7 @@ Tensor run_block(const LayerRun& run, const Tensor& x) {
   return residual(run, h, run.block.ffn_norm, sparse ? mixture : feed_forward);
 }
 
-/// Which layers are run again: all, or each k-th, counted from one.
+/// Whether a layer is recomputed: all are, or each k-th, counted from one.
 bool is_checkpointed(const Context& context, std::size_t layer) {
   const ParallelPlan& plan = *context.model.plan;
   if (titan_of(context).selective_operators) {
@@ -246,7 +246,7 @@ bool is_checkpointed(const Context& context, std::size_t layer) {
   return plan.recompute == Recompute::kFull && number % plan.recompute_every == 0;
 }
 
-/// A block, under checkpoint_wrapper if the plan says so: activation_checkpoint.early_stop is off.
+/// A block, under checkpoint_wrapper if the plan says so. activation_checkpoint.early_stop is off.
 Tensor call_block(Context& context, std::size_t layer, const Tensor& x, const Tensor& rotary) {
   const Block& block = context.model.blocks[layer];
   if (titan_of(context).compiled) {
@@ -279,7 +279,7 @@ Tensor call_block(Context& context, std::size_t layer, const Tensor& x, const Te
                                      torch::RegionForm::kRecomputedWhole)[0]);
 }
 
-/// FSDP casts the floating-point arguments of a module; complex tables are none.
+/// FSDP casts the floating-point arguments of a module, which complex tables are not.
 Tensor cast_argument(Context& context, const Tensor& table) {
   return has_cosine_table(*context.model.spec) ? torch::to(context.eager, table, DType::kBf16)
                                                : table;
@@ -298,14 +298,14 @@ Tensor embed(Context& context, const Tensor& ids) {
   return output;
 }
 
-/// The output layer, with the logits in the layout that the loss wants.
+/// The output layer, with the logits in the layout that the loss needs.
 Tensor project(Context& context, const Tensor& input) {
   Tensor logits = torch::linear(context.eager, input, context.model.output, {});
   const bool gathers = context.mesh.ranks() > 1 && !titan_of(context).loss_parallel;
   return gathers ? context.mesh.gather_columns(logits) : logits;
 }
 
-/// The last norm and the head, one group of FSDP.
+/// The last norm and the head, which are one group of FSDP.
 Tensor head(Context& context, Tensor h) {
   std::vector<Tensor> inputs{h};
   context.hooks.before(transformers::kHeadModule, inputs);
@@ -320,7 +320,7 @@ Tensor head(Context& context, Tensor h) {
   return logits;
 }
 
-/// Embedding and blocks, as far as the model has them.
+/// Embedding and blocks, as far as this part of the model has them.
 Tensor run_blocks(Context& context, const Tensor& input) {
   Tensor h = context.model.embedding.defined() ? embed(context, input) : input;
   for (std::size_t layer = 0; layer < context.model.blocks.size(); ++layer) {

@@ -31,7 +31,8 @@ std::vector<Rank> highest_ranks(const ModelSpec& model, const ParallelPlan& plan
   std::set<std::int64_t> stages = {0, std::min<std::int64_t>(1, last),
                                    std::max<std::int64_t>(last - 1, 0), last};
   const std::vector<std::int64_t> layers = layers_of_titan(model, plan);
-  std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> alike;  // First and last of each.
+  // First and last rank for each number of layers.
+  std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> alike;
   for (std::int64_t stage = 0; stage <= last; ++stage) {
     const auto [entry, fresh] =
         alike.try_emplace(layers[static_cast<std::size_t>(stage)], stage, stage);

@@ -8,13 +8,13 @@
 
 namespace headroom::ir::torchtitan {
 
-/// The ranks of a pipeline among which the one with the highest peak is: the first two and the last
-/// two, and the first and the last of those that hold as many layers.
+/// The ranks of a pipeline that can have the highest peak: the first two, the last two, and the
+/// first and the last among ranks with the same number of layers.
 ///
-/// Model:   of ranks with as many layers the first has most micro-batches in flight, the last most
-///          weights' gradients put off where backward is split; the second receives what the first
-///          does not.
-/// Requires that `unsupported_pipeline` has nothing to say.
+/// Model:   among ranks with the same number of layers, the first has the most micro-batches in
+///          flight. The last has the most postponed weight gradients if backward is split. The
+///          second has receive buffers, which the first does not have.
+/// Requires that `unsupported_pipeline` returns nothing.
 [[nodiscard]] std::vector<Rank> highest_ranks(const ModelSpec& model, const ParallelPlan& plan);
 
 }  // namespace headroom::ir::torchtitan

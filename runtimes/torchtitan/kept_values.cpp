@@ -14,11 +14,11 @@ using torch::JointNode;
 using torch::JointOp;
 using Id = std::size_t;
 
-constexpr std::int64_t kHalf = 2;       ///< Bytes of the activations' 16 bits,
-constexpr std::int64_t kFullBytes = 4;  ///< and of fp32.
+constexpr std::int64_t kHalf = 2;       ///< Bytes of 16-bit activations.
+constexpr std::int64_t kFullBytes = 4;  ///< Bytes of fp32 values.
 
-/// A block's forward and backward, operator by operator, as they are traced. Of backward only what
-/// reads forward's values is here.
+/// A block's forward and backward, operator by operator, as they are traced. Of backward, it
+/// contains only operators that read forward's values.
 class BlockGraph {
  public:
   explicit BlockGraph(const Sizes& sizes) : sizes_(sizes) { build(); }
@@ -28,14 +28,14 @@ class BlockGraph {
 
  private:
   struct Product {
-    Id weight = 0;  ///< Turned.
+    Id weight = 0;  ///< Transposed.
     Id result = 0;
     std::int64_t width = 0;
   };
   struct Norm {
     Id weight = 0;
     Id rstd = 0;
-    Id scaled = 0;  ///< x / rms, fp32
+    Id scaled = 0;  ///< x / rms, fp32.
     Id output = 0;
   };
   struct Width {
@@ -61,7 +61,7 @@ class BlockGraph {
   Id other(std::vector<Id> reads, std::int64_t bytes) {
     return add({.op = JointOp::kOther, .reads = std::move(reads), .bytes = bytes});
   }
-  /// An operator of backward; its own readers do not matter.
+  /// Adds an operator of backward; its own readers do not matter.
   void back(JointOp op, std::vector<Id> reads) {
     add({.op = op, .reads = std::move(reads), .is_gradient = true});
   }
@@ -98,24 +98,24 @@ class BlockGraph {
   Product gate_;
   Product up_;
   Product down_;
-  Id input1_ = 0;  ///< What the products read, rows by width.
+  Id input1_ = 0;  ///< Input of the products, rows by width.
   Id input2_ = 0;
   Id input_o_ = 0;
   Id input_down_ = 0;
-  Id turned_q_ = 0;  ///< As attention reads them.
+  Id turned_q_ = 0;  ///< Queries, keys and values as attention reads them.
   Id turned_k_ = 0;
   Id turned_v_ = 0;
-  Id table_ = 0;              ///< A look at the complex table,
-  std::pair<Id, Id> halves_;  ///< or at cosines and sines.
-  Id sum_ = 0;                ///< x and what attention adds.
-  Id items_[4] = {};          ///< Of attention: output, sums of rows, seed, offset.
+  Id table_ = 0;              ///< A view of the complex table.
+  std::pair<Id, Id> halves_;  ///< Views of cosines and sines.
+  Id sum_ = 0;                ///< Sum of x and attention's output.
+  Id items_[4] = {};  ///< Results of attention: output, log-sum-exp of the rows, seed, offset.
   Id wide_gate_ = 0;
-  Id sigmoid_ = 0;  ///< Its divisor.
+  Id sigmoid_ = 0;  ///< Divisor of the sigmoid.
   Id silu_ = 0;
   Id up_look_ = 0;
 };
 
-/// _fused_rms_norm, taken apart.
+/// _fused_rms_norm, decomposed.
 BlockGraph::Norm BlockGraph::norm(Id input, Id weight, Width width) {
   const std::int64_t full = width.elements() * kFullBytes;
   const std::int64_t sums = width.rows * kFullBytes;
@@ -153,14 +153,14 @@ BlockGraph::Product BlockGraph::product(Id input, Id weight, Width width, std::i
   return product;
 }
 
-/// The complex numbers at `look`, by the table.
+/// The complex view `look`, multiplied by the table.
 Id BlockGraph::rotated_complex(Id look, Id table) {
   const Id turned = point({look, table}, nodes_[look].bytes);
   const Id numbers = other({turned}, nodes_[look].bytes);
   return view(numbers);
 }
 
-/// (x * cos) + (rotate_half(x) * sin)
+/// (x * cos) + (rotate_half(x) * sin).
 Id BlockGraph::rotated_halves(Id heads, std::pair<Id, Id> table) {
   const std::int64_t bytes = nodes_[heads].bytes;
   const auto half = [&] {
@@ -217,7 +217,7 @@ void BlockGraph::rotate(Id table) {
   turned_v_ = view(v);
 }
 
-/// Attention's operator makes a tuple. What backward alone reads is no part of forward.
+/// Attention's operator returns a tuple. Values that only backward reads are not part of forward.
 void BlockGraph::attend() {
   const double scores = static_cast<double>(sizes_.batch * sizes_.heads) *
                         static_cast<double>(sizes_.sequence) * static_cast<double>(sizes_.sequence);
@@ -246,7 +246,7 @@ void BlockGraph::attend() {
                             static_cast<double>(sizes_.queries())});
 }
 
-/// silu(w1(x)) * w3(x) and the product behind it.
+/// silu(w1(x)) * w3(x) and the product after it.
 void BlockGraph::feed_forward() {
   const std::int64_t rows = sizes_.rows();
   const std::int64_t half = rows * sizes_.ffn * kHalf;

@@ -7,7 +7,7 @@
 
 namespace headroom::ir::torchtitan {
 
-/// What a forward runs with.
+/// Everything that a forward needs to run.
 struct Context {
   torch::Eager& eager;
   const Model& model;
@@ -15,16 +15,16 @@ struct Context {
   fsdp::FullyShard& hooks;
 };
 
-/// One layer's run, the first or again.
+/// One run of a layer, in forward or as recomputation.
 struct LayerRun {
   Context& context;
   const Block& block;
-  std::int32_t layer;           ///< In the whole model.
-  const torch::Tensor& rotary;  ///< As the layer was given it.
+  std::int32_t layer;           ///< Number of the layer in the whole model.
+  const torch::Tensor& rotary;  ///< The rotary table that was passed to the layer.
   OperatorCache* cache;         ///< Null unless operators are checkpointed selectively.
 };
 
-/// nn.Linear without a bias: a matrix product, every second of which selective checkpointing keeps.
+/// nn.Linear without a bias: a matrix product. Selective checkpointing keeps every second one.
 [[nodiscard]] torch::Tensor linear(const LayerRun& run, const torch::Tensor& x,
                                    const torch::Tensor& weight);
 

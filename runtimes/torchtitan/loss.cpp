@@ -18,19 +18,20 @@ using torch::Tensor;
 
 namespace {
 
-/// torch.where(labels != ignore_index, values, 0): the condition, the zero, the result.
+/// torch.where(labels != ignore_index, values, 0): allocates the condition, the zero and the
+/// result.
 Tensor where_valid(Eager& eager, std::int64_t rows, DType dtype) {
   const Tensor valid = eager.empty({rows}, DType::kBool);
   const Tensor zero = eager.empty({}, dtype);
   return eager.empty({rows}, dtype);
 }
 
-/// An all-reduce that is no operation in place has an output of its own.
+/// The output of an all-reduce that is not in place.
 Tensor all_reduced(Eager& eager, const Tensor& input) {
   return eager.empty(input.shape(), input.dtype());
 }
 
-/// _log_softmax of logits [N, V/T].
+/// _log_softmax on logits [N, V/T].
 Tensor sharded_log_softmax(Eager& eager, const Tensor& logits) {
   const Shape rows{logits.elements() / logits.shape()[-1]};
   Tensor own = eager.empty(rows, DType::kFp32);
@@ -99,7 +100,7 @@ Tensor cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels) {
 
 Tensor compiled_cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels,
                               const LossKeeps& keeps) {
-  constexpr std::int64_t kRowsPerPart = 8192;  // Of the sum over rows, if there are more.
+  constexpr std::int64_t kRowsPerPart = 8192;  // Rows of each partial sum, if there are more rows.
   const std::int64_t rows = labels.elements();
   const Shape each{rows};
   Record record(eager, {&logits});

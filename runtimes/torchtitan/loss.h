@@ -7,25 +7,25 @@
 
 namespace headroom::ir::torchtitan {
 
-/// cross_entropy_loss: the logits [B, S, V] in fp32, summed cross entropy.
+/// cross_entropy_loss: casts the logits [B, S, V] to fp32 and sums the cross entropy.
 /// Source: pytorch/torchtitan 0.2.2 torchtitan/components/loss.py.
 [[nodiscard]] torch::Tensor cross_entropy(torch::Eager& eager, const torch::Tensor& logits,
                                           const torch::Tensor& labels);
 
-/// The same under torch.compile: reads the logits as they are, keeps two numbers a row beside them,
-/// or what `keeps` leaves of these, and gives the gradient in the logits' type.
+/// The same under torch.compile. It reads the logits in their own type, and saves two numbers per
+/// row besides them, or those of the two that `keeps` names. Its gradient has the logits' type.
 /// Source: pytorch/torchtitan 0.2.2 torchtitan/components/loss.py, build_cross_entropy_loss.
 [[nodiscard]] torch::Tensor compiled_cross_entropy(torch::Eager& eager, const torch::Tensor& logits,
                                                    const torch::Tensor& labels,
                                                    const LossKeeps& keeps);
 
-/// The same under loss_parallel: logits [B, S, V/T] stay sharded by vocabulary; maxima, sums and
-/// the chosen log-probabilities are reduced among the ranks. One node stands for both operators.
+/// The same under loss_parallel. The logits [B, S, V/T] stay sharded by vocabulary. Maxima, sums
+/// and the chosen log-probabilities are reduced over the ranks. One node stands for both operators.
 /// Source: pytorch/pytorch 2.11 torch/distributed/tensor/parallel/loss.py.
 [[nodiscard]] torch::Tensor sharded_cross_entropy(torch::Eager& eager, const torch::Tensor& logits,
                                                   const torch::Tensor& labels);
 
-/// The one of them that the plan's Trainer builds.
+/// The loss that the plan's Trainer builds.
 [[nodiscard]] torch::Tensor loss_of(torch::Eager& eager, const ParallelPlan& plan,
                                     const torch::Tensor& logits, const torch::Tensor& labels);
 

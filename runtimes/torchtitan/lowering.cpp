@@ -28,7 +28,7 @@ using torch::PhaseScope;
 using torch::Shape;
 using torch::Tensor;
 
-/// maybe_enable_amp, while it lives.
+/// maybe_enable_amp: active during the lifetime of this object.
 class AutocastScope {
  public:
   AutocastScope(Eager& eager, bool enabled) : eager_(eager), enabled_(enabled) {
@@ -49,7 +49,7 @@ class AutocastScope {
   bool enabled_;
 };
 
-/// Trainer, and what its names hold between steps.
+/// Trainer, and the tensors that its attributes hold between steps.
 class Trainer {
  public:
   Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan,
@@ -61,13 +61,16 @@ class Trainer {
   void load(fsdp::Sharding sharding, const ModelSpec& spec, std::int64_t stage);
   Tensor scalar(DType dtype) { return eager_.empty({}, dtype); }
   [[nodiscard]] bool alone() const { return plan_.world == 1; }
-  /// Whether nothing is sharded: no groups, autocast in place of gathers in bf16.
+  /// Whether nothing is sharded. Then there are no FSDP groups, and autocast replaces the
+  /// all-gathers in bf16.
   [[nodiscard]] bool whole() const { return shards_ == 1; }
-  /// apply_ddp: replicate() wraps the model at its first forward, then acts before each.
+  /// apply_ddp: replicate() wraps the model at its first forward, and then runs a hook before each
+  /// forward.
   void before_forward();
-  /// dist_sum: reduced among ranks out of place, then read by the host.
+  /// dist_sum: reduced over the ranks out of place, then read by the host.
   void sum_among_ranks(DType dtype) { const Tensor reduced = scalar(dtype); }
-  /// prepare_context_parallel_input: this rank's part of ids and labels. Returns its positions.
+  /// prepare_context_parallel_input: shards ids and labels. Returns the positions of this rank's
+  /// part.
   [[nodiscard]] Tensor share_sequence(Tensor& ids, Tensor& labels);
   Tensor forward_backward(Tensor ids, Tensor labels);
   Tensor chunked_forward_backward(Tensor ids, Tensor labels);
@@ -84,18 +87,19 @@ class Trainer {
   TensorMesh mesh_;
   std::int64_t shards_;
   std::int64_t replicas_;
-  std::vector<std::unique_ptr<ModelPart>> parts_;  ///< One, or a pipeline's stages here.
+  /// One part, or the stages of a pipeline on this rank.
+  std::vector<std::unique_ptr<ModelPart>> parts_;
   std::optional<Pipeline> pipeline_;
-  std::vector<torch::OptimizerState> optimizers_;  ///< Of each part.
-  Tensor batch_;    ///< Ids of the last batch, which the generator's frame holds.
-  Tensor barrier_;  ///< Of the barrier after the first step.
-  Tensor scales_;   ///< Of all weights that are gathered in 8 bits.
+  std::vector<torch::OptimizerState> optimizers_;  ///< States of each part.
+  Tensor batch_;    ///< Ids of the last batch, which the frame of the Python generator holds.
+  Tensor barrier_;  ///< Tensor of the barrier after the first step.
+  Tensor scales_;   ///< Scales of all weights that are gathered in FP8.
   std::optional<torch::Ddp> replicated_;
 };
 
-/// Streams of the `index`-th model of a process.
+/// Streams of the model with index `index` in a process.
 fsdp::Streams streams_of(std::size_t index) {
-  constexpr std::size_t kFirstStream = 128;  // Behind those of communicators.
+  constexpr std::size_t kFirstStream = 128;  // After the streams of communicators.
   constexpr std::size_t kEach = 4;
   if (index == 0) {
     return {};
@@ -142,7 +146,8 @@ Tensor Trainer::share_sequence(Tensor& ids, Tensor& labels) {
   const Shape whole = ids.shape();
   const Shape own = whole.with(1, whole[1] / titan_.context);
   const Tensor positions = eager_.empty({whole[1]}, DType::kInt32);
-  const Tensor order = eager_.empty({whole[1]}, DType::kInt32);  // Heads and tails.
+  // Order of the head and tail parts.
+  const Tensor order = eager_.empty({whole[1]}, DType::kInt32);
   const auto part = [&](DType dtype) {
     const Tensor ordered = eager_.empty(whole, dtype);
     return eager_.empty(own, dtype, TensorRole::kInput);
@@ -172,7 +177,7 @@ Tensor Trainer::forward_backward(Tensor ids, Tensor labels) {
   const Tensor own_positions = share_sequence(ids, labels);
   ModelPart& part = *parts_.front();
   Context context{eager_, part.model, mesh_, part.hooks};
-  Tensor sum;  // loss_sum, which nobody deletes.
+  Tensor sum;  // loss_sum, which Python does not delete.
   Tensor loss;
   {
     const AutocastScope autocast(eager_, whole());
@@ -189,7 +194,7 @@ Tensor Trainer::forward_backward(Tensor ids, Tensor labels) {
   return torch::detach(eager_, loss);
 }
 
-/// One piece forward and backward; its logits keep their name until the next piece.
+/// Forward and backward of one chunk. Its logits keep their name until the next chunk.
 void Trainer::run_piece(Context& context, const Tensor& piece) {
   const Tensor labels =
       eager_.empty({piece.shape()[0] * piece.shape()[1]}, DType::kInt64, TensorRole::kInput);
@@ -202,9 +207,10 @@ void Trainer::run_piece(Context& context, const Tensor& piece) {
   eager_.drop_grad(piece);
 }
 
-/// ChunkedCELoss: the head reads the sequence in eight pieces, each of which runs backward at once;
-/// the head stays gathered and its gradients are summed up whole until the last. The pieces'
-/// gradients are joined in fp32, then backward goes on through the blocks.
+/// ChunkedCELoss. The head processes the sequence in eight chunks, each of which runs backward at
+/// once. The head stays gathered, and its gradients are accumulated unsharded until the last chunk.
+/// The gradients of the chunks are concatenated in fp32; then backward continues through the
+/// blocks.
 /// Source: pytorch/torchtitan torchtitan/components/loss.py (2026), ChunkedCELoss.
 Tensor Trainer::chunked_forward_backward(Tensor ids, Tensor labels) {
   constexpr std::int64_t kPieces = 8;
@@ -239,7 +245,7 @@ Tensor Trainer::chunked_forward_backward(Tensor ids, Tensor labels) {
   return torch::detach(eager_, total);
 }
 
-/// All micro-batches of a pipeline; ranks without the last stage log -1.
+/// Runs all micro-batches of a pipeline. Ranks without the last stage log -1.
 Tensor Trainer::pipelined_forward_backward(Tensor ids, Tensor labels) {
   const Tensor own_positions = share_sequence(ids, labels);
   const std::vector<Tensor> losses = pipeline_->step(ids, labels);
@@ -256,8 +262,8 @@ Tensor Trainer::pipelined_forward_backward(Tensor ids, Tensor labels) {
   return scalar(DType::kFp32);
 }
 
-/// Dimensions of the experts' mesh. The group that adds up losses covers all of it where there is
-/// neither tensor parallelism nor a replica, and one reduction does.
+/// Dimensions of the experts' mesh. Without tensor parallelism and replicas, the group that sums
+/// losses covers the whole mesh, and one reduction is enough.
 torch::NormMesh Trainer::expert_mesh() const {
   const std::int64_t inner = titan_.expert * titan_.expert_tensor;
   const std::int64_t outer = shards_ * titan_.tensor / inner;
@@ -285,8 +291,8 @@ Tensor Trainer::clip() {
   return torch::clip_grad_norm(eager_, groups);
 }
 
-/// precompute_float8_dynamic_scale_for_fsdp: the largest magnitude of every weight that is gathered
-/// in 8 bits, reduced at once.
+/// precompute_float8_dynamic_scale_for_fsdp: the absolute maxima (amax) of all weights that are
+/// gathered in FP8, reduced together.
 /// Source: pytorch/ao 0.17 torchao/float8/fsdp_utils.py.
 void Trainer::precompute_scales() {
   eager_.set_site("torchtitan.precompute_scales", -1);
@@ -299,7 +305,7 @@ void Trainer::precompute_scales() {
   scales_ = torch::computed(eager_, largest.shape(), DType::kFp32, {&quotient});
 }
 
-/// What the log of a step reduces among ranks.
+/// Reduces over the ranks what a step logs.
 void Trainer::log(const Tensor& loss) {
   eager_.set_site("torchtitan.log", -1);
   Tensor average;
@@ -316,7 +322,7 @@ void Trainer::log(const Tensor& loss) {
 
 void Trainer::step(int number) {
   const PhaseScope phase(eager_, PhaseKind::kWholeStep, {.step = number});
-  if (number == 2) {  // set_pg_timeouts: a barrier's tensor stays, its result goes.
+  if (number == 2) {  // set_pg_timeouts: the barrier's tensor stays alive, and its result is freed.
     eager_.set_site("barrier", -1);
     barrier_ = eager_.empty({1}, DType::kUInt8, TensorRole::kCommunication);
     sum_among_ranks(DType::kFp32);
@@ -335,7 +341,7 @@ void Trainer::step(int number) {
   std::vector<Tensor> losses;
   Tensor labels;
   for (std::int64_t micro = 0; micro < plan_.accumulation; ++micro) {
-    labels.reset();  // The loop takes the next ones from the host.
+    labels.reset();  // The loop copies the next labels from the host.
     const Shape shape{plan_.micro_batch, plan_.sequence};
     eager_.set_site("input_ids", -1);
     batch_ = eager_.empty(shape, DType::kInt64, TensorRole::kInput);
@@ -373,15 +379,16 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   if (const std::optional<Error> error = unsupported(spec, plan)) {
     return *error;
   }
-  // Float8LinearConverter leaves the layers as they are below compute capability 8.9, and warns.
+  // Below compute capability 8.9, Float8LinearConverter leaves the layers as they are, and warns.
   // Source: torchtitan/components/quantization/float8.py.
   const bool eight = plan.titan && plan.titan->float8 != Float8Recipe::kNone;
   if (eight && device.compute_major * 10 + device.compute_minor < 89) {
     return Error::invalid_argument("titan", "float8", "a GPU of compute capability 8.9 or later",
                                    "leave out float8: torchtitan ignores it on this GPU");
   }
-  // use_grouped_mm is switched off there, with a warning: a loop over experts, whose rows the host
-  // has to know. Source: torchtitan/models/qwen3/model/args.py.
+  // Below compute capability 9.0, use_grouped_mm is disabled with a warning. A loop over experts
+  // replaces it, for which the host must know the row counts.
+  // Source: torchtitan/models/qwen3/model/args.py.
   if (spec.moe && device.compute_major < 9) {
     return Error::invalid_argument("model", spec.name + ", which has experts",
                                    "a GPU of compute capability 9.0 or later, or a model without "

@@ -8,12 +8,13 @@
 
 namespace headroom::ir::torchtitan {
 
-/// A rank's program of `plan.steps` steps of torchtitan's Trainer: FSDP2 or HSDP, with or without
-/// tensor and sequence parallelism, a ring of ranks, a pipeline. Of the ranks of a pipeline's stage
-/// it is the first one's.
+/// The program of one rank for `plan.steps` steps of torchtitan's Trainer: FSDP2 or HSDP, with or
+/// without tensor and sequence parallelism, context parallelism, and a pipeline. For the ranks of a
+/// pipeline's stage it is the program of the first one.
 ///
-/// Model:   fp32 shards gathered in bf16; embedding, each block, and last norm with head as groups;
-///          the logits' fp32 copy and summed cross entropy; norms are always clipped.
+/// Model:   fp32 shards are gathered in bf16. The groups are the embedding, each block, and the
+///          last norm with the head. The loss copies the logits to fp32 and sums the cross entropy.
+///          Gradient norms are always clipped.
 /// Phases:  load, stepN: Trainer.train_step with its log.
 /// Errors:  kInvalidArgument naming the plan's key, for what is not modelled.
 /// Ignores: a few 512-byte tensors of the start (random states, probes of the device).

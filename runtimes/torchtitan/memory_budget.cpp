@@ -11,7 +11,7 @@
 
 namespace headroom::ir::torchtitan {
 
-constexpr std::string_view kPartitionerVersion = "2.11";  ///< Of PyTorch.
+constexpr std::string_view kPartitionerVersion = "2.11";  ///< Version of PyTorch.
 
 Sizes block_sizes(const ModelSpec& spec, std::int64_t batch, std::int64_t sequence) {
   return {.batch = batch,
@@ -79,8 +79,9 @@ bool weighs_shared_keys(const ModelSpec& spec, const ParallelPlan& plan) {
   if (budget <= 0 || budget >= 1 || spec.heads == spec.kv_heads) {
     return false;
   }
-  // The partitioner asks what running a value again costs where it has to choose among these, whose
-  // runs take products, attention or a reduction; where it keeps them all it never asks.
+  // The partitioner needs the cost of recomputation only if it has to choose among these values,
+  // whose recomputation takes products, attention or a reduction. If it keeps them all, it never
+  // asks.
   const KeptValues kept = kept_values(sizes_under(spec, plan), budget).value();
   constexpr std::array<BlockValue, 6> kDear = {BlockValue::kRstd1,    BlockValue::kValues,
                                                BlockValue::kAttended, BlockValue::kProjected,

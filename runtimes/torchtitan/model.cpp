@@ -23,9 +23,9 @@ Error refused(std::string_view key, std::string_view got, std::string_view wante
                                  "change this option, or use another framework than torchtitan");
 }
 
-/// What this code runs on: whether rms_norm is put together from operators there, and whether
-/// torchtitan of its time compiles the loss with the blocks (not in December 2024: train.py at
-/// 9dec370).
+/// A version of PyTorch: whether its rms_norm is composed of several operators, and whether
+/// torchtitan of that time compiles the loss with the blocks (it did not in December 2024: train.py
+/// at 9dec370).
 struct TorchVersion {
   std::string_view name;
   bool composes_norms;
@@ -44,7 +44,7 @@ const TorchVersion* find_version(const ParallelPlan& plan) {
   return found == kVersions.end() ? nullptr : &*found;
 }
 
-/// Mixtures of experts: Qwen3's, every layer.
+/// Whether a mixture of experts is supported: that of Qwen3, in every layer.
 bool is_known_mixture(const ModelSpec& spec) {
   const MoeSpec& moe = *spec.moe;
   bool sparse = true;
@@ -55,7 +55,7 @@ bool is_known_mixture(const ModelSpec& spec) {
          !moe.router_bias && !moe.correction_bias && moe.groups == 1;
 }
 
-/// What the model's code is made for: Llama 3 and Qwen3, dense and with experts.
+/// Whether the model's code supports it: Llama 3 and Qwen3, dense and with experts.
 bool is_known(const ModelSpec& spec) {
   const bool plain = spec.architecture == Architecture::kCausalLm && !spec.latent &&
                      spec.position == PositionKind::kRope && spec.norm == NormKind::kRms &&
@@ -100,7 +100,7 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
     return refused("titan", "cp=" + std::to_string(titan.context),
                    "cp=1 or tp=1 for Qwen3, whose code does not run with both");
   }
-  // One GPU, or DDP, which torchtitan runs beside no other dimension.
+  // One GPU, or DDP, which torchtitan combines with no other dimension.
   const bool whole = plan.world == replicas && titan.tensor == 1 && titan.pipeline == 1;
   if (!whole && (plan.world % ranks != 0 || plan.world / ranks < 2)) {
     return refused(
@@ -146,13 +146,14 @@ std::optional<Error> unsupported_float8(const ParallelPlan& plan) {
   return std::nullopt;
 }
 
-/// Where there are more ranks than experts, FSDP cuts experts along their second dim.
+/// Whether FSDP shards experts along their second dimension, because there are more ranks than
+/// experts.
 /// Source: torchtitan/models/llama4/infra/parallelize.py, apply_fsdp.
 bool shards_by_columns(const ModelSpec& spec, const TitanPlan& titan, std::int64_t sharers) {
   return titan.expert > 1 && sharers * titan.expert > spec.moe->experts;
 }
 
-/// Degrees of the experts.
+/// Errors in the degrees of the experts.
 std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPlan& plan) {
   const TitanPlan titan = plan.titan.value_or(TitanPlan{});
   const std::int64_t inner = titan.expert * titan.expert_tensor;
@@ -173,7 +174,7 @@ std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPla
     return refused("titan", degrees,
                    "ep to divide the number of experts, and etp to divide their width");
   }
-  const std::int64_t sharers = ranks / inner;  // Of an expert.
+  const std::int64_t sharers = ranks / inner;  // Ranks that share an expert.
   if (shards_by_columns(spec, titan, sharers) &&
       (spec.hidden % sharers != 0 || spec.moe->expert_ffn / tensor % sharers != 0)) {
     return refused("titan", degrees,
@@ -206,7 +207,7 @@ std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPl
   return unsupported_spread(spec, plan);
 }
 
-/// Makes parameters on the meta device and their shards in memory, group by group.
+/// Makes parameters on the meta device and allocates their shards, group by group.
 class Loader {
  public:
   Loader(const fsdp::Sharding& sharding, const ModelSpec& spec, const TitanPlan& titan,
@@ -234,30 +235,33 @@ class Loader {
     group_ = &add_group(dense_, module, reshards);
     expert_group_ = group_;
   }
-  /// The experts of the block whose group has begun, where they are spread.
+  /// Begins the group of the experts of the current block, under expert parallelism.
   void begin_experts(std::int32_t layer, bool reshards) {
     if (spread_ > 1) {
       expert_group_ = &add_group(experts_, experts_module(layer), reshards);
     }
   }
 
-  /// `replicated`: the same on every tensor-parallel rank, which has a part of its gradient.
+  /// `replicated`: the parameter is the same on every tensor-parallel rank, which has a partial
+  /// gradient of it.
   Tensor parameter(const Shape& shape, bool replicated = false) {
     return dense(shape, dense_.plan.param_dtype, replicated, replicated);
   }
   Tensor norm(std::int64_t width) { return parameter({width}, true); }
-  /// The same on every tensor-parallel rank, with its whole gradient (NoParallel).
+  /// A parameter that is the same on every tensor-parallel rank, which has its whole gradient
+  /// (NoParallel).
   Tensor copied(const Shape& shape) { return dense(shape, dense_.plan.param_dtype, true, false); }
-  /// A table whose rows are shared among tensor-parallel ranks.
+  /// A table whose rows are sharded over tensor-parallel ranks.
   Tensor table(std::int64_t out, std::int64_t in) { return parameter({out / tensor_, in}); }
-  /// A block's linear layer whose outputs, or whose inputs, are shared among them.
+  /// A linear layer of a block whose outputs (columns) or inputs (rows) are sharded over
+  /// tensor-parallel ranks.
   Tensor columns(std::int64_t out, std::int64_t in) {
     return dense({out / tensor_, in}, linear_, false, false);
   }
   Tensor rows(std::int64_t out, std::int64_t in) {
     return dense({out, in / tensor_}, linear_, false, false);
   }
-  /// The same of all experts: [E, out, in].
+  /// The same for all experts: [E, out, in].
   Tensor expert_columns(std::int64_t experts, std::int64_t out, std::int64_t in) {
     return expert({experts / spread_, out / expert_tensor_, in});
   }
@@ -275,7 +279,7 @@ class Loader {
     result_.groups.back()->set_precomputed_scales(precomputed_);
     return *result_.groups.back();
   }
-  /// Notes a shard of a parameter.
+  /// Allocates and records a shard of a parameter.
   Tensor shard(const Shape& own, bool replicated, bool spread) {
     Tensor shard = eager().parameter(own, dense_.stored, true);
     result_.shards.push_back(shard);
@@ -284,8 +288,8 @@ class Loader {
     count_ += own.elements();
     return shard;
   }
-  /// `gathered`: the type in which the whole is put together; `partial`: a tensor-parallel rank has
-  /// a part of the gradient's sum.
+  /// `gathered`: the type in which the parameter is all-gathered. `partial`: a tensor-parallel rank
+  /// has only a partial sum of the gradient.
   Tensor dense(const Shape& shape, DType gathered, bool replicated, bool partial) {
     if (dense_.ranks == 1) {
       return shard(shape, false, false);
@@ -366,7 +370,7 @@ Block load_block(Loader& load, const ModelSpec& spec, const LayerSpec& layer) {
   return block;
 }
 
-/// MoE.init_weights makes the buffers anew.
+/// MoE.init_weights allocates the buffers again.
 void renew_buffers(Eager& eager, Model& model) {
   for (Block& block : model.blocks) {
     for (Tensor* const each : {&block.mixture.counts, &block.mixture.bias}) {
@@ -377,7 +381,7 @@ void renew_buffers(Eager& eager, Model& model) {
   }
 }
 
-/// apply_fsdp: where experts are spread, each group says what is gathered behind it.
+/// apply_fsdp: under expert parallelism, each group states which groups it prefetches.
 std::vector<Prefetch> prefetches_of(const Model& model) {
   std::vector<std::vector<std::int32_t>> stations;  // Groups that are gathered together.
   if (model.embedding.defined()) {
@@ -403,7 +407,7 @@ std::vector<Prefetch> prefetches_of(const Model& model) {
       next.backward = stations[i - 1];
     }
     if (next.module == transformers::kEmbeddingModule && next.forward.size() > 1) {
-      next.forward.pop_back();  // The first block alone; its experts fetch themselves.
+      next.forward.pop_back();  // Only the first block; it prefetches its experts itself.
     }
     if (next.module == transformers::kHeadModule && next.backward.size() > 1) {
       next.backward.pop_back();
@@ -413,10 +417,10 @@ std::vector<Prefetch> prefetches_of(const Model& model) {
   return result;
 }
 
-/// The last norm and the head, one group unless the loss calls the head.
+/// The last norm and the head. They are one group unless the loss calls the head.
 void load_head(Loader& load, Model& model) {
   const ParallelPlan& plan = *model.plan;
-  // The last group would be gathered again at once.
+  // Whether to reshard the last group, which would be gathered again at once.
   const bool last = plan.titan && plan.titan->reshard == TitanReshard::kAlways;
   load.begin_group(has_chunked_loss(plan) ? kNormModule : transformers::kHeadModule, last);
   model.norm = load.norm(model.spec->hidden);
@@ -426,7 +430,7 @@ void load_head(Loader& load, Model& model) {
   model.output = load.table(model.spec->vocabulary, model.spec->hidden);
 }
 
-/// precompute_freqs_cis: angles of every position, a tensor of ones, and the two as complex
+/// precompute_freqs_cis: the angles of every position, a tensor of ones, and both as complex
 /// numbers.
 Tensor complex_table(Eager& eager, std::int64_t positions, std::int64_t pairs) {
   const Tensor range = eager.empty({positions}, DType::kInt64);
@@ -435,7 +439,7 @@ Tensor complex_table(Eager& eager, std::int64_t positions, std::int64_t pairs) {
   return eager.empty({positions, pairs, 2}, DType::kFp32, TensorRole::kBuffer);
 }
 
-/// precompute_rope_cache: angles twice, their cosines and sines, and both side by side.
+/// precompute_rope_cache: the angles twice, their cosines and sines, and both concatenated.
 Tensor cosine_table(Eager& eager, std::int64_t positions, std::int64_t width) {
   const Tensor range = eager.empty({positions}, DType::kFp32);
   const Tensor half = eager.empty({positions, width / 2}, DType::kFp32);
@@ -445,7 +449,7 @@ Tensor cosine_table(Eager& eager, std::int64_t positions, std::int64_t width) {
   return eager.empty({positions, 2 * width}, DType::kFp32, TensorRole::kBuffer);
 }
 
-/// The table gets memory as a buffer, and is then made anew.
+/// The table is allocated as a buffer and then made again.
 void load_rotary(Eager& eager, Model& model) {
   const std::int64_t positions = model.plan->sequence;
   const std::int64_t width = model.spec->head_dim;

@@ -9,7 +9,7 @@ namespace {
 
 using T = TitanPlan;
 
-// Own names are the paths of torchtitan's configuration.
+// The framework's own names are the paths of torchtitan's configuration.
 // Source: pytorch/torchtitan torchtitan/config/job_config.py (0.2.2).
 constexpr std::array kTitanFields = {
     field<&T::tensor>("tp")

@@ -4,7 +4,7 @@
 
 namespace headroom::ir::torchtitan {
 
-/// `ParallelPlan::titan` with its table.
+/// `ParallelPlan::titan` with its table of options.
 [[nodiscard]] const PlanPart& options();
 
 }  // namespace headroom::ir::torchtitan

@@ -16,10 +16,10 @@ using torch::Tensor;
 
 namespace {
 
-/// Chunks that are kept gathered at once.
+/// Number of chunks that are kept gathered at the same time.
 constexpr std::size_t kActiveChunks = 3;
 
-/// The next chunks that have passes from `first` on, in their order.
+/// The next chunks that have passes, starting with action `first`, in their order.
 std::vector<std::int32_t> next_chunks(std::span<const PipelineAction> actions, std::size_t first) {
   std::vector<std::int32_t> next;
   for (std::size_t i = first; i < actions.size() && next.size() < kActiveChunks; ++i) {
@@ -42,7 +42,8 @@ std::vector<PipelineStep> with_gathers(std::span<const PipelineAction> actions,
   std::set<std::int32_t> active;
   std::vector<std::int64_t> ended;
   for (std::size_t i = 0; i < actions.size(); ++i) {
-    const bool joined = i > 0 && actions[i - 1].with_next;  // The two are one to the schedule.
+    // The schedule treats the two actions as one.
+    const bool joined = i > 0 && actions[i - 1].with_next;
     const std::vector<std::int32_t> next = next_chunks(actions, i);
     for (auto chunk = active.begin(); chunk != active.end() && !joined;) {
       if (std::find(next.begin(), next.end(), *chunk) == next.end()) {
@@ -94,7 +95,7 @@ Pipeline::Pipeline(Eager& eager, TensorMesh& mesh,
   }
 }
 
-/// tensor_split along the batch: views.
+/// tensor_split along the batch; the results are views.
 Pipeline::Pieces Pipeline::split(const Tensor& whole) const {
   const Shape piece = whole.shape().with(0, plan_.titan->pipeline_batch);
   Pieces pieces;
@@ -104,7 +105,7 @@ Pipeline::Pieces Pipeline::split(const Tensor& whole) const {
   return pieces;
 }
 
-/// _initialize_stages: a number goes to each neighbour, then stages make their buffers.
+/// _initialize_stages: sends a number to each neighbour, then stages allocate their buffers.
 void Pipeline::prepare() {
   if (std::exchange(prepared_, true)) {
     return;
@@ -139,7 +140,7 @@ std::vector<Tensor> Pipeline::step(const Tensor& ids, const Tensor& labels) {
   return std::exchange(losses_, {});
 }
 
-/// The stage of this process that many stages further on in the model, if it is here.
+/// The stage `step` stages later in the model, if it is in this process.
 PipelineStage* Pipeline::neighbour(const PipelineStage& stage, std::int64_t step) {
   for (const std::unique_ptr<PipelineStage>& other : stages_) {
     if (other->place().chunk.index == stage.place().chunk.index + step) {
@@ -159,7 +160,7 @@ Tensor Pipeline::run_forward(const PipelineAction& action) {
   return output;
 }
 
-/// Returns the gradient for the stage before.
+/// Returns the gradient for the previous stage.
 Tensor Pipeline::run_backward(const PipelineAction& action) {
   const bool whole = action.work == PipelineWork::kBackward;
   const torch::RangeScope pass(eager_, whole ? RangeKind::kBackwardPass : RangeKind::kInputPass,
@@ -183,8 +184,8 @@ void Pipeline::run_weight(const PipelineAction& action) {
   stages_[static_cast<std::size_t>(action.chunk)]->backward_weight(action.micro_batch);
 }
 
-/// Schedule1F1B and ScheduleGPipe. What was sent back last keeps its name: with 1F1B until the next
-/// gradient is there, with GPipe until the next backward begins.
+/// Schedule1F1B and ScheduleGPipe. The gradient that was sent back last keeps its name: with 1F1B
+/// until the next gradient has been computed, with GPipe until the next backward begins.
 void Pipeline::run_one_stage() {
   PipelineStage& stage = *stages_.front();
   Tensor output;

@@ -10,16 +10,18 @@
 
 namespace headroom::ir::torchtitan {
 
-/// What a rank of the pipeline does next: a pass of one chunk, or what FSDP does around its passes.
+/// The next step of a pipeline rank: a pass through one chunk, or what FSDP does before and after
+/// it.
 struct PipelineStep {
   enum class Kind : std::uint8_t { kUnshard, kReshard, kPass, kReduce };
   Kind kind = Kind::kPass;
-  PipelineAction action;  ///< Its chunk alone unless it is a pass.
+  PipelineAction action;  ///< Only its chunk is used unless the step is a pass.
   friend bool operator==(const PipelineStep&, const PipelineStep&) = default;
 };
 
-/// Puts gathers, releases and reductions of chunks among the passes: the next three chunks are
-/// gathered, others let go, and gradients reduced behind the last backward of a chunk.
+/// Inserts all-gathers, resharding and gradient reductions of chunks between the passes. The next
+/// three chunks are gathered, and the others are resharded. Gradients are reduced after the last
+/// backward of a chunk.
 /// Source: pytorch/pytorch 2.11 torch/distributed/pipelining/schedules.py, _add_unshard_reshard and
 ///         _add_reduce_grad.
 [[nodiscard]] std::vector<PipelineStep> with_gathers(std::span<const PipelineAction> actions,
@@ -27,17 +29,18 @@ struct PipelineStep {
 
 /// The stages of one rank and the schedule that runs micro-batches through them.
 ///
-/// Model:  GPipe and 1F1B gather parameters when a pass needs them; schedules of several stages
-///         before, on the compute stream. Names live as long as Python's.
+/// Model:  GPipe and 1F1B gather parameters when a pass needs them. Schedules with several stages
+///         per rank gather them earlier, on the compute stream. Local names keep tensors alive as
+///         long as in Python.
 /// Source: schedules.py, ScheduleGPipe, Schedule1F1B and _PipelineScheduleRuntime.
 class Pipeline {
  public:
-  /// `parts`: of `rank`, in the order of `titan_chunks`.
+  /// `parts`: the parts of `rank`, in the order of `titan_chunks`.
   Pipeline(torch::Eager& eager, TensorMesh& mesh, std::span<const std::unique_ptr<ModelPart>> parts,
            std::int64_t rank);
 
-  /// One step on ids and labels [B, S], which it cuts into micro-batches. Returns the losses, which
-  /// only the rank with the last stage has.
+  /// Runs one step on ids and labels [B, S], which it splits into micro-batches. Returns the
+  /// losses, which only the rank with the last stage has.
   [[nodiscard]] std::vector<torch::Tensor> step(const torch::Tensor& ids,
                                                 const torch::Tensor& labels);
 
@@ -61,7 +64,7 @@ class Pipeline {
   bool prepared_ = false;
   Pieces ids_;
   Pieces labels_;
-  Pieces losses_;  ///< _internal_losses
+  Pieces losses_;  ///< _internal_losses.
 };
 
 }  // namespace headroom::ir::torchtitan

@@ -13,7 +13,7 @@ using torch::Tensor;
 
 namespace {
 
-/// A pickled tuple of one tensor without memory.
+/// Bytes of a pickled tuple of one tensor without memory.
 constexpr std::int64_t kPickledBytes = 114;
 
 std::size_t at(std::int64_t micro_batch) {
@@ -33,7 +33,8 @@ Shape PipelineStage::hidden_shape() const {
           part_.model.spec->hidden};
 }
 
-/// send_object_list or recv_object_list: the shape of a hidden state, and how long it is.
+/// send_object_list or recv_object_list: the shape of a hidden state, and the length of the pickled
+/// object.
 void PipelineStage::tell_shapes(bool receives) {
   eager_.set_site("pipeline.shapes", -1);
   if (receives) {
@@ -108,7 +109,7 @@ PipelineStage::Kept PipelineStage::take(std::int64_t micro_batch) {
   return kept;
 }
 
-/// stage_backward
+/// stage_backward.
 void PipelineStage::run_backward(std::int64_t micro_batch, const Kept& kept, const Tensor& loss) {
   part_.hooks.hold_gradients();
   if (place_.chunk.last) {
@@ -134,7 +135,7 @@ void PipelineStage::backward(std::int64_t micro_batch, const Tensor& loss) {
   }
 }
 
-/// What the stage's modules hold as parameters: gathered ones, in their order.
+/// The gathered tensors that the stage's modules hold as parameters, in their order.
 std::vector<Tensor> PipelineStage::weights() const {
   const Model& model = part_.model;
   std::vector<Tensor> all;
@@ -167,7 +168,7 @@ void PipelineStage::backward_input(std::int64_t micro_batch, const Tensor& loss)
     part_.hooks.finish_backward();
     torch::detach_in_place(root);
     sent_[micro_batch] = Tensor(eager_, owed.kept.input->grad);
-    if (last) {  // The logits are nobody's any more; the loss is kept instead.
+    if (last) {  // Nobody holds the logits any more; the loss is kept instead.
       torch::detach_in_place(owed.kept.output);
       owed.kept.output = loss;
     }
@@ -207,7 +208,7 @@ void PipelineStage::set_gradient(std::int64_t micro_batch, const Tensor& gradien
   gradients_[at(micro_batch)] = gradient;
 }
 
-/// ProcessGroupNCCL::pointToPoint records its stream with what it is given.
+/// ProcessGroupNCCL::pointToPoint calls record_stream on the tensor with its own stream.
 void PipelineStage::send(const Tensor& tensor, bool crosses) {
   if (crosses) {
     eager_.record_stream(tensor);

@@ -34,17 +34,18 @@ struct ModelPart {
   fsdp::FullyShard hooks;
 };
 
-/// Where a stage stands, and what goes through it.
+/// The place of a stage in the pipeline, and the number of micro-batches that pass through it.
 struct StagePlace {
   TitanChunk chunk;
-  bool previous_here = false;  ///< The stage before runs in the same process, as at a V's tip.
+  /// The previous stage is in the same process, as at the tip of a V schedule.
+  bool previous_here = false;
   bool next_here = false;
   std::int64_t micro_batches = 1;
-  std::int64_t distance = 1;  ///< Between this rank and the next one of the pipeline.
+  std::int64_t distance = 1;  ///< Distance between this rank and the next one of the pipeline.
 };
 
-/// torch.distributed.pipelining.PipelineStage as its allocator sees it: buffers for what is
-/// received, one for each micro-batch, and what is kept of a micro-batch until its backward.
+/// torch.distributed.pipelining.PipelineStage and the memory that it allocates: a receive buffer
+/// for each micro-batch, and what a micro-batch keeps until its backward.
 /// Source: pytorch/pytorch 2.11 torch/distributed/pipelining/stage.py.
 class PipelineStage {
  public:
@@ -53,29 +54,30 @@ class PipelineStage {
   [[nodiscard]] const StagePlace& place() const { return place_; }
   [[nodiscard]] fsdp::FullyShard& hooks() { return part_.hooks; }
 
-  /// _prepare_forward_infra and _prepare_backward_infra, before the first step: a forward without
-  /// gradients tells shapes, then the buffers are made.
+  /// _prepare_forward_infra and _prepare_backward_infra, before the first step. A forward without
+  /// gradients finds the shapes; then the buffers are allocated.
   void prepare_forward();
   void prepare_backward();
-  /// clear_runtime_states
+  /// clear_runtime_states.
   void clear();
 
-  /// forward_one_chunk: `ids` are read by the first stage alone.
+  /// forward_one_chunk. Only the first stage reads `ids`.
   [[nodiscard]] torch::Tensor forward(std::int64_t micro_batch, const torch::Tensor& ids);
-  /// backward_one_chunk from `loss`, which only the last stage has, or from what was received.
+  /// backward_one_chunk, from `loss`, which only the last stage has, or from the received gradient.
   void backward(std::int64_t micro_batch, const torch::Tensor& loss);
   /// backward_one_chunk with full_backward=False, and backward_weight_one_chunk. The first stage
-  /// does all of it in the second.
+  /// does all its work in the second.
   void backward_input(std::int64_t micro_batch, const torch::Tensor& loss);
   void backward_weight(std::int64_t micro_batch);
-  /// The gradient of a micro-batch's input goes to whoever sends it; undefined in the first stage.
+  /// Returns the gradient of a micro-batch's input to the caller, which sends it. It is undefined
+  /// in the first stage.
   [[nodiscard]] torch::Tensor take_gradient(std::int64_t micro_batch);
 
-  /// Between stages of one process nothing is copied.
+  /// Stages of one process pass tensors without a copy.
   void set_input(std::int64_t micro_batch, const torch::Tensor& output);
   void set_gradient(std::int64_t micro_batch, const torch::Tensor& gradient);
 
-  /// Communication with the ranks before and after; what is sent may be used by another stream.
+  /// Communication with the previous and the next rank. Another stream may still use a sent tensor.
   void receive_input() { transfer(CollectiveKind::kReceive, receives_input()); }
   void receive_gradient() { transfer(CollectiveKind::kReceive, sends_output()); }
   void send_output(const torch::Tensor& output) { send(output, sends_output()); }
@@ -86,7 +88,7 @@ class PipelineStage {
     torch::Tensor output;
     torch::Tensor input;
   };
-  /// backward_state
+  /// backward_state.
   struct Owed {
     Kept kept;
     torch::OwedWeights weights;
@@ -105,10 +107,10 @@ class PipelineStage {
   ModelPart& part_;
   Context context_;  ///< Checkpointed blocks read it again in backward.
   StagePlace place_;
-  std::vector<torch::Tensor> inputs_;                     ///< By micro-batch: args_recv_info.
-  std::vector<torch::Tensor> gradients_;                  ///< By micro-batch: grad_recv_info.
-  std::unordered_map<std::int64_t, Kept> kept_;           ///< fwd_cache
-  std::unordered_map<std::int64_t, torch::Tensor> sent_;  ///< bwd_cache
+  std::vector<torch::Tensor> inputs_;            ///< Indexed by micro-batch: args_recv_info.
+  std::vector<torch::Tensor> gradients_;         ///< Indexed by micro-batch: grad_recv_info.
+  std::unordered_map<std::int64_t, Kept> kept_;  ///< fwd_cache.
+  std::unordered_map<std::int64_t, torch::Tensor> sent_;  ///< bwd_cache.
   std::unordered_map<std::int64_t, Owed> owed_;
 };
 

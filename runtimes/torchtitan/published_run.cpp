@@ -17,12 +17,12 @@ constexpr std::array<RowWord<Precision>, 3> kTitanPrecisions = {
      {"fp32 params, bf16 FSDP compute, fp32 reduce", Precision::kFp32},
      {"bf16 params and compute, fp32 reduce", Precision::kBf16}}};
 
-/// What may follow the precision: 8-bit linear layers, and whether they are gathered so.
+/// What may follow the precision: FP8 linear layers, and whether their weights are gathered in FP8.
 struct Float8 {
   Float8Recipe recipe = Float8Recipe::kNone;
   bool gather = false;
 };
-// A weight that is gathered in 8 bits needs no second cast in backward, forced or not.
+// A weight that is gathered in FP8 is not cast again in backward, whether this is forced or not.
 constexpr std::array<RowWord<Float8>, 8> kFloat8 = {
     {{"float8 tensorwise dynamic on Linear (not lm head), fp8 all-gather",
       {Float8Recipe::kTensorwise, true}},
@@ -37,7 +37,7 @@ constexpr std::array<RowWord<Float8>, 8> kFloat8 = {
      {"bf16", {Float8Recipe::kNone, false}}}};
 
 enum class TitanCheckpointing : std::uint8_t { kNone, kFull, kEverySecond, kOperators };
-/// A layer's selective checkpointing takes every second one unless told otherwise.
+/// Selective checkpointing by layers takes every second layer by default.
 constexpr std::array<RowWord<TitanCheckpointing>, 8> kTitanCheckpointing = {
     {{"none", TitanCheckpointing::kNone},
      {"full", TitanCheckpointing::kFull},
@@ -62,7 +62,7 @@ constexpr std::array<RowWord<LossKind>, 2> kTitanLosses = {
 constexpr std::array<RowWord<bool>, 3> kTitanCompile = {
     {{"none", false}, {"torch.compile per block", true}, {"torch.compile per block only", true}}};
 
-/// "FSDP2 full shard 8", or "HSDP 2x4": copies times ranks that share one.
+/// Reads "FSDP2 full shard 8", or "HSDP 2x4": replicas times the ranks that share one.
 void read_titan_sharding(RunReader& row, FsdpPlan& fsdp) {
   const std::string words = row.text("fsdp", "");
   if (words.starts_with("FSDP2")) {
@@ -79,13 +79,13 @@ void read_titan_sharding(RunReader& row, FsdpPlan& fsdp) {
   }
 }
 
-/// Which PyTorch a row's words about its version mean; the newest where they say nothing.
+/// The version of PyTorch that a row's words mean; the newest if they say nothing.
 std::string torch_version(RunReader& row) {
   struct Era {
     std::string_view words;
     const char* version;
   };
-  // Nightlies of December 2024; of January 2025, when pull request 778 was open; of June 2025.
+  // Nightlies of December 2024; of January 2025, when pull request 778 was open; and of June 2025.
   constexpr std::array<Era, 4> kEras = {{{"(2024-12)", "2.6"},
                                          {"PR 778 era", "2.7"},
                                          {"torch 2.8.0a0", "2.8"},
@@ -99,7 +99,7 @@ std::string torch_version(RunReader& row) {
   return "";
 }
 
-/// "fp32 master params, ...; float8 ...": the precision and, behind a semicolon, 8-bit products.
+/// Reads "fp32 master params, ...; float8 ...": the precision and, after a semicolon, FP8 products.
 void read_titan_precision(RunReader& row, ParallelPlan& plan) {
   const std::string words = row.text("precision", "not stated");
   const std::size_t end = words.find("; ");
@@ -153,7 +153,7 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   plan.fsdp.emplace();
   plan.titan.emplace();
   plan.clip_norm = 1.0;
-  // Branches run run_train.sh on one machine; the benchmarks' clusters have launchers of their own.
+  // Branches run run_train.sh on one machine; the benchmarks' clusters have other launchers.
   plan.allocator.expandable_segments =
       row.text("framework", "") == "torchtitan (agent experiment branch)";
   plan.runtime_version = torch_version(row);

@@ -1,4 +1,4 @@
-// Cases of torchtitan: the keys of its job configuration by short names.
+// Recorded cases of torchtitan, with short names for the keys of its job configuration.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -24,7 +24,7 @@ constexpr std::array<RowWord<OptimizerForm>, 3> kOptimizerForms = {
      {"foreach", OptimizerForm::kForeach},
      {"for-loop", OptimizerForm::kLoop}}};
 
-/// training.dtype, of the shards.
+/// training.dtype, the type of the shards.
 constexpr std::array<RowWord<Precision>, 2> kStored = {
     {{"float32", Precision::kFp32}, {"bfloat16", Precision::kBf16}}};
 
@@ -34,8 +34,8 @@ constexpr std::array<RowWord<AcMode>, 4> kAcModes = {{{"none", AcMode::kNone},
                                                       {"selective", AcMode::kSelective},
                                                       {"memory_budget", AcMode::kBudget}}};
 
-/// `ac` and `ac_option`: "op", or each k-th layer; 0 is each. `memory_budget`: 0.5, unless it says
-/// otherwise.
+/// `ac` and `ac_option`: "op", or each k-th layer, where 0 is each layer. `memory_budget`: 0.5 by
+/// default.
 void read_ac_keys(RunReader& row, ParallelPlan& plan) {
   const AcMode mode = row.word<AcMode>("ac", "none", kAcModes);
   const std::string option = row.text("ac_option", "op");
@@ -68,7 +68,7 @@ constexpr std::array<RowWord<Float8Recipe>, 3> kRecipes = {
      {"rowwise", Float8Recipe::kRowwise},
      {"rowwise_with_gw_hp", Float8Recipe::kRowwiseGradientHp}}};
 
-/// Whether a key is a list of this one string; absent is no.
+/// Whether a key is a list of this one string. An absent key is not.
 bool has_only(RunReader& row, std::string_view key, std::string_view wanted) {
   const JsonValue* const value = row.take(key);
   if (value == nullptr || (value->as_array() != nullptr && value->as_array()->empty())) {
@@ -83,7 +83,7 @@ bool has_only(RunReader& row, std::string_view key, std::string_view wanted) {
   return known;
 }
 
-/// `converters` and, in `set`, what the configuration says of 8-bit linear layers.
+/// Reads `converters` and, in `set`, the configuration of FP8 linear layers.
 void read_float8(RunReader& row, TitanPlan& titan) {
   const bool converts = has_only(row, "converters", "quantize.linear.float8");
   RunReader set(row.take("set"), "set");
@@ -103,7 +103,7 @@ void read_float8(RunReader& row, TitanPlan& titan) {
   row.absorb(set.trouble());
 }
 
-/// Degrees, and keys that have to say what is modelled.
+/// Reads the degrees, and keys that must have the modelled value.
 void read_titan_degrees(RunReader& row, ParallelPlan& plan) {
   plan.world = row.integer("world", 8, kWorldRange);
   plan.titan->tensor = row.integer("tp", 1, kTitanDegreeRange);
@@ -119,7 +119,7 @@ void read_titan_degrees(RunReader& row, ParallelPlan& plan) {
   plan.titan->expert_tensor = row.integer("etp", 1, kTitanDegreeRange);
 }
 
-/// pipeline_parallel_schedule
+/// pipeline_parallel_schedule.
 constexpr std::array<RowWord<PipelineKind>, 6> kSchedules = {
     {{"GPipe", PipelineKind::kGPipe},
      {"1F1B", PipelineKind::kOneForwardOneBackward},
@@ -128,7 +128,7 @@ constexpr std::array<RowWord<PipelineKind>, 6> kSchedules = {
      {"ZBVZeroBubble", PipelineKind::kZbV},
      {"DualPipeV", PipelineKind::kDualPipeV}}};
 
-/// The pipeline, and the rank that was recorded.
+/// Reads the pipeline, and the rank that was recorded.
 void read_pipeline(RunReader& row, RunSetting& run) {
   TitanPlan& titan = *run.plan.titan;
   titan.schedule = row.word<PipelineKind>("pp_schedule", "1F1B", kSchedules);
@@ -143,7 +143,7 @@ void read_pipeline(RunReader& row, RunSetting& run) {
   run.rank = Rank{static_cast<std::int32_t>(rank)};
 }
 
-/// `global_batch`: -1 for what all ranks take at once.
+/// `global_batch`: -1 for what all ranks process at once.
 void read_global_batch(RunReader& row, ParallelPlan& plan) {
   const std::int64_t global = row.integer("global_batch", -1, {-1, 1 << 24});
   const std::int64_t once = plan.micro_batch * plan.world /
@@ -161,7 +161,7 @@ void read_keys(RunReader& row, RunSetting& run) {
   plan.precision = row.word<Precision>("dtype", "float32", kStored);
   plan.fsdp.emplace();
   plan.titan.emplace();
-  // What `config` says in full, and what changes no tensor.
+  // Keys that repeat what `config` says in full, and keys that affect no tensor.
   constexpr std::array<std::string_view, 7> kAside = {"titan",  "model",    "flavor", "model_args",
                                                       "config", "log_freq", "events"};
   row.ignore(kAside);
@@ -184,11 +184,11 @@ void read_keys(RunReader& row, RunSetting& run) {
   read_allocator(row, "alloc_conf", "expandable_segments:True", plan.allocator);
 }
 
-/// torchtitan's names of model families, where they are not Hugging Face's.
+/// torchtitan's names of model families that differ from Hugging Face's.
 constexpr std::array<RowWord<std::string_view>, 2> kFamilies = {
     {{"llama3", "llama"}, {"qwen3", "qwen3"}}};
 
-/// The configuration with its `model_type` in Hugging Face's words.
+/// The configuration with Hugging Face's name as `model_type`.
 JsonValue hugging_face_config(const JsonValue::Object& config) {
   JsonValue::Object members = config;
   for (JsonMember& member : members) {

@@ -19,21 +19,21 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// A new tensor in fp32 (`wide`) or in the type that it had.
+/// A new tensor like `model`, with the type `dtype`.
 Tensor like(Eager& eager, const Tensor& model, DType dtype) {
   Tensor made = torch::computed(eager, model.shape(), dtype, {&model});
   made->layout = model->layout;
   return made;
 }
 
-/// The second half of the sequence of [B, A, S, D], as a view.
+/// A view of the second half of the sequence of [B, A, S, D].
 Tensor second_half(Eager& eager, const Tensor& whole) {
   Tensor half = eager.alias(whole, whole.shape().with(2, whole.shape()[2] / 2), true);
   half->layout = whole->layout;
   return half;
 }
 
-/// Keys and values on their way round the ring.
+/// Keys and values that travel around the ring.
 class Ring {
  public:
   Ring(Eager& eager, const ContextGroup& group, const Tensor& key, const Tensor& value)
@@ -41,7 +41,8 @@ class Ring {
     value_ = torch::contiguous(eager, value);
   }
 
-  /// What is sent: keys and values one behind the other. All ranks' parts come at once.
+  /// Concatenates keys and values for sending. The first call gathers the parts of all ranks at
+  /// once.
   Tensor send() {
     Tensor joined = eager_.empty({key_.elements() + value_.elements()}, key_.dtype());
     torch::launch(eager_, {&key_, &value_, &joined});
@@ -55,7 +56,7 @@ class Ring {
     }
     return joined;
   }
-  /// The next rank's part is a view of what has been gathered.
+  /// The next rank's part is a view of the gathered tensor.
   void receive() {
     key_ = view(key_);
     value_ = view(value_);
@@ -73,7 +74,7 @@ class Ring {
   Tensor gathered_;
 };
 
-/// _SDPAMerger: what has been attended to so far, in fp32.
+/// _SDPAMerger: the attention output so far, in fp32.
 struct Merged {
   Tensor output;
   Tensor log_sum;
@@ -101,7 +102,7 @@ struct Merged {
     difference.reset();
     const Tensor half_sum = small();
     weight.reset();
-    log_sum = like(eager, log_sum, DType::kFp32);  // The halves joined again.
+    log_sum = like(eager, log_sum, DType::kFp32);  // Concatenates the halves again.
     output = like(eager, output, DType::kFp32);
     output->layout = torch::Layout::kContiguous;
   }
@@ -115,7 +116,7 @@ FlashOutputs run_ring(Eager& eager, const ContextGroup& group, const Tensor& q, 
   FlashOutputs part;
   Tensor sent;
   for (std::int64_t i = 0; i < group.ranks; ++i) {
-    Tensor key = ring.key();  // The names of the last round.
+    Tensor key = ring.key();  // Names that still hold the previous round's tensors.
     Tensor value = ring.value();
     if (i > 0) {
       sent.reset();
@@ -143,7 +144,7 @@ FlashOutputs run_ring(Eager& eager, const ContextGroup& group, const Tensor& q, 
   return outputs;
 }
 
-/// Gradients of keys and values, which go round the ring with them.
+/// Gradients of keys and values, which travel around the ring with them.
 class RingGradients {
  public:
   RingGradients(Eager& eager, const ContextGroup& group, const Tensor& key, const Tensor& value)
@@ -151,14 +152,14 @@ class RingGradients {
     value_ = like(eager, value, DType::kFp32);
   }
 
-  /// Takes over what came from the rank before.
+  /// Takes the gradients received from the previous rank.
   void receive() {
     const Tensor buffer = std::move(received_);
     sent_.reset();
     key_ = eager_.alias(buffer, key_.shape(), true);
     value_ = eager_.alias(buffer, value_.shape(), true);
   }
-  /// Sends the sums on; those in another order than that of memory are copied first.
+  /// Sends the sums to the next rank. Tensors that are not contiguous are copied first.
   void send() {
     const auto flat = [&](const Tensor& part) {
       return part->layout == torch::Layout::kContiguous
@@ -177,7 +178,7 @@ class RingGradients {
                                .group = {.size = group_.ranks, .stride = group_.stride},
                                .axis = MeshAxis::kContext});
   }
-  /// What has come round, in the keys' type.
+  /// The gradients that have come around the ring, in the keys' type.
   [[nodiscard]] Tensor finish(DType dtype) {
     return torch::computed(eager_, received_.shape(), dtype, {&received_});
   }
@@ -210,7 +211,7 @@ Gradients ring_gradients(Eager& eager, const ContextGroup& group, Gradients& gra
       half_sum = eager.empty(saved[3].shape().with(-1, saved[3].shape()[-1] / 2), DType::kFp32);
       ring.receive();
       inputs.gradient = second_half(eager, grads[0]);
-      if (q.shape()[0] > 1) {  // Half of every sequence does not lie in one piece.
+      if (q.shape()[0] > 1) {  // Half of every sequence is not contiguous.
         inputs.gradient->layout = torch::Layout::kContiguous;
       }
       inputs.query = second_half(eager, q);
@@ -226,7 +227,7 @@ Gradients ring_gradients(Eager& eager, const ContextGroup& group, Gradients& gra
     }
     sums.send();
     if (i > 0) {
-      dq = like(eager, dq, DType::kFp32);  // The halves joined again.
+      dq = like(eager, dq, DType::kFp32);  // Concatenates the halves again.
       dq->layout = torch::Layout::kContiguous;
     }
   }

@@ -96,12 +96,12 @@ class Torchtitan final : public Runtime {
     }
     return plan;
   }
-  /// Its peaks are those of FSDP's groups, whoever wrote the model.
+  /// Its peaks are those of FSDP's groups, regardless of the model code.
   [[nodiscard]] std::string_view residual_family(const ParallelPlan& /*plan*/) const override {
     return fsdp::runtime().name();
   }
-  /// A rank takes `ParallelPlan::micro_batch` sequences at once and cuts them into the pipeline's
-  /// micro-batches; gradients accumulate over several runs.
+  /// A rank processes `ParallelPlan::micro_batch` sequences in one pipeline run and splits them
+  /// into the pipeline's micro-batches. Gradients accumulate over several runs.
   [[nodiscard]] PipelineRuns pipeline(const ParallelPlan& plan) const override {
     const std::int64_t stages = own(plan).pipeline;
     return {.stages = stages,

@@ -8,19 +8,20 @@
 namespace headroom::ir {
 namespace {
 
-/// So many models of one process can have streams of their own in a program: see `StreamId`.
+/// The maximum number of models of one process that can have streams of their own in a program: see
+/// `StreamId`.
 constexpr std::int64_t kMostChunks = 32;
 
 bool has_one_chunk(PipelineKind kind) {
   return kind == PipelineKind::kGPipe || kind == PipelineKind::kOneForwardOneBackward;
 }
 
-/// Layers, and those that embedding and head count for.
+/// The number of layers, plus the layers that embedding and head count for.
 std::int64_t weight_of(const TitanPlan& titan, std::int64_t layers) {
   return layers + titan.first_stage_less + titan.last_stage_less;
 }
 
-/// Chunks of all ranks.
+/// Number of chunks of all ranks.
 std::int64_t chunk_count(const TitanPlan& titan, std::int64_t layers) {
   if (titan.stage_layers > 0) {
     return ceil_div(weight_of(titan, layers), titan.stage_layers);
@@ -32,7 +33,7 @@ Error refused(const std::string& got, const std::string& wanted) {
   return Error::invalid_argument("titan", got, wanted);
 }
 
-/// The layers of chunk `index`: what is left over goes to the first ones.
+/// The layers of chunk `index`. The remainder of the division goes to the first chunks.
 LayerSpan layers_of(const TitanPlan& titan, std::int64_t layers, std::int64_t index) {
   const std::int64_t chunks = chunk_count(titan, layers);
   const std::int64_t each = weight_of(titan, layers) / chunks;
@@ -78,7 +79,7 @@ std::optional<Error> unsupported_split(const TitanPlan& titan, std::int64_t laye
   return std::nullopt;
 }
 
-/// What the schedules themselves ask for.
+/// Errors for what the schedules themselves require.
 std::optional<Error> unsupported_order(const ParallelPlan& plan, const PipelineShape& shape) {
   const std::string count = std::to_string(shape.micro_batches) + " micro-batches";
   switch (shape.kind) {

@@ -22,8 +22,8 @@ void TensorMesh::run(CollectiveKind kind, const Shape& whole, DType dtype) {
                              .axis = MeshAxis::kTensor});
 }
 
-/// The collective lays parts one behind the other; along another dim than the first they are
-/// joined again, unless all dims before it are one.
+/// The collective concatenates parts along the first dimension. For another dimension they are
+/// concatenated again, unless all dimensions before it are 1.
 Tensor TensorMesh::gathered(const Shape& whole, DType dtype, int dim) {
   std::int64_t before = 1;
   for (int i = 0; i < dim; ++i) {
@@ -80,8 +80,8 @@ Tensor TensorMesh::sum_gradients(const Tensor& whole) {
   return output;
 }
 
-/// Pieces of the sequence are joined behind one another, then reduced and scattered. The list of
-/// selective checkpointing has the collective, not the joining.
+/// Parts of the sequence are concatenated along the first dimension, then reduce-scattered. The
+/// list of selective checkpointing contains the collective, but not the concatenation.
 Tensor TensorMesh::scatter(const Tensor& partial, OperatorCache* cache) {
   const Shape whole = partial.shape();
   const Shape own = whole.with(1, whole[1] / ranks_);
@@ -140,7 +140,7 @@ Tensor TensorMesh::embedding(const Tensor& weight, const Tensor& ids) {
   if (ranks_ == 1) {
     return torch::embedding(eager_, weight, ids);
   }
-  Tensor whole;  // The table as backward sees it; it is never there in forward.
+  Tensor whole;  // The table as backward sees it. It is never allocated in forward.
   {
     Record record(eager_, {&weight});
     whole = eager_.alias(weight, weight.shape().with(0, weight.shape()[0] * ranks_), true);

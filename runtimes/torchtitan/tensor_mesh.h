@@ -7,44 +7,44 @@
 
 namespace headroom::ir::torchtitan {
 
-/// What DTensor allocates on one rank of the tensor-parallel mesh, where torchtitan's plan moves
-/// activations between its layouts. With one rank nothing moves.
+/// What DTensor allocates on one rank of the tensor-parallel mesh when torchtitan's plan
+/// redistributes activations. With one rank nothing is redistributed.
 /// Source: pytorch/pytorch 2.11 torch/distributed/tensor/_redistribute.py, placement_types.py;
 ///         torch/distributed/_functional_collectives.py.
 class TensorMesh {
  public:
-  /// `whole_gradients`: micro-batches add up the gradient of a table sharded by rows before this
-  /// rank's rows are cut out.
+  /// `whole_gradients`: micro-batches accumulate the whole gradient of a table that is sharded by
+  /// rows, before this rank's rows are sliced out.
   TensorMesh(torch::Eager& eager, std::int64_t ranks, bool whole_gradients)
       : eager_(eager), ranks_(ranks), whole_gradients_(whole_gradients) {}
 
   [[nodiscard]] std::int64_t ranks() const { return ranks_; }
 
-  /// Shard(1) to Replicate: [B, S/T, H] to [B, S, H]; backward reduces and scatters.
+  /// Shard(1) to Replicate: [B, S/T, H] to [B, S, H]; backward reduce-scatters.
   [[nodiscard]] torch::Tensor gather_sequence(const torch::Tensor& local);
-  /// The same of a local tensor (use_local_input): each rank is taken to have the whole gradient,
-  /// of which backward cuts its part out.
+  /// The same for a local tensor (use_local_input). Each rank is assumed to have the whole
+  /// gradient, and backward slices its part out.
   [[nodiscard]] torch::Tensor gather_local_sequence(const torch::Tensor& local);
-  /// A tensor that all ranks have alike, and whose gradients they add up.
+  /// A tensor that is the same on all ranks and whose gradients are all-reduced.
   [[nodiscard]] torch::Tensor sum_gradients(const torch::Tensor& whole);
-  /// Partial to Shard(1): [B, S, H] to [B, S/T, H]; backward gathers. `cache` may be null.
+  /// Partial to Shard(1): [B, S, H] to [B, S/T, H]; backward all-gathers. `cache` may be null.
   [[nodiscard]] torch::Tensor scatter_sequence(const torch::Tensor& partial, OperatorCache* cache);
-  /// Shard(-1) to Replicate: [B, S, V/T] to [B, S, V]; backward cuts this rank's columns out.
+  /// Shard(-1) to Replicate: [B, S, V/T] to [B, S, V]; backward slices this rank's columns out.
   [[nodiscard]] torch::Tensor gather_columns(const torch::Tensor& local);
-  /// A table sharded by rows, `weight` [V/T, H], looked up with ids [B, S]: [B, S, H], a part of a
-  /// sum. Backward makes the whole table's gradient and keeps this rank's rows.
+  /// Looks up ids [B, S] in a table that is sharded by rows, `weight` [V/T, H]. The result [B, S,
+  /// H] is a partial sum. Backward makes the whole table's gradient and keeps this rank's rows.
   [[nodiscard]] torch::Tensor embedding(const torch::Tensor& weight, const torch::Tensor& ids);
 
-  /// Somebody reads the output of the last collective, whose input may go.
+  /// Called when somebody reads the output of the last collective; frees its input.
   void wait() {
     input_.reset();
     held_.reset();
   }
-  /// What the last collective's input was made of stays as long as that.
+  /// Keeps the source of the last collective's input alive as long as the input.
   void hold(const torch::Tensor& source) { held_ = ranks_ > 1 ? source : torch::Tensor{}; }
 
  private:
-  /// All-gather of a tensor of `whole` elements along `dim`.
+  /// All-gathers a tensor of shape `whole` along `dim`.
   [[nodiscard]] torch::Tensor gathered(const torch::Shape& whole, DType dtype, int dim);
   torch::Tensor scatter(const torch::Tensor& partial, OperatorCache* cache);
   void run(CollectiveKind kind, const torch::Shape& whole, DType dtype);
@@ -52,11 +52,12 @@ class TensorMesh {
   torch::Eager& eager_;
   std::int64_t ranks_;
   bool whole_gradients_;
-  torch::Tensor input_;  ///< Of the last collective, until somebody waits for its output.
+  torch::Tensor input_;  ///< Input of the last collective, until somebody waits for its output.
   torch::Tensor held_;
 };
 
-/// Which ids [N] this rank's rows of a table answer, and the ids within them. Gives their mask.
+/// Finds the ids among [N] that this rank's rows of a table hold, and their local ids. Returns the
+/// mask.
 /// Source: placement_types.py, _MaskPartial and _mask_tensor.
 [[nodiscard]] torch::Tensor mask_ids(torch::Eager& eager, std::int64_t count,
                                      torch::Tensor& masked);

@@ -5,7 +5,7 @@
 namespace headroom::ir::torchtitan {
 namespace {
 
-/// Context-parallel ranks are among those that share a model, replicas are not.
+/// Context-parallel ranks are among the ranks that share a model; replicas are not.
 bool divides(const ParallelPlan& plan, const TitanPlan& titan) {
   const std::int64_t stages = titan.tensor * titan.pipeline;
   return plan.world % (stages * titan.context) == 0 &&

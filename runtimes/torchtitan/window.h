@@ -4,14 +4,14 @@
 
 #include "runtimes/interface/runtime.h"
 
-/// What the window offers of torchtitan.
+/// torchtitan's controls in the window.
 namespace headroom::ir::torchtitan {
 
-/// `Runtime::settle`: degrees that divide the ranks, FSDP's part, AdamW, and nothing that
-/// torchtitan does not read.
+/// `Runtime::settle`: makes the degrees divide the ranks, adds FSDP's part and AdamW, and removes
+/// options that torchtitan does not read.
 void settle_plan(ParallelPlan& plan);
 
-/// Degrees and replicas.
+/// Controls of degrees and replicas.
 [[nodiscard]] std::vector<PlanControl> window_controls();
 
 }  // namespace headroom::ir::torchtitan

@@ -6,7 +6,7 @@
 namespace headroom::ir::torchtitan {
 namespace {
 
-/// Degrees, pipeline and sharding.
+/// Words for degrees, pipeline and sharding.
 std::string degree_words(const ParallelPlan& plan, const TitanPlan& titan) {
   const bool pipelined = titan.pipeline > 1;
   const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
@@ -49,7 +49,7 @@ std::string recompute_words(const ParallelPlan& plan, const TitanPlan& titan) {
 }  // namespace
 
 std::string layout_words(const ParallelPlan& plan, const TypedOption& typed) {
-  // Without an option of its own a plan has torchtitan's defaults, which are said all the same.
+  // A plan without options of torchtitan has its defaults, which are still described.
   const std::string own = plan.titan ? typed("titan") : "tp=1,reshard=default";
   const bool compiled = plan.titan && plan.titan->compiled;
   return own + (compiled ? " (approximate)" : "") + (plan.fsdp ? " " + typed("fsdp") : "");

@@ -4,7 +4,7 @@
 
 #include "runtimes/interface/runtime.h"
 
-/// How a plan for torchtitan is said (`Runtime::layout`, `Runtime::describe`).
+/// The words that describe a plan for torchtitan (`Runtime::layout`, `Runtime::describe`).
 namespace headroom::ir::torchtitan {
 
 /// "tp=2,reshard=default reshard=yes,param=bf16,reduce=fp32".

@@ -8,7 +8,7 @@
 namespace headroom::ir::torchtune {
 namespace {
 
-/// What stands between torchtune's choices and its recipes.
+/// The conflict between torchtune's options and its recipes; empty if there is none.
 std::string_view tune_trouble(const ParallelPlan& plan) {
   const TunePlan& tune = *plan.tune;
   const bool recomputed = plan.recompute == Recompute::kFull && plan.recompute_every == 1;

@@ -5,9 +5,9 @@
 
 namespace headroom::ir::torchtune {
 
-/// Whether a recipe of torchtune takes the plan.
+/// Whether a recipe of torchtune accepts the plan.
 ///
-/// Errors:  kInvalidArgument naming the option.
+/// Errors:  kInvalidArgument, which names the option.
 [[nodiscard]] Status check_torchtune(const ParallelPlan& plan);
 
 }  // namespace headroom::ir::torchtune

@@ -7,12 +7,12 @@
 
 namespace headroom::ir::torchtune {
 
-/// The recorded and published runs of this framework.
+/// The recorded and the published runs of this framework.
 [[nodiscard]] const MeasuredRuns& measured_runs();
 
-/// A published run of a recipe on one GPU or on FSDP2.
+/// Reads a published run of a recipe on one GPU or on FSDP2.
 ///
-/// Model:  attention is not stated: flash kernels, with or without a block mask.
+/// Model:  attention is not stated; flash kernels are assumed, with or without a block mask.
 /// Source: pytorch/torchtune recipes/{full,lora}_finetune_{single_device,distributed}.py and
 ///         recipes/configs at 30b8519 and 1814feb.
 void read_published_run(RunReader& row, const std::optional<DeviceTraits>& gpu, PublishedRun& run);

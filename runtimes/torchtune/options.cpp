@@ -7,7 +7,7 @@ namespace {
 
 using T = TunePlan;
 
-// Own names are the keys of torchtune's recipes.
+// torchtune's own names of the options are the keys of its recipes.
 constexpr std::array kTuneFields = {
     field<&T::compiled>("compiled")
         .key_of("tune")

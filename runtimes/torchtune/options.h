@@ -4,7 +4,7 @@
 
 namespace headroom::ir::torchtune {
 
-/// `ParallelPlan::tune` with its table.
+/// The part `ParallelPlan::tune` and the table of its options.
 [[nodiscard]] const PlanPart& options();
 
 }  // namespace headroom::ir::torchtune

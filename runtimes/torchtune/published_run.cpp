@@ -1,4 +1,4 @@
-// Published rows of torchtune: its recipes for one GPU and for FSDP2.
+// Reads published rows of torchtune's recipes for one GPU and for FSDP2.
 #include <array>
 #include <optional>
 
@@ -13,7 +13,7 @@ struct TuneOptimizer {
   OptimizerForm form = OptimizerForm::kFused;
   bool in_backward = false;
 };
-// torch's AdamW is fused in the configurations that name it.
+// Configurations that name torch's AdamW use its fused form.
 constexpr std::array<RowWord<TuneOptimizer>, 3> kTuneOptimizers = {
     {{"AdamW fused", {OptimizerForm::kFused, false}},
      {"AdamW", {OptimizerForm::kFused, false}},
@@ -43,7 +43,7 @@ constexpr std::array<RowWord<TuneOffload>, 3> kTuneOffloads = {
 constexpr std::array<RowWord<LossKind>, 2> kTuneLosses = {
     {{"CE", LossKind::kHf}, {"chunked CE (8 chunks)", LossKind::kChunked}}};
 
-/// Every batch is full only where examples are packed.
+/// Every batch is full only if examples are packed.
 void read_tune_remarks(RunReader& row, ParallelPlan& plan) {
   RunReader other(row.take("other"), "other");
   plan.loss = other.word<LossKind>("loss", "chunked CE (8 chunks)", kTuneLosses);
@@ -74,7 +74,7 @@ void read_tune_spread(RunReader& row, ParallelPlan& plan) {
   const auto offload = row.word<TuneOffload>("offload", "", kTuneOffloads);
   plan.tune->offload_activations = offload == TuneOffload::kActivations;
   if (sharded) {
-    // The configuration that offloads names tok_embeddings and output in custom_sharded_layers.
+    // The configuration with offload lists tok_embeddings and output in custom_sharded_layers.
     const bool offloads = offload == TuneOffload::kStates;
     plan.fsdp = FsdpPlan{
         .shard_embeddings = offloads, .reduce_dtype = DType::kBf16, .cpu_offload = offloads};

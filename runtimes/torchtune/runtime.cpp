@@ -41,7 +41,7 @@ class Torchtune final : public Runtime {
     return plan.fsdp ? fsdp::lower(model, plan, rank, device)
                      : transformers::lower(model, plan, device);
   }
-  /// Its recipes shard by FSDP2 or not at all.
+  /// torchtune's recipes shard with FSDP2 or not at all.
   void complete(ParallelPlan& plan) const override {
     if (plan.fsdp) {
       plan.ddp.reset();
@@ -59,11 +59,11 @@ class Torchtune final : public Runtime {
   }
   [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
 
-  /// The recipes' `dtype`.
+  /// The values of the recipes' `dtype`.
   [[nodiscard]] std::span<const Precision> precisions() const override {
     return stored_precisions();
   }
-  /// Recipes on several GPUs shard by FSDP2.
+  /// Recipes for several GPUs shard with FSDP2.
   void settle(ParallelPlan& plan) const override {
     drop_foreign_parts(plan, {"fsdp", "tune"});
     if (plan.world == 1) {
@@ -98,7 +98,7 @@ class Torchtune final : public Runtime {
     return plan;
   }
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override { return !plan.fsdp; }
-  /// Their peaks are those of FSDP's groups, whoever wrote the model.
+  /// With FSDP2, the groups of FSDP determine the peak, whatever the model code.
   [[nodiscard]] std::string_view residual_family(const ParallelPlan& plan) const override {
     return plan.fsdp ? fsdp::runtime().name() : name();
   }

@@ -4,7 +4,7 @@
 
 namespace headroom::ir::torchtune {
 
-/// torchtune's recipes: on one GPU, under DDP, or on FSDP2 where the plan has FSDP's part.
+/// torchtune's recipes: on one GPU, under DDP, or with FSDP2 if the plan has FSDP's options.
 [[nodiscard]] const Runtime& runtime();
 
 }  // namespace headroom::ir::torchtune

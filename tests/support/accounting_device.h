@@ -6,8 +6,8 @@
 
 namespace headroom::test {
 
-/// `plan` where most figures were recorded: on a device that only accounts, whose segments rise and
-/// which has no cuDNN.
+/// `plan` as on the accounting device, on which most figures were recorded: new segments have
+/// rising addresses, and there is no cuDNN. The device books allocations and computes nothing.
 inline ir::ParallelPlan on_accounting_device(ir::ParallelPlan plan) {
   plan.allocator.segments = ir::SegmentPlaces::kRising;
   if (plan.attention == ir::AttentionKind::kSdpa && plan.runtime != "torchtitan" &&

@@ -7,8 +7,8 @@
 
 namespace headroom::test {
 
-/// Bytes alive when the first logits are allocated: what one micro-batch's forward pass keeps,
-/// beside weights, gradients and state.
+/// Live bytes when the first logits are allocated: what the forward pass of one micro-batch keeps,
+/// without weights, gradients and optimizer states.
 inline std::int64_t alive_at_loss(const ir::RankProgram& program) {
   std::vector<std::int64_t> sizes(program.blocks, 0);
   std::int64_t bytes = 0;

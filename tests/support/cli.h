@@ -14,7 +14,7 @@
 
 namespace headroom::test {
 
-/// What the program answered.
+/// The exit code and the output of one call of the program.
 struct Answer {
   cli::ExitCode code = cli::ExitCode::kYes;
   std::string out;
@@ -28,7 +28,7 @@ struct Answer {
   }
 };
 
-/// Runs the program in this process, for arguments that hold blanks.
+/// Runs the program in this process. Arguments may contain blanks.
 inline Answer headroom_with(const std::vector<std::string>& arguments) {
   std::ostringstream out;
   std::ostringstream err;
@@ -36,7 +36,7 @@ inline Answer headroom_with(const std::vector<std::string>& arguments) {
   return {code, out.str(), err.str()};
 }
 
-/// "fit gpt2 --gpu t4", split at blanks.
+/// Splits a line such as "fit gpt2 --gpu t4" at blanks.
 inline std::vector<std::string> words(std::string_view line) {
   std::vector<std::string> parts;
   std::istringstream stream{std::string(line)};
@@ -50,7 +50,7 @@ inline Answer headroom(std::string_view line) {
   return headroom_with(words(line));
 }
 
-/// A JSON answer; fields are reached by a path as "peak/by_role/parameters", "phases/0/name".
+/// A JSON answer. A path such as "peak/by_role/parameters" or "phases/0/name" selects a field.
 class Document {
  public:
   explicit Document(ir::JsonValue value) : value_(std::move(value)) {}
@@ -90,7 +90,7 @@ class Document {
   ir::JsonValue value_;
 };
 
-/// The JSON answer of a command line that works, whatever its verdict.
+/// The JSON answer of a command line that is not an error, whatever its verdict.
 inline Document json_of(std::string_view line) {
   std::vector<std::string> arguments = words(line);
   arguments.emplace_back("--json");
@@ -101,7 +101,7 @@ inline Document json_of(std::string_view line) {
   return Document(answer.out);
 }
 
-/// Where the catalogue lies in the source tree: what every test uses.
+/// The path of a file in the source tree. Every test uses it.
 inline std::string source_file(std::string_view below) {
   return std::string(HEADROOM_SOURCE_DIR) + "/" + std::string(below);
 }

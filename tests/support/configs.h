@@ -4,7 +4,7 @@
 
 namespace headroom::test {
 
-/// Where the catalogue lies in the source tree.
+/// The catalogue in the source tree.
 inline const std::string kConfigs = HEADROOM_SOURCE_DIR "/configs";
 
 }  // namespace headroom::test

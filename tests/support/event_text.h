@@ -7,7 +7,7 @@
 
 namespace headroom::test {
 
-/// The phase of that name; the last one where several share it.
+/// The phase of that name; if several have it, the last one.
 [[nodiscard]] inline const ir::Phase* find_phase(const ir::RankProgram& program,
                                                  std::string_view name) {
   const ir::Phase* found = nullptr;
@@ -17,7 +17,7 @@ namespace headroom::test {
   return found;
 }
 
-/// A phase as text: "+BYTES#BLOCK" for an allocation, "-BLOCK" for a free, in order.
+/// The events of a phase in order, as text: "+BYTES#BLOCK" for an allocation, "-BLOCK" for a free.
 [[nodiscard]] inline std::string events_of(const ir::RankProgram& program, std::string_view name) {
   const ir::Phase* const phase = find_phase(program, name);
   if (phase == nullptr) {

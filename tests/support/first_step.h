@@ -12,7 +12,7 @@
 
 namespace headroom::test {
 
-/// What the first training step of a small model holds, beyond what loading left.
+/// Memory of the first training step of a small model, in addition to what loading left.
 struct FirstStep {
   std::int64_t kept_by_forward = 0;  ///< Requested bytes.
   std::int64_t backward_peak = 0;    ///< Bytes of blocks.
@@ -23,7 +23,7 @@ struct FirstStep {
   }
 };
 
-/// A plan of these, otherwise as a `ParallelPlan` begins.
+/// A plan with these choices, and the defaults of `ParallelPlan` for the rest.
 inline ir::ParallelPlan plan_with(ir::Precision precision,
                                   ir::AttentionKind attention = ir::AttentionKind::kSdpa,
                                   ir::Recompute recompute = ir::Recompute::kNone) {
@@ -34,7 +34,7 @@ inline ir::ParallelPlan plan_with(ir::Precision precision,
   return plan;
 }
 
-/// `config`: a Hugging Face config.json. Two sequences of 300 tokens.
+/// Trains on two sequences of 300 tokens. `config`: the text of a Hugging Face config.json.
 inline FirstStep first_step(const std::string& config, ir::ParallelPlan plan,
                             const DeviceTraits& device = {}) {
   plan = on_accounting_device(std::move(plan));

@@ -6,7 +6,7 @@
 
 namespace headroom::test {
 
-/// The model of a Hugging Face config.json.
+/// The model that the text of a Hugging Face config.json describes.
 [[nodiscard]] inline ir::ModelSpec model_of(std::string_view config) {
   return ir::parse_hf_config(config, "config.json").value();
 }

@@ -8,7 +8,7 @@ namespace headroom::test {
 
 constexpr std::int64_t kOffloadingTokens = 2048;
 
-/// Two steps of Megatron-Core on the ranks of one pipeline, one sequence at a time.
+/// Two steps of Megatron-Core on the ranks of one pipeline, with micro-batches of one sequence.
 [[nodiscard]] inline ir::ParallelPlan offloading_plan(const ir::MegatronPlan& megatron) {
   ir::ParallelPlan plan;
   plan.runtime = "megatron";

@@ -27,7 +27,7 @@ class ProgramWriter {
          .backward = backward});
     return *this;
   }
-  /// The new block's name.
+  /// Allocates a block and returns its id.
   ir::BlockId allocate(std::int64_t bytes, ir::TensorRole role = ir::TensorRole::kActivation) {
     add(ir::EventKind::kAllocate, program_.blocks, bytes, role);
     return program_.blocks++;

@@ -10,22 +10,23 @@
 
 namespace headroom::test {
 
-/// Sanitizers make searches some twenty times as long: there, property tests draw fewer or smaller
-/// ones. Release builds draw them all.
+/// Whether sanitizers are on. They make searches about twenty times slower, so property tests then
+/// draw fewer or smaller ones. Release builds draw all of them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
 #endif
 
-/// Random numbers that are the same on every machine. Tests show `seed()` with CAPTURE.
+/// Random numbers that are the same on every machine. Tests report `seed()` with CAPTURE.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : seed_(seed), engine_(seed) {}
 
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
 
-  /// Uniform in [least, greatest]. The standard distributions differ between libraries.
+  /// Uniform in [least, greatest]. std's distributions are not used, because they differ between
+  /// libraries.
   [[nodiscard]] std::int64_t between(std::int64_t least, std::int64_t greatest) {
     HEADROOM_ASSERT(least <= greatest);
     const auto span = static_cast<std::uint64_t>(greatest) - static_cast<std::uint64_t>(least);
@@ -34,7 +35,7 @@ class Random {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(least) + offset);
   }
 
-  /// True in `hits` of `tries` cases.
+  /// True with the probability `hits` / `tries`.
   [[nodiscard]] bool chance(std::int64_t hits, std::int64_t tries) {
     return between(1, tries) <= hits;
   }
@@ -51,7 +52,7 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-/// The `number`-th generator of a test. HEADROOM_TEST_SEED starts another series.
+/// The `number`-th generator of a test. HEADROOM_TEST_SEED selects another series.
 [[nodiscard]] inline Random seeded_random(std::uint64_t number = 0) {
   const char* wanted = std::getenv("HEADROOM_TEST_SEED");
   const std::uint64_t base = wanted == nullptr ? 20'260'801 : std::strtoull(wanted, nullptr, 10);

@@ -9,7 +9,7 @@
 
 namespace headroom::test {
 
-/// A value that the row accepts, whatever the other options are.
+/// A value that the row accepts, irrespective of the other options.
 inline ir::JsonValue random_value(Random& random, const ir::OptionField& field) {
   if (field.optional && random.chance(1, 4)) {
     return {};
@@ -50,7 +50,7 @@ inline ir::JsonValue random_value(Random& random, const ir::OptionField& field) 
   return ir::JsonValue{std::move(names)};
 }
 
-/// Gives every option of the part a random value; options need not go together.
+/// Gives every option of the part a random value. The options need not be compatible.
 inline void randomise(Random& random, std::span<const ir::OptionField> fields, void* part) {
   for (const ir::OptionField& field : fields) {
     field.set(part, random_value(random, field));

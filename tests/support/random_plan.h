@@ -14,7 +14,7 @@ Value random_word(Random& random, std::span<const ir::Word<Value>> words) {
       .value;
 }
 
-/// The parts of a plan that no runtime decides.
+/// The parts of a plan that do not depend on the runtime.
 inline ir::ParallelPlan random_training(Random& random) {
   ir::ParallelPlan plan;
   plan.micro_batch = random.between(1, 64);
@@ -113,7 +113,7 @@ inline ir::ParallelPlan random_deepspeed_plan(Random& random) {
   }
   do {
     plan.optimizer = random_word(random, ir::optimizer_words());
-  } while (plan.optimizer.kind == ir::OptimizerKind::kMuon);  // Shards are no matrices.
+  } while (plan.optimizer.kind == ir::OptimizerKind::kMuon);  // Muon needs whole matrices.
   if (plan.zero->stage > 0 && plan.precision != ir::Precision::kFp32 && random.chance(1, 2)) {
     plan.zero->grad_accum_dtype = ir::DType::kFp32;
   }
@@ -147,8 +147,8 @@ inline ir::ParallelPlan random_transformers_plan(Random& random) {
   return plan;
 }
 
-/// A plan of the runtime megatron that `ir::check_plan` accepts for a Llama of 32 layers and 8
-/// heads of keys and values.
+/// A plan of the runtime megatron that `ir::check_plan` accepts for a Llama with 32 layers and 8 KV
+/// heads.
 inline ir::ParallelPlan random_megatron_plan(Random& random) {
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
@@ -166,7 +166,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
       field.set(&megatron, ir::JsonValue{random.chance(1, 2)});
     }
   }
-  // Of a dense model; what needs something else comes with it.
+  // The model is dense. Options that need another model, or other options, have their defaults.
   const ir::MegatronPlan usual;
   megatron.permute_fusion = false;
   megatron.aux_loss = true;
@@ -183,7 +183,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
                              plan.precision == ir::Precision::kBf16Master;
   megatron.bf16_moments = megatron.bf16_moments && megatron.precision_aware;
   if (megatron.pipeline > 2 && megatron.layers_per_chunk == 0 && random.chance(1, 2)) {
-    megatron.first_stage_layers = 6;  // Of 32: the stages between share 18 or 20.
+    megatron.first_stage_layers = 6;  // The other stages share 18 or 20 of 32 layers.
     megatron.last_stage_layers = random.pick<std::int64_t>({6, 8});
   }
   megatron.tp_comm_overlap = megatron.tp_comm_overlap && megatron.sequence_parallel;
@@ -196,7 +196,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   } else {
     megatron.attention = random_word(random, ir::megatron_attention_words());
   }
-  if (8 % (megatron.tensor * megatron.context) == 0) {  // Heads for every rank.
+  if (8 % (megatron.tensor * megatron.context) == 0) {  // Every rank gets KV heads.
     megatron.context_exchange = random_word(random, ir::megatron_context_words());
   }
   megatron.cross_entropy = random_word(random, ir::megatron_cross_entropy_words());
@@ -217,7 +217,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   return plan;
 }
 
-/// A plan of torchtitan's code that `ir::check_plan` accepts.
+/// A plan of torchtitan that `ir::check_plan` accepts.
 inline ir::ParallelPlan random_titan_plan(Random& random) {
   ir::ParallelPlan plan;
   plan.runtime = "torchtitan";

@@ -15,10 +15,11 @@
 #include "tests/support/configs.h"
 #include "tests/support/random.h"
 
-/// What the planner's property tests ask, and every plan that it could answer.
+/// Questions of the planner's property tests, and all plans that could answer them.
 namespace headroom::test {
 
-/// Throughput on one thread, bf16 with fp32 masters, expandable segments; the caller narrows it.
+/// Asks for the highest throughput, on one thread, in bf16 with fp32 masters and expandable
+/// segments. The caller restricts the space.
 inline plan::SearchQuestion search_question(const ir::ModelSpec& model,
                                             const cost::DeviceSpec& device,
                                             const cost::Machine& machine,
@@ -38,16 +39,16 @@ inline plan::SearchQuestion search_question(const ir::ModelSpec& model,
   return question;
 }
 
-/// One plan of a space, worked out alone.
+/// One plan of a space, evaluated without the search.
 struct Rated {
   plan::Worth worth;
   double seconds = 0;
   Bytes peak;
   std::int64_t gpus = 0;
-  Bytes outside;  ///< What the device loses beside the allocator.
+  Bytes outside;  ///< Device memory outside the allocator.
 };
 
-/// A model, and what to plan it on.
+/// A model and the device on which it is planned.
 struct Setting {
   ir::ModelSpec model;
   cost::DeviceSpec device;
@@ -59,7 +60,7 @@ struct Setting {
         machine(cost::load_machine(kConfigs, device).value()) {}
 };
 
-/// One value or two of `all`.
+/// One or two values of `all`.
 inline plan::AxisValues few_of(Random& random, plan::AxisValues all) {
   while (all.size() > 2 || (all.size() > 1 && random.chance(1, 3))) {
     all.erase(all.begin() + random.between(0, static_cast<std::int64_t>(all.size()) - 1));
@@ -67,7 +68,7 @@ inline plan::AxisValues few_of(Random& random, plan::AxisValues all) {
   return all;
 }
 
-/// Every plan of a space of runtimes whose plans are lowered whole.
+/// Every plan of a space, for runtimes whose plans are lowered whole.
 inline std::vector<Rated> every_lowered_plan(const plan::SearchQuestion& question) {
   std::vector<Rated> all;
   plan::LoweredRecords records;
@@ -96,8 +97,8 @@ inline bool fits(const Rated& plan, Bytes budget) {
   return plan.peak <= budget - plan.outside;
 }
 
-/// Room for some of `all` in the `space`-th of a test's spaces: what a plan drawn of them needs,
-/// and in every eighth space a byte less than any of them needs.
+/// A budget for which some of `all` fit: what a random one of them needs. In every eighth of a
+/// test's spaces it is one byte less than any of them needs. `space`: the number of the space.
 inline Bytes budget_for_some(Random& random, const std::vector<Rated>& all, int space) {
   const auto need = [](const Rated& one) { return one.outside + one.peak; };
   const std::int64_t last = static_cast<std::int64_t>(all.size()) - 1;
@@ -105,7 +106,7 @@ inline Bytes budget_for_some(Random& random, const std::vector<Rated>& all, int 
   return space % 8 == 5 ? need(std::ranges::min(all, {}, need)) - Bytes{1} : need(one);
 }
 
-/// Whether a search for any plan finds one exactly where there is one, and the fewest GPUs.
+/// Whether a search for any plan finds one if and only if one exists, and with the fewest GPUs.
 inline bool finds_any(plan::SearchQuestion question, const std::vector<Rated>& all,
                       plan::SearchRecords& records) {
   std::int64_t fewest = INT64_MAX;
@@ -125,7 +126,8 @@ inline bool finds_any(plan::SearchQuestion question, const std::vector<Rated>& a
 
 using Point = std::tuple<double, std::int64_t, std::int64_t>;
 
-/// What no other plan that fits beats in time, peak and GPUs.
+/// The Pareto front: plans that fit and that no other plan that fits dominates in time, peak and
+/// GPUs.
 inline std::set<Point> front_of(const std::vector<Rated>& all, Bytes budget) {
   std::set<Point> front;
   const auto beats = [](const Rated& a, const Rated& b) {

@@ -7,7 +7,7 @@
 
 namespace headroom::test {
 
-/// What `check_plan` says that it got; empty if it accepts the plan.
+/// The value that `check_plan` refuses; empty if it accepts the plan.
 [[nodiscard]] inline std::string refused_by_check(const ir::ModelSpec& model,
                                                   const ir::ParallelPlan& plan) {
   const Status status = ir::check_plan(model, plan);

@@ -10,9 +10,10 @@
 
 namespace headroom::test {
 
-/// Where a value breaks a JSON schema; the few words that ours use. Empty: nowhere.
+/// Finds where a value violates a JSON schema. It knows the few keywords that our schemas use. An
+/// empty result means that the value is valid.
 ///
-/// Ignores: patterns, and references to other files (nothing below them is looked at).
+/// Ignores: patterns, and everything below a reference to another file.
 class SchemaCheck {
  public:
   static std::vector<std::string> faults(const ir::JsonValue& schema, const ir::JsonValue& value) {

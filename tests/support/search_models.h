@@ -9,7 +9,7 @@
 #include "model_ir/spec/model_spec.h"
 #include "tests/support/configs.h"
 
-/// Small models, and devices to plan them on.
+/// Small models, and devices on which to plan them.
 namespace headroom::test {
 
 inline ir::ModelSpec small_model() {
@@ -29,12 +29,12 @@ inline const cost::Machine& dgx() {
   return machine;
 }
 
-/// A device with products in 8 bits.
+/// A device with 8-bit matrix products.
 inline cost::DeviceSpec h100() {
   return cost::load_device(kConfigs, "h100-80gb").value();
 }
 
-/// A model of few narrow layers: one kind of them, or two.
+/// A model of few narrow layers, of one kind or of two.
 inline ir::ModelSpec tiny_model(std::int64_t layers, std::int64_t dense) {
   ir::ModelSpec model = ir::parse_hf_config(R"({"hidden_size": 64, "intermediate_size": 128,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,

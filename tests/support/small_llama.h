@@ -12,10 +12,10 @@
 #include "runtimes/registry.h"
 #include "tests/support/accounting_device.h"
 
-/// The model and the loop that recorded phase totals of PyTorch's allocator come from.
+/// The model and the training loop of which the phase totals of PyTorch's allocator were recorded.
 namespace headroom::test {
 
-/// Two layers, H 1024, F 2816, 16 heads of which 4 KV heads, V 32000, untied.
+/// Two layers, H 1024, F 2816, 16 heads, 4 KV heads, V 32000, embeddings not tied.
 inline ir::ModelSpec small_llama(const std::string& family = "llama") {
   return ir::parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
     "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4,
@@ -25,22 +25,22 @@ inline ir::ModelSpec small_llama(const std::string& family = "llama") {
       .value();
 }
 
-/// Its dimensions.
+/// The dimensions of `small_llama`.
 constexpr std::int64_t kLlamaHidden = 1024;
 constexpr std::int64_t kLlamaFfn = 2816;
 constexpr std::int64_t kLlamaHeads = 16;
 constexpr std::int64_t kLlamaKvHeads = 4;
 constexpr std::int64_t kLlamaHeadDim = 64;
 constexpr std::int64_t kLlamaLayers = 2;
-/// One layer's elements: queries, keys and values; output; gate and up; down.
+/// Elements of one layer: queries, keys and values; output; gate and up; down.
 constexpr std::int64_t kLlamaWeights = (1536 + 1024 + 5632 + 2816) * kLlamaHidden;
 
-/// The first rank's program of it.
+/// The program of the first rank for `small_llama`.
 inline ir::RankProgram small_llama_program(const ir::ParallelPlan& plan) {
   return ir::lower(small_llama(), plan, ir::Rank{0}, DeviceTraits{}).value();
 }
 
-/// The same on a device of this compute capability.
+/// The same on a device of this major compute capability.
 inline ir::RankProgram small_llama_on(const ir::ParallelPlan& plan, int compute_major) {
   DeviceTraits device;
   device.compute_major = compute_major;
@@ -48,7 +48,7 @@ inline ir::RankProgram small_llama_on(const ir::ParallelPlan& plan, int compute_
   return ir::lower(small_llama(), plan, ir::Rank{0}, device).value();
 }
 
-/// As `small_llama`, with V 50000 and many positions.
+/// Like `small_llama`, but with V 50000 and many positions.
 inline ir::ModelSpec wide_llama() {
   return ir::parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
     "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64,
@@ -58,7 +58,7 @@ inline ir::ModelSpec wide_llama() {
       .value();
 }
 
-/// Two sequences of 1100 tokens, AdamW on all parameters at once.
+/// Two sequences of 1100 tokens, and AdamW that updates all parameters at once (foreach).
 inline ir::ParallelPlan small_plan(ir::Precision precision) {
   ir::ParallelPlan plan;
   plan.precision = precision;
@@ -68,7 +68,7 @@ inline ir::ParallelPlan small_plan(ir::Precision precision) {
   return plan;
 }
 
-/// Two sequences of 1100 tokens with a release of the framework.
+/// Two sequences of 1100 tokens with that release of the framework.
 inline ir::ParallelPlan plan_of_release(std::string version) {
   ir::ParallelPlan plan;
   plan.runtime_version = std::move(version);
@@ -81,14 +81,15 @@ inline ir::LoraPlan all_linear(std::int64_t rank) {
   return {.rank = rank, .dropout = 0, .dora = false, .rank_stabilised = false, .targets = {}};
 }
 
-/// What the allocator held at the end of a phase, and at most during it.
+/// Allocator statistics of a phase: at its end, and its peak.
 struct RecordedPhase {
   std::string name;
   std::int64_t allocated_after = 0;
   std::int64_t peak_allocated = 0;
 };
 
-/// Every recorded phase is predicted to the byte (compute capability 9.0, 132 multiprocessors).
+/// Checks that every recorded phase is predicted to the byte (compute capability 9.0, 132
+/// multiprocessors).
 inline void check_phases(const ir::ModelSpec& model, const ir::ParallelPlan& asked,
                          const std::vector<RecordedPhase>& recorded) {
   const ir::ParallelPlan plan = on_accounting_device(asked);

@@ -13,12 +13,12 @@
 
 namespace headroom::test {
 
-/// A small model and what the library makes of it.
+/// A small model, and what transformers makes of it.
 struct SmallModel {
   std::string name;
   ir::ModelSpec spec;
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameters;  ///< Name and shape.
-  /// In the order of a forward pass: position of a module's first parameter, or "dropout p".
+  /// In the order of a forward pass: the position of a module's first parameter, or "dropout p".
   std::vector<ir::JsonValue> calls;
 };
 
@@ -48,7 +48,7 @@ inline std::vector<SmallModel> read_small_models() {
   return models;
 }
 
-/// The small models of every family and of its variants, as in
+/// Small models of every family and of its variants, from
 /// tests/golden/parameters/transformers-5.17.json.
 inline const std::vector<SmallModel>& small_models() {
   static const std::vector<SmallModel> models = read_small_models();

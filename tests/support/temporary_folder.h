@@ -8,11 +8,11 @@
 
 namespace headroom::test {
 
-/// A folder of this test alone, gone at the end of its scope.
+/// A folder that only this test uses. It is deleted at the end of its scope.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::random_device entropy;  // Tests run side by side; nothing that is checked depends on it.
+    std::random_device entropy;  // Tests run in parallel; no check depends on it.
     do {
       path_ = std::filesystem::temp_directory_path() / ("headroom-" + std::to_string(entropy()));
     } while (!std::filesystem::create_directory(path_));
@@ -28,7 +28,7 @@ class TemporaryFolder {
     return below.empty() ? path_.string() : (path_ / below).string();
   }
 
-  /// Writes a file, and the folders it lies in.
+  /// Writes a file and creates its folders.
   std::string write(std::string_view below, std::string_view content) const {
     const std::filesystem::path file = path_ / below;
     std::filesystem::create_directories(file.parent_path());

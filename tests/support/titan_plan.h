@@ -8,7 +8,7 @@
 
 namespace headroom::test {
 
-/// Three layers, H 1024, eight heads of 128, four of keys, V 32000.
+/// Three layers, H 1024, 8 heads of size 128, 4 KV heads, V 32000.
 [[nodiscard]] inline ir::ModelSpec titan_model(const std::string& family) {
   const bool llama = family == "llama";
   return ir::parse_hf_config(R"({"hidden_size": 1024, "num_hidden_layers": 3, "vocab_size": 32000,
@@ -21,7 +21,7 @@ namespace headroom::test {
 }
 
 /// A run as torchtitan's Trainer sets it up: FSDP2 on `world` ranks, fp32 masters, fused AdamW, one
-/// sequence of 1024 tokens, expandable segments as its launcher has them.
+/// sequence of 1024 tokens, and expandable segments, which its launcher enables.
 [[nodiscard]] inline ir::ParallelPlan titan_plan(std::int64_t world,
                                                  const ir::TitanPlan& titan = {}) {
   ir::ParallelPlan plan;

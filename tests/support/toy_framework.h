@@ -13,11 +13,11 @@
 #include "runtimes/interface/option.h"
 #include "runtimes/registry.h"
 
-/// A framework that exists in the tests alone: the proof that nothing outside a framework's folder
-/// has to know it.
+/// A framework that exists only in the tests. It proves that nothing outside a framework's folder
+/// has to know the framework.
 namespace headroom::test {
 
-/// Its options: tensors are cut among the wheels, and a compact one keeps half.
+/// The toy's options: tensors are sharded among `wheels` ranks, and `compact` halves what is kept.
 struct ToyOptions {
   std::int64_t wheels = 1;
   bool compact = false;
@@ -55,7 +55,7 @@ inline constexpr std::array<ir::OwnChange, 1> kToyChanges = {
     {{ir::Change{155, "keep half of it", "next to nothing", "tests/support/toy_framework.h"},
       &made_compact}}};
 
-/// A pass keeps 8 GiB of each sequence and is one product, both cut among the wheels.
+/// A pass keeps 8 GiB for each sequence and consists of one product; the wheels share both.
 class ToyFramework final : public ir::Runtime {
  public:
   [[nodiscard]] std::string_view name() const override { return "toy"; }

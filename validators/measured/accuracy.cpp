@@ -13,14 +13,14 @@
 namespace headroom::check {
 namespace {
 
-/// Source and runtime; an unknown runtime is "-".
+/// Source and runtime. An unknown runtime is "-".
 using Origin = std::pair<std::string, std::string>;
 
 Origin origin_of(const std::string& source, const std::string& runtime) {
   return {source, runtime.empty() ? "-" : runtime};
 }
 
-/// Rows of one origin, by what became of them.
+/// Rows of one origin, grouped by result.
 struct RowCounts {
   std::set<std::string> compared;
   std::set<std::string> wrong_verdict;
@@ -87,7 +87,8 @@ std::string metrics_table(const Scoring& scoring) {
   return text;
 }
 
-/// Bytes and times; counts of work are summed up below.
+/// Whether a metric is listed with the worst rows: bytes and times are. Counts of work are
+/// summarised below.
 bool is_prediction(Metric metric) {
   switch (metric) {
     case Metric::kFits:
@@ -102,8 +103,8 @@ bool is_prediction(Metric metric) {
   }
 }
 
-/// The worst score of each row that is missed by more than `kWorthARow`, the worst rows first, at
-/// most `kMostWorst` for each source and runtime.
+/// The worst score of each row whose error exceeds `kWorthARow`, largest errors first, and at most
+/// `kMostWorst` for each source and runtime.
 std::vector<const Score*> worst_rows(const Scoring& scoring) {
   constexpr double kWorthARow = 0.001;
   constexpr std::size_t kMostWorst = 5;

@@ -10,10 +10,10 @@
 
 namespace headroom::check {
 
-/// The text of docs/accuracy.md: for each source and runtime how many rows were compared and
-/// skipped, the worst rows with why they are missed, how often intervals from the errors of other
-/// sources held the measured value, and for each metric the exact share, the median and the worst
-/// error.
+/// The text of docs/accuracy.md. It gives for each source and runtime how many rows were compared
+/// and skipped, which rows have the largest errors and why, and how often the intervals from the
+/// errors of other sources contained the measured value. It also gives for each metric the share of
+/// exact scores, the median error and the worst error.
 [[nodiscard]] std::string accuracy_markdown(const Scoring& scoring,
                                             const std::vector<Explanation>& explanations,
                                             std::span<const cost::ResidualSet> residuals);

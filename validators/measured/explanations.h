@@ -8,14 +8,14 @@
 
 namespace headroom::check {
 
-/// Why rows are missed, as far as it is known.
+/// Why the predictions of certain rows have errors, as far as this is known.
 struct Explanation {
   std::string source;
   std::vector<std::string> rows;  ///< Ids.
   std::vector<Metric> metrics;    ///< Empty: all.
   std::string why;
-  /// The run was recorded under a condition that no plan states (a cold cache): its errors say
-  /// nothing about predictions.
+  /// Whether the recording explains the errors: the run had a condition that no plan states (a cold
+  /// cache). Such errors say nothing about predictions.
   bool of_recording = false;
 };
 

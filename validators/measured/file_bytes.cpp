@@ -18,10 +18,10 @@ Error too_long(const std::string& path) {
                               "a smaller file of measured rows", "split the file");
 }
 
-/// zlib's state, released on every way out.
+/// zlib's state, which is freed on every return.
 class Inflater {
  public:
-  Inflater() { ready_ = inflateInit2(&stream_, 15 + 16) == Z_OK; }  // 16: a gzip header.
+  Inflater() { ready_ = inflateInit2(&stream_, 15 + 16) == Z_OK; }  // 16: gzip.
   ~Inflater() {
     if (ready_) {
       inflateEnd(&stream_);
@@ -38,7 +38,7 @@ class Inflater {
   bool ready_ = false;
 };
 
-/// `packed` is not changed: zlib's interface only lacks the const.
+/// `packed` is not changed; only zlib's interface lacks the const.
 Result<std::string> inflate_gzip(std::span<char> packed, const std::string& path) {
   Inflater inflater;
   if (!inflater.ready()) {
@@ -60,7 +60,7 @@ Result<std::string> inflate_gzip(std::span<char> packed, const std::string& path
     if (status == Z_STREAM_END && stream.avail_in == 0) {
       return text;
     }
-    // A gzip file may be several members one after the other (RFC 1952, section 2.2).
+    // A gzip file may consist of several members, one after the other (RFC 1952, section 2.2).
     const bool more = status == Z_STREAM_END ? inflateReset(&stream) == Z_OK : status == Z_OK;
     if (!more) {
       return Error::invalid_input(

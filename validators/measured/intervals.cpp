@@ -14,13 +14,13 @@ bool is_rate(Metric metric) {
   return metric == Metric::kTokensPerSecond || metric == Metric::kTflops;
 }
 
-/// (measured - predicted) / predicted, of the time where the score is a rate.
+/// (measured - predicted) / predicted. If the score is a rate, the error of the corresponding time.
 double residual_of(const Score& score) {
   return is_rate(score.metric) ? score.predicted / score.measured - 1
                                : score.measured / score.predicted - 1;
 }
 
-/// One score per run: where a run has several phases, the peaks over all of them.
+/// One score per run. If a run has several phases, the score compares the peaks over all of them.
 std::vector<Score> whole_runs(const Scoring& scoring) {
   std::map<RunKey, Score> runs;
   for (const Score& score : scoring.scores) {
@@ -69,7 +69,7 @@ std::optional<cost::Measurand> measurand_of(Metric metric) {
 std::vector<cost::ResidualSet> residuals_of(const Scoring& scoring,
                                             const std::vector<Explanation>& explanations) {
   using Key = std::tuple<std::string, std::string, cost::Measurand>;
-  std::map<Key, std::map<std::string, double>> errors;  // By run: a run has one step time.
+  std::map<Key, std::map<std::string, double>> errors;  // By run; a run has one step time.
   std::map<Key, bool> on_gpu;
   for (const Score& score : whole_runs(scoring)) {
     if (!is_of_recording(score, explanations)) {

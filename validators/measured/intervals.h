@@ -15,16 +15,17 @@
 
 namespace headroom::check {
 
-/// What a metric says about which measurand; none for those without intervals.
+/// The measurand that a metric gives a value of; none if no intervals exist for the metric.
 [[nodiscard]] std::optional<cost::Measurand> measurand_of(Metric metric);
 
-/// The errors of a set of rows, one per run: of peaks, the greatest measured one of a run against
-/// the greatest predicted one. Rates count as the times they come from. Runs whose recording is
-/// explained otherwise are left out. Sorted by source, runtime and measurand.
+/// The errors of a set of rows, one per run. For peaks, the largest measured peak of a run is
+/// compared with the largest predicted one. Rates are converted to times. Runs whose errors the
+/// recording explains are left out. Sorted by source, runtime and measurand.
 [[nodiscard]] std::vector<cost::ResidualSet> residuals_of(
     const Scoring& scoring, const std::vector<Explanation>& explanations);
 
-/// Intervals around predictions of measured rows, each from the errors of the other sources.
+/// Intervals around predictions of measured rows. Each is derived from the errors of the other
+/// sources.
 class IntervalFinder {
  public:
   /// `sets` must outlive it.
@@ -35,7 +36,8 @@ class IntervalFinder {
     double high = 0;
     [[nodiscard]] bool holds(double value) const { return low <= value && value <= high; }
   };
-  /// In the unit of the score's metric; none where its metric has none or no other source speaks.
+  /// In the unit of the score's metric; none if the metric has no intervals or no other source has
+  /// errors.
   [[nodiscard]] std::optional<Interval> find(const Score& score);
 
  private:
@@ -44,7 +46,7 @@ class IntervalFinder {
   std::map<Key, std::optional<cost::ErrorRange>> ranges_;
 };
 
-/// How often the measured value of a run lay inside its interval.
+/// How often the measured values of runs were inside their intervals.
 struct Coverage {
   std::string source;
   std::string runtime;
@@ -53,7 +55,7 @@ struct Coverage {
   std::size_t runs = 0;
   std::size_t inside = 0;
 };
-/// One entry for each source, runtime and metric, sorted; a run counts once, with its peak.
+/// One entry for each source, runtime and metric, sorted. A run counts once, with its peak.
 [[nodiscard]] std::vector<Coverage> coverage_of(const Scoring& scoring,
                                                 std::span<const cost::ResidualSet> sets);
 

@@ -8,16 +8,16 @@
 
 namespace headroom::check {
 
-/// Reads the rows of all `paths`, in that order, then predicts and compares them.
+/// Reads the rows of all `paths` in that order, predicts them and compares.
 ///
-/// Errors:  those of `read_rows`, for the first path that has any.
+/// Errors:  those of `read_rows`, for the first path that has an error.
 [[nodiscard]] Result<Scoring> score_files(const std::vector<std::string>& paths,
                                           const ScoreTools& tools, const ScoreFilter& filter,
                                           int threads);
 
-/// The metric called `name` in reports.
+/// The metric that reports call `name`.
 ///
-/// Errors:  kInvalidArgument, with the closest name, for any other word.
+/// Errors:  kInvalidArgument, with the closest name, if there is no such metric.
 [[nodiscard]] Result<Metric> metric_named(const std::string& name);
 
 }  // namespace headroom::check

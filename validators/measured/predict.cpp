@@ -23,8 +23,9 @@ void add_memory(const cost::PhaseMemory& memory, PredictedPhase& phase) {
                   {Metric::kRetries, static_cast<double>(memory.retries)}};
 }
 
-/// Which kinds of work a program counts at all. Between its matrix products every model launches
-/// kernels: a program whose forwards have fewer of these than of those does not count them.
+/// Which kinds of work a program counts. Every model also launches kernels between its matrix
+/// products. So a program whose forward phases have no more kernels than matrix products does not
+/// count kernels.
 struct ModelledWork {
   bool flops = false;
   bool kernels = false;
@@ -40,14 +41,14 @@ ModelledWork modelled_work(const ir::RankProgram& program) {
           })};
 }
 
-/// Kernels of an item that zeroes gradients.
+/// Number of an item's kernels that zero gradients.
 std::int64_t zeroing_kernels(const ir::RankProgram& program, const ir::WorkItem& item) {
   const auto* const traffic = std::get_if<ir::TrafficShape>(&program.work.shapes[item.index]);
   const bool zeroing = program.operations[program.sites[item.site].operation] == "zero_gradients";
   return traffic != nullptr && zeroing ? traffic->launches : 0;
 }
 
-/// Kernels of a phase that the run's harness did not count.
+/// Number of kernels of a phase that the run's harness did not count.
 std::int64_t uncounted_kernels(const ir::RankProgram& program, const ir::Phase& phase,
                                const ir::CountedWork& counted) {
   std::int64_t kernels = 0;
@@ -82,7 +83,7 @@ void add_work(const ir::RankProgram& program, const ir::Phase& from, const Model
               const ir::CountedWork& counted, PredictedPhase& phase) {
   const ir::Work& work = from.work;
   if (modelled.flops) {
-    // Rows are recorded where apex's extension is a stand-in that launches nothing.
+    // Rows were recorded with a stand-in for apex's extension, which launches nothing.
     const double absent = work.apex_gemm_flops + uncounted_flops(program, from, counted);
     phase.values.push_back({Metric::kGemmFlops, work.gemm_flops - absent});
   }
@@ -94,7 +95,7 @@ void add_work(const ir::RankProgram& program, const ir::Phase& from, const Model
   double bytes = 0;
   for (const ir::Work::Collective& collective : work.collectives) {
     if (collective.kind == ir::CollectiveKind::kTokenExchange) {
-      continue;  // Kernels of DeepEP's, of which a stand-in launches nothing.
+      continue;  // These are kernels of DeepEP, whose stand-in launches nothing.
     }
     calls += static_cast<double>(collective.calls);
     bytes += static_cast<double>(collective.bytes);

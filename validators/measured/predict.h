@@ -14,7 +14,7 @@
 
 namespace headroom::check {
 
-/// What is predicted for one phase; a metric that is not modelled is absent.
+/// The predictions for one phase. A metric that is not modelled is absent.
 struct PredictedPhase {
   ir::PhaseName name;
   std::vector<MetricValue> values;
@@ -22,26 +22,26 @@ struct PredictedPhase {
   [[nodiscard]] std::optional<double> find(Metric metric) const;
 };
 
-/// What is predicted for a run.
+/// The predictions for one run.
 struct Prediction {
   bool fits = true;
   std::vector<PredictedPhase> phases;
 };
 
-/// Predicts a run, or says why it cannot.
+/// Predicts a run, or returns why that is impossible.
 using Predictor = std::function<Result<Prediction>(const ir::RunSetting&)>;
 
-/// Makes one rank's program for a setting: `ir::lower` in the program, a stand-in in tests.
+/// Makes the program of one rank for a setting: `ir::lower` in Headroom, a stand-in in tests.
 using Lowering = std::function<Result<ir::RankProgram>(const ir::RunSetting&)>;
 
-/// The predictor that lowers a setting and replays the program on the setting's capacity.
+/// The predictor that lowers a setting and replays the program with the setting's capacity.
 ///
-/// Ignores: `peak_active` of runs whose frees wait for another stream; without such frees active
-///          bytes are allocated bytes (pytorch c10/cuda/CUDACachingAllocator.cpp,
-///          stats.active_bytes).
+/// Ignores: `peak_active` of runs whose frees wait for another stream. Without such frees, active
+/// bytes equal allocated bytes (pytorch c10/cuda/CUDACachingAllocator.cpp, stats.active_bytes).
 [[nodiscard]] Predictor replay_predictor(Lowering lower);
 
-/// A replayed program in the form that is compared. `counted`: what the run's harness counted.
+/// A replayed program in the form in which it is compared. `counted`: what the run's harness
+/// counted.
 [[nodiscard]] Prediction prediction_of(const ir::RankProgram& program,
                                        const cost::MemoryTimeline& timeline,
                                        const ir::CountedWork& counted = {});

@@ -18,13 +18,13 @@ std::string words_of(const JsonValue& object, std::string_view key) {
   return value != nullptr && value->as_string() != nullptr ? *value->as_string() : "";
 }
 
-/// "row.precision: ..." as "precision: ...": the contract names keys of the row.
+/// Changes "row.precision: ..." to "precision: ...", since reasons name keys of the row.
 Skip skip_from(std::string trouble) {
   constexpr std::string_view kPrefix = "row.";
   return Skip{trouble.starts_with(kPrefix) ? trouble.substr(kPrefix.size()) : std::move(trouble)};
 }
 
-/// Why a row is not read at all.
+/// Why a row is skipped before its plan is read.
 std::optional<Skip> refuse_early(const MeasuredRow& row) {
   if (row.measured_raw.is_null()) {
     return Skip{"measured: nothing"};
@@ -39,7 +39,7 @@ std::optional<Skip> refuse_early(const MeasuredRow& row) {
   return std::nullopt;
 }
 
-/// Keys of every row that change nothing about memory, or that others derive from.
+/// Ignores keys of every row that do not affect memory, or from which other keys are derived.
 void ignore_remarks(ir::RunReader& row) {
   constexpr std::array<std::string_view, 14> kAside = {"id",
                                                        "framework",
@@ -79,7 +79,7 @@ PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& too
   if (const auto trouble = reader.trouble()) {
     return skip_from(*trouble);
   }
-  if (!*device) {  // The reader has refused a row without a known GPU.
+  if (!*device) {  // The reader has already refused a row with an unknown GPU.
     return skip_of(device->error());
   }
   setting.device = device->value();

@@ -21,11 +21,11 @@ using PublishedPlanned = std::variant<PublishedSetting, Skip>;
 
 /// Turns a row of `RowForm::kPublished` into a setting, with the reader of its framework.
 ///
-/// Model:   a key that is missing or says something unknown skips the row with "key: 'words'" or
-///          "key: not stated".
+/// Model:   if a key is missing or has an unknown value, the row is skipped with "key: not stated"
+///          or "key: 'words'".
 [[nodiscard]] PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& tools);
 
-/// What such a row measured, as one phase "run"; what cannot be compared is left in `skips`.
+/// The measurements of such a row, as one phase "run". `skips` says what cannot be compared.
 struct PublishedMeasures {
   std::vector<MetricValue> values;
   std::optional<bool> fits;
@@ -33,8 +33,8 @@ struct PublishedMeasures {
 };
 [[nodiscard]] PublishedMeasures published_measures(const ir::JsonValue& measured);
 
-/// Why a measured peak compares with nothing, however well its run is described: its kind is not
-/// known, and it says nothing about fitting either.
+/// Why a measured peak cannot be compared, however well the row describes the run: its metric is
+/// not known, and it does not say whether the run fitted either.
 [[nodiscard]] std::optional<Skip> unknown_measure(const ir::JsonValue& measured);
 
 }  // namespace headroom::check

@@ -32,7 +32,7 @@ void measure_memory(const JsonValue& measured, PublishedMeasures& out) {
     out.skips.emplace_back(std::nullopt, "mem_metric: '" + words + "'");
     return;
   }
-  // peak_mem_gib is filled where whoever read the source could tell what the unit means.
+  // peak_mem_gib is present if the person who read the source could tell what the unit means.
   const double gib = reader.number("peak_mem_gib", 0);
   if (const auto bytes = published_unit(unit)) {
     out.values.push_back({*metric, *number * *bytes});
@@ -63,7 +63,7 @@ double predicted_bytes(Metric metric, const cost::StepEstimate& estimate) {
   return static_cast<double>(estimate.peak_allocated.value());
 }
 
-/// TFLOP/s of each GPU as the row's authors count FLOPs.
+/// TFLOP/s of each GPU, with the row's authors' way of counting FLOPs.
 double predicted_tflops(const ir::FlopCount& count, const ir::PublishedRun& run,
                         const cost::StepTime& step) {
   const double per_token = cost::model_flops_per_token(
@@ -74,7 +74,7 @@ double predicted_tflops(const ir::FlopCount& count, const ir::PublishedRun& run,
   return per_token * again * step.tokens_per_second_per_gpu() / 1e12;
 }
 
-/// What a row leaves open about its GPU that its rates, but not its memory, depend on.
+/// What a row does not state about its GPU, if the rates depend on it. Memory does not.
 std::string_view unstated_of_gpu(std::string_view words) {
   if (words.find("power limited") != std::string_view::npos) {
     return "a limit of power that is not stated";
@@ -82,14 +82,15 @@ std::string_view unstated_of_gpu(std::string_view words) {
   return words == "NVIDIA H100" ? "which H100 is not stated" : "";
 }
 
-/// A rate that no GPU of the kind reaches: of all of them, where a table does not say.
+/// Whether a rate is higher than one such GPU can reach: a table may give the rate of all GPUs
+/// together.
 bool is_beyond(const MetricValue& value, const cost::StepTime& step) {
   const std::optional<double> mfu = step.mfu();
   return value.metric == Metric::kTokensPerSecond && mfu &&
          *mfu * value.value > step.tokens_per_second_per_gpu();
 }
 
-/// Compares a time or a rate; says why not where that is so.
+/// Compares a time or a rate, or skips it with the reason.
 void score_time(const MetricValue& value, const PublishedSetting& setting,
                 const cost::StepEstimate& estimate, const MeasuredRow& row, RowScorer& scorer) {
   const std::string name(name_of(value.metric));
@@ -110,7 +111,7 @@ void score_time(const MetricValue& value, const PublishedSetting& setting,
     scorer.score("run", value.metric,
                  rate ? step.tokens_per_second_per_gpu() : step.total.value() * 1e3, value.value);
   } else if (setting.run.model.attention_sinks) {
-    // Beside the same tokens/s: 27.2, 30.8 and 32.6 GFLOP for each token of gpt-oss-120b.
+    // At the same tokens/s, releases report 27.2, 30.8 and 32.6 GFLOP per token of gpt-oss-120b.
     scorer.skip(name + ": releases count gpt-oss's FLOPs in different ways", "run", value.metric);
   } else if (setting.run.flops) {
     scorer.score("run", value.metric, predicted_tflops(*setting.run.flops, setting.run, step),
@@ -121,8 +122,8 @@ void score_time(const MetricValue& value, const PublishedSetting& setting,
   }
 }
 
-/// A peak below what parameters, gradients and states take is that of other settings than the
-/// row's.
+/// Whether a peak is below the size of parameters, gradients and states, so that the run must have
+/// had other settings than the row says.
 bool contradicts(const PublishedSetting& setting, const PublishedMeasures& measures) {
   const auto floor =
       static_cast<double>(cost::memory_floor(setting.run.model, setting.run.plan).value());
@@ -131,7 +132,7 @@ bool contradicts(const PublishedSetting& setting, const PublishedMeasures& measu
       [floor](const MetricValue& value) { return !is_time(value.metric) && value.value < floor; });
 }
 
-/// Whether one full batch fits where not every batch is full.
+/// Whether a full batch fits, for a run whose batches are not all full.
 bool fits_alone(const PublishedSetting& setting, const ScoreTools& tools) {
   const ir::PublishedRun& run = setting.run;
   if (!run.has_short_batches) {
@@ -144,7 +145,7 @@ bool fits_alone(const PublishedSetting& setting, const ScoreTools& tools) {
   return estimate && estimate->verdict != cost::Verdict::kDoesNotFit;
 }
 
-/// One rank's run: its highest phase.
+/// The peak of one rank's run: that of its highest phase.
 double highest_peak(const Prediction& prediction) {
   double highest = 0;
   for (const PredictedPhase& phase : prediction.phases) {

@@ -56,7 +56,7 @@ constexpr std::array<RowWord<std::string_view>, 41> kPublishedDevices = {
 constexpr std::array<RowWord<Metric>, 3> kPeaks = {{{"max_allocated", Metric::kPeakAllocated},
                                                     {"max_reserved", Metric::kPeakReserved},
                                                     {"max_active", Metric::kPeakActive}}};
-// "nvidia-smi (upper bound)" and the like are not the driver's peak of a run.
+// "nvidia-smi (upper bound)" and the like are left out: they are not the driver's peak of a run.
 constexpr std::array<RowWord<Metric>, 3> kDriver = {
     {{"nvidia-smi", Metric::kPeakDriver},
      {"nvidia-smi (nvml used) after training, so reserved + context", Metric::kPeakDriver},

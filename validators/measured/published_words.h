@@ -7,12 +7,12 @@
 
 namespace headroom::check {
 
-// The words of published rows for GPUs and figures, in one place. A word that is not here is not
-// guessed: every function returns nothing for it.
+// The words that published rows use for GPUs and figures, in one place. Unknown words are not
+// guessed: every function returns nothing for them.
 
 /// Catalogue name of a GPU.
 [[nodiscard]] std::optional<std::string_view> published_device(std::string_view gpu);
-/// Which memory metric `mem_metric` means.
+/// The memory metric that `mem_metric` stands for.
 [[nodiscard]] std::optional<Metric> published_metric(std::string_view words);
 /// Bytes in one `peak_mem_unit`.
 [[nodiscard]] std::optional<double> published_unit(std::string_view words);

@@ -17,10 +17,10 @@ int sign_of(double value) {
   return value > 0 ? 1 : value < 0 ? -1 : 0;
 }
 
-/// Nothing where all values of one side are equal.
+/// Kendall's tau-b; nothing if all predicted or all measured values are equal.
 std::optional<double> tau_of(const std::vector<const Score*>& scores) {
   double agreement = 0;
-  double predicted = 0;  // Pairs that are not tied.
+  double predicted = 0;  // Untied pairs.
   double measured = 0;
   for (std::size_t i = 0; i < scores.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {

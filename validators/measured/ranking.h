@@ -8,16 +8,16 @@
 
 namespace headroom::check {
 
-/// Whether the runs of one model on one machine are predicted in the right order.
+/// Whether the predictions order the runs of one model on one machine as the measurements do.
 struct RankingLine {
   std::string source;
   std::string subject;  ///< `Score::subject`.
   Metric metric = Metric::kStepTime;
   std::size_t n = 0;
-  double tau = 0;  ///< Kendall's tau-b: 1 all pairs in order, -1 all reversed.
+  double tau = 0;  ///< Kendall's tau-b: 1 if all pairs agree, -1 if all are reversed.
 };
 
-/// One line for each source, subject and metric of time with at least three runs, sorted.
+/// One line for each source, subject and metric of time that has at least three runs, sorted.
 ///
 /// Source:  Kendall 1945, "The treatment of ties in ranking problems", Biometrika 33 (tau-b).
 [[nodiscard]] std::vector<RankingLine> rank_agreement(const std::vector<Score>& scores);

@@ -77,7 +77,7 @@ JsonValue json_of(const RankingLine& line) {
                                      {"kendall_tau", JsonValue{line.tau}}}};
 }
 
-/// One value a line: a diff of two reports stays readable.
+/// Writes one value per line, so that a diff of two reports is readable.
 template <typename T, typename ToJson>
 void append_list(std::string& out, std::string_view key, const std::vector<T>& items,
                  ToJson to_value) {
@@ -88,7 +88,7 @@ void append_list(std::string& out, std::string_view key, const std::vector<T>& i
   out += "]";
 }
 
-/// Errors are relative but for two metrics.
+/// Errors are relative, except those of two metrics.
 std::string error_text(Metric metric, double error) {
   if (metric == Metric::kRetries || metric == Metric::kFits) {
     std::array<char, 32> text{};
@@ -161,7 +161,7 @@ std::string worst_scores_table(const std::vector<Score>& scores) {
                            Align::kRight});
 }
 
-/// Empty where no model ran in several ways.
+/// Empty if no model was run in several ways.
 std::string ranking_table(const std::vector<Score>& scores) {
   const std::vector<RankingLine> lines = rank_agreement(scores);
   if (lines.empty()) {

@@ -12,19 +12,19 @@
 
 namespace headroom::check {
 
-/// What can be compared between a measured and a predicted run. Bytes unless said otherwise.
+/// What can be compared between a measured and a predicted run. Units are bytes if not stated.
 enum class Metric : std::uint8_t {
   kAllocatedAfter,
   kPeakAllocated,
   kPeakReserved,
   kReservedAfter,
   kPeakActive,
-  kPeakDriver,       ///< Everything the driver has handed out, as nvidia-smi shows it.
+  kPeakDriver,       ///< All memory that the driver has handed out, as in nvidia-smi.
   kRetries,          ///< Count since the start of the run.
   kFits,             ///< 1: it ran, 0: out of memory.
   kGemmFlops,        ///< Count.
   kKernels,          ///< Count.
-  kCollectiveBytes,  ///< Of the full (gathered, unsharded) buffers.
+  kCollectiveBytes,  ///< Bytes of the full (gathered, unsharded) buffers.
   kCollectiveCalls,  ///< Count.
   kStepTime,         ///< Milliseconds.
   kTokensPerSecond,  ///< Per GPU.
@@ -32,7 +32,7 @@ enum class Metric : std::uint8_t {
 };
 inline constexpr int kMetricCount = 15;
 [[nodiscard]] std::string_view name_of(Metric metric);
-/// Whether it says how fast a run was: a time or a rate.
+/// Whether the metric says how fast a run was (a time or a rate).
 [[nodiscard]] bool is_time(Metric metric);
 
 /// A measured or predicted value of one metric.
@@ -42,7 +42,7 @@ struct MetricValue {
   friend bool operator==(const MetricValue&, const MetricValue&) = default;
 };
 
-/// What was measured in one phase.
+/// The measurements of one phase.
 struct MeasuredPhase {
   ir::PhaseName name;
   std::vector<MetricValue> values;
@@ -50,33 +50,33 @@ struct MeasuredPhase {
 };
 
 enum class RowForm : std::uint8_t {
-  kCase,       ///< A case and the allocator's statistics after each phase.
-  kPublished,  ///< A run as its authors describe it, partly in prose.
+  kCase,       ///< A case, with the allocator's statistics after each phase.
+  kPublished,  ///< A run that its authors describe, partly in prose.
 };
 
 /// One measured run.
 struct MeasuredRow {
-  std::string source;  ///< The file's name without its endings.
+  std::string source;  ///< The file's name without extensions.
   std::string id;
   RowForm form = RowForm::kCase;
   std::string framework;
-  bool on_gpu = false;    ///< Measured on a GPU; otherwise on a device that only accounts.
+  bool on_gpu = false;    ///< Measured on a GPU; otherwise on the accounting device.
   std::string gpu;        ///< kCase: the driver's name of that GPU; empty: not stated.
   ir::JsonValue setting;  ///< kCase: the value of "case"; kPublished: the row without "measured".
   ir::JsonValue measured_raw;         ///< kPublished: the value of "measured"; else null.
   std::vector<MeasuredPhase> phases;  ///< kCase; empty when the run ran out of memory.
-  double step_seconds = 0;            ///< kCase: of one of many steps; 0: not timed.
+  double step_seconds = 0;            ///< kCase: time of one of many steps; 0: not timed.
   bool out_of_memory = false;         ///< kCase.
-  std::string failure;                ///< kCase: the run broke off for another reason; else empty.
+  std::string failure;                ///< kCase: another reason why the run stopped; else empty.
 };
 
-/// What a case says of one of many steps, or else of its last step all phases together; 0 where one
-/// of them was not timed.
+/// The time of one of many steps if the case states it, otherwise the sum over all phases of its
+/// last step. 0 if one of these was not timed.
 ///
 /// Units:   seconds.
 [[nodiscard]] double last_step_seconds(const MeasuredRow& row);
 
-/// "Llama 3 8B on 8 x NVIDIA H100" of a published row; empty for a case.
+/// "Llama 3 8B on 8 x NVIDIA H100" for a published row; empty for a case.
 [[nodiscard]] std::string subject_of(const MeasuredRow& row);
 
 }  // namespace headroom::check

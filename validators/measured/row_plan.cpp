@@ -9,7 +9,7 @@ namespace {
 
 using ir::JsonValue;
 
-/// The degrees above 1; without any, the stage of ZeRO of a row on several GPUs.
+/// The degrees above 1. If there are none and the row has several GPUs, the ZeRO stage.
 std::string published_parallel(const JsonValue& setting) {
   std::string spread = ir::degrees_of(setting);
   const JsonValue* stage = setting.find("zero_stage");

@@ -10,7 +10,7 @@
 
 namespace headroom::check {
 
-/// Why a row, a phase or a metric is not compared; names the key that stands in the way.
+/// Why a row, a phase or a metric is not compared. The reason names the key that prevents it.
 struct Skip {
   std::string reason;
 };
@@ -19,12 +19,13 @@ struct Skip {
 [[nodiscard]] Skip not_modelled(std::string_view runtime);
 /// "framework: 'colossalai'"
 [[nodiscard]] Skip unknown_framework(const MeasuredRow& row);
-/// The first line of an error as the reason of a skip; `not_modelled` if a runtime is at fault.
+/// The first line of an error, as the reason of a skip; `not_modelled` if the runtime causes the
+/// error.
 [[nodiscard]] Skip skip_of(const Error& error);
 
 using Planned = std::variant<ir::RunSetting, Skip>;
 
-/// The framework that ran, and how the run was spread over GPUs.
+/// The framework of a run, and how the run was parallelised.
 struct RowLabels {
   std::string runtime;   ///< Empty if no framework reads such rows.
   std::string parallel;  ///< "none", "ddp", "hsdp", "tp8pp2"
@@ -33,8 +34,8 @@ struct RowLabels {
 
 /// Turns a row of `RowForm::kCase` into a setting.
 ///
-/// Model:   every key of the case is understood or the row is skipped: a key left aside could move
-///          bytes. Defaults are those of the program that measured the rows
+/// Model:   if a key of the case is unknown, the row is skipped, because ignoring the key could
+///          change bytes. Defaults are those of the program that measured the rows
 ///          (tests/measured/README.md, "Fields").
 [[nodiscard]] Planned plan_of_case(const MeasuredRow& row);
 

@@ -15,7 +15,7 @@ using ir::JsonValue;
 
 constexpr std::array<std::string_view, 4> kEndings = {".jsonl.gz", ".json.gz", ".jsonl", ".json"};
 
-/// Where a row stands, for messages: the file, and a line or a JSON pointer.
+/// The position of a row, for messages: the file, and a line or a JSON pointer.
 struct Place {
   std::string file;
   std::string at;
@@ -45,7 +45,7 @@ bool is_absent(const JsonValue* value) {
   return value == nullptr || value->is_null();
 }
 
-/// Appends `from[key]` for each key that is there; the first value that is no count is an error.
+/// Appends `from[key]` for each key that exists. A value that is not a count is an error.
 Status read_values(const JsonValue& from, std::span<const MetricKey> keys, const Place& place,
                    std::vector<MetricValue>& values) {
   for (const MetricKey& wanted : keys) {
@@ -62,7 +62,7 @@ Status read_values(const JsonValue& from, std::span<const MetricKey> keys, const
   return ok();
 }
 
-/// Sums [operation, ranks, calls, bytes] over a phase's collectives.
+/// Sums up [operation, ranks, calls, bytes] over the collectives of a phase.
 Status read_collectives(const JsonValue& list, const Place& place,
                         std::vector<MetricValue>& values) {
   const JsonValue::Array* items = list.as_array();
@@ -269,7 +269,7 @@ Result<std::vector<std::string>> files_below(const std::string& folder) {
   if (error) {
     return Error::environment(folder, error.message(), "a readable folder");
   }
-  std::sort(files.begin(), files.end());  // The file system's order is nobody's.
+  std::sort(files.begin(), files.end());  // The file system's order is arbitrary.
   return files;
 }
 
@@ -283,7 +283,7 @@ std::string source_name(std::string_view path) {
       return std::string(name.substr(0, name.size() - ending.size()));
     }
   }
-  const std::size_t dot = name.find('.', 1);  // A leading dot is part of the name.
+  const std::size_t dot = name.find('.', 1);  // A leading dot belongs to the name.
   return std::string(name.substr(0, dot));
 }
 

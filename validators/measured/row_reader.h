@@ -9,21 +9,20 @@
 
 namespace headroom::check {
 
-/// Reads measured rows from a file, or from every file with a known ending below a folder, in the
-/// order of their paths.
+/// Reads measured rows from a file, or from all files below a folder that have a known extension,
+/// in the order of their paths.
 ///
-/// Model:   `.json` holds {"source", "rows"}; anything else holds one row a line. Either may be
-///          compressed with gzip, which is told by content. A row with "case" is of `kCase`, one
-///          with "measured" of `kPublished`, in both kinds of file.
-/// Errors:  kEnvironment for a path that is missing or cannot be read; kInvalidInput, with file and
-///          line (or JSON pointer), for what is not such a row, and for a file or folder without
-///          any.
+/// Model:   `.json` contains {"source", "rows"}; any other file contains one row per line. Both may
+///          be compressed with gzip, which is detected from the content. In both kinds of file, a
+///          row with "case" is of `kCase` and one with "measured" of `kPublished`.
+/// Errors:  kEnvironment if a path is missing or cannot be read; kInvalidInput, with file and line
+///          (or JSON pointer), for a row of neither form, and for a file or folder without rows.
 [[nodiscard]] Result<std::vector<MeasuredRow>> read_rows(const std::string& path);
 
-/// The file's name without folder and endings: "runs/ladder.jsonl.gz" is "ladder".
+/// The file's name without folder and extensions: "runs/ladder.jsonl.gz" gives "ladder".
 [[nodiscard]] std::string source_name(std::string_view path);
 
-/// Rows from the text of one file, already decompressed; `path` as in `read_rows`.
+/// Reads the rows in the text of one file, which is already decompressed. `path` as in `read_rows`.
 [[nodiscard]] Result<std::vector<MeasuredRow>> parse_rows(std::string_view text,
                                                           const std::string& path);
 

@@ -11,14 +11,14 @@
 
 namespace headroom::check {
 
-/// One comparison: a row, a phase, a metric.
+/// One comparison, of one metric in one phase of one row.
 struct Score {
   std::string id;
   std::string source;
   std::string runtime;
   std::string parallel;
   std::string phase;
-  bool on_gpu = false;  ///< As `MeasuredRow::on_gpu`.
+  bool on_gpu = false;  ///< See `MeasuredRow::on_gpu`.
   Metric metric = Metric::kAllocatedAfter;
   double predicted = 0;
   double measured = 0;
@@ -36,14 +36,14 @@ struct Skipped {
   std::string reason;
 };
 
-/// What came of a set of rows, in the order of the rows and of their phases.
+/// The results of a set of rows, in the order of the rows and of their phases.
 struct Scoring {
   std::vector<Score> scores;
   std::vector<Skipped> skipped;
 };
 
-/// (predicted - measured) / measured. Measured 0: 0 if predicted is 0, else 1. Retries: the plain
-/// difference. Fits: 0 if right, 1 if wrong.
+/// (predicted - measured) / measured. If measured is 0: 0 if predicted is 0, else 1. For retries,
+/// the difference; for fits, 0 if right and 1 if wrong.
 [[nodiscard]] inline double error_of(Metric metric, double predicted, double measured) {
   if (metric == Metric::kRetries) {
     return predicted - measured;
@@ -57,7 +57,7 @@ struct Scoring {
   return (predicted - measured) / measured;
 }
 
-/// Writes scores and skips of one row, which must outlive it, with its labels.
+/// Writes the scores and skips of one row, with its labels. The row must outlive it.
 class RowScorer {
  public:
   RowScorer(const MeasuredRow& row, const RowLabels& labels) : row_(row), labels_(labels) {}

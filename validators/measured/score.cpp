@@ -33,7 +33,7 @@ void score_phase(const MeasuredPhase& measured, const PredictedPhase& predicted,
   }
 }
 
-/// Compares the last step's time of a case that was timed on a GPU.
+/// Compares the time of the last step of a case that was timed on a GPU.
 void score_step(const MeasuredRow& row, const ir::RunSetting& setting, const ScoreTools& tools,
                 RowScorer& scorer) {
   const double measured = last_step_seconds(row);
@@ -54,9 +54,8 @@ void score_step(const MeasuredRow& row, const ir::RunSetting& setting, const Sco
   }
 }
 
-/// A broken invariant (`InternalError`) costs its row, not the report on the others: the row is
-/// skipped with the place of the fault, which is more use to whoever mends it than a run that stops
-/// at the first one.
+/// Scores a row. If a program invariant breaks (`InternalError`), only this row is skipped, with
+/// the place of the fault, and the report still covers the others.
 Scoring score_guarded(const MeasuredRow& row, const ScoreTools& tools) {
   try {
     return score_row(row, tools);
@@ -146,7 +145,7 @@ Scoring score_rows(const std::vector<MeasuredRow>& rows, const ScoreTools& tools
       pool.emplace_back(work);
     }
     work();
-  }  // The pool is joined here.
+  }  // The pool's threads are joined here.
   Scoring all;
   for (Scoring& part : parts) {
     if (filter.metric) {

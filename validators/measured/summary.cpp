@@ -15,7 +15,7 @@ double share(std::size_t part, std::size_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// `errors`: sorted, not empty.
+/// `errors` must be sorted and not empty.
 SummaryLine line_of(const Group& group, const std::vector<double>& errors) {
   const std::size_t n = errors.size();
   const auto at_most = [&errors](double bound) {

@@ -37,8 +37,8 @@ std::string percent(double ratio) {
   if (value == 0 || value == 100) {
     return value == 0 ? "0 %" : (ratio < 0 ? "-100 %" : "100 %");
   }
-  // Near 100 more digits are shown, and tiny values as powers of ten, so that "almost" never reads
-  // as all or nothing.
+  // Values near 100 get more digits, and tiny values are powers of ten, so that "almost all" never
+  // looks like all, and "almost none" never like none.
   const double from_end = std::abs(100 - value);
   const int digits = from_end >= 0.1 && value >= 0.1 ? 1 : (from_end >= 0.001 ? 3 : 6);
   const bool far = value >= 1e6 || value < 0.001;

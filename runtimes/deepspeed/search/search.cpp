@@ -20,7 +20,7 @@ std::int64_t stage_of(const ParallelPlan& plan) {
   return plan.zero ? plan.zero->stage : 0;
 }
 
-/// The runtime follows causal models alone at stage 3.
+/// At stage 3, only causal models are modelled.
 AxisValues stages(SpaceWalk& walk) {
   return walk.question.model.architecture == ir::Architecture::kCausalLm ? AxisValues{0, 1, 2, 3}
                                                                          : AxisValues{0, 1, 2};
@@ -40,7 +40,8 @@ std::int64_t offload_of(const ParallelPlan& plan) {
   return plan.zero->offload_param == OffloadDevice::kNone ? kOptimizer : kAll;
 }
 
-/// All of an optimizer that is on the host, or at stage 3 a share if that is asked for.
+/// The share of the optimizer on the host: all of it, or at stage 3 a fraction if the user asks for
+/// one.
 AxisValues shares(SpaceWalk& walk) {
   const bool offloaded = offload_of(walk.plan) != kNone;
   const bool parts = offloaded && stage_of(walk.plan) == 3 && walk.asks(Axis::kOptimizerOffload);

@@ -4,7 +4,7 @@
 
 namespace headroom::plan {
 
-/// The axis that DeepSpeed alone has.
+/// The search axis that only DeepSpeed has.
 namespace deepspeed_axes {
 inline constexpr AxisTraits kZeroTraits{.order = 360,
                                         .option = "zero",
@@ -14,8 +14,8 @@ inline constexpr AxisTraits kZeroTraits{.order = 360,
 inline constexpr Axis kZero{kZeroTraits};
 }  // namespace deepspeed_axes
 
-/// How DeepSpeed is searched: ZeRO stages, offload, the optimizer's share on the host, and what
-/// transformers' models have.
+/// The search for DeepSpeed: ZeRO stages, offload, the optimizer's share on the host, and the axes
+/// of transformers' models.
 [[nodiscard]] const FrameworkSearch& deepspeed_search();
 
 }  // namespace headroom::plan

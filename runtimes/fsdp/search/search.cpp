@@ -10,7 +10,7 @@ using ir::ParallelPlan;
 
 constexpr auto kEverything = static_cast<std::int64_t>(OffloadChoice::kAll);
 
-/// As many replicas as GPUs would be DistributedDataParallel.
+/// Numbers of replicas below the number of GPUs, since equal numbers are DistributedDataParallel.
 AxisValues replicas_below(SpaceWalk& walk) {
   AxisValues counts = divisors(walk.plan.world);
   std::erase_if(counts,

@@ -4,9 +4,10 @@
 
 namespace headroom::plan {
 
-/// How FSDP2 is searched: replicas, resharding, offload, and what transformers' models have.
+/// The search for FSDP2: replicas, resharding, offload, and the axes of transformers' models.
 ///
-/// Model:   shards are in fp32; the policy computes in bf16 or in fp32. fp16 is not searched.
+/// Model:   shards are fp32; the mixed-precision policy computes in bf16 or in fp32. fp16 is not
+///          searched.
 [[nodiscard]] const FrameworkSearch& fsdp_search();
 
 }  // namespace headroom::plan

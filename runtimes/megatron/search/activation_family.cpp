@@ -8,10 +8,10 @@
 namespace headroom::plan {
 namespace {
 
-/// Units of a run, layers of a group: two from each end with one between that is both second and
-/// last but one.
+/// Least number of units of a run and of layers of a group: two at each end, where one is both the
+/// second and the last but one.
 constexpr std::int64_t kBaseUnits = 3;
-/// Stages behind the one whose program it is: so that it has warm-up micro-batches as well.
+/// Stages after the stage whose program is lowered, so that it has warm-up micro-batches as well.
 constexpr std::int64_t kStagesBehind = 2;
 
 /// The counts of a form that may vary: units and group of each run, then stages.
@@ -25,12 +25,12 @@ std::vector<std::int64_t*> counts_of(SampleForm& form) {
   return counts;
 }
 
-/// Micro-batches that are replayed of a steady schedule of `stages`.
+/// Number of micro-batches that are replayed for a steady schedule of `form.stages` stages.
 std::int64_t steady_micro_batches(const SampleForm& form) {
   return form.chunks > 1 ? 2 * form.stages : form.stages + 2;
 }
 
-/// Values at the corners of a cube (bit i: count i one above its base) to coefficients.
+/// Converts values at the corners of a cube (bit i: count i one above its base) to coefficients.
 void to_coefficients(ActivationFamily::Coefficients& values, std::size_t varying) {
   for (std::size_t bit = 0; bit < varying; ++bit) {
     for (std::size_t corner = 0; corner < (std::size_t{1} << varying); ++corner) {
@@ -59,7 +59,7 @@ bool bounds(const ActivationFamily::Coefficients& above,
   return std::ranges::equal(above, below, [](std::int64_t a, std::int64_t b) { return a >= b; });
 }
 
-/// Drops what another bounds in each coefficient; of equals one stays.
+/// Drops polynomials that another one bounds in every coefficient; of equal ones, one stays.
 void drop_bounded(std::vector<ActivationFamily::Coefficients>& all) {
   std::vector<ActivationFamily::Coefficients> kept;
   for (const ActivationFamily::Coefficients& one : all) {
@@ -84,7 +84,7 @@ std::optional<FamilyPlace> place_of(const SampleForm& form, StagePlace stage, bo
   const std::vector<std::int64_t*> counts = counts_of(place.base);
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const bool is_stages = i + 1 == counts.size();
-    // Of the last run a chunk may have one unit less.
+    // A chunk may have one unit less of the last run.
     const bool is_last_run = i + 3 == counts.size();
     const bool has_less = is_last_run && (form.first_short || form.last_short);
     const std::int64_t behind = stage.last ? kStagesBehind + 1 : stage.number + 1 + kStagesBehind;

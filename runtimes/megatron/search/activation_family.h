@@ -13,38 +13,38 @@
 
 namespace headroom::plan {
 
-/// Which pipeline stage a rank belongs to, counted so that it is the same in a pipeline with more
-/// stages behind it.
+/// The pipeline stage of a rank, numbered so that a pipeline with more stages after it has the same
+/// number.
 struct StagePlace {
-  std::int64_t number = 0;  ///< From the first; not for the last.
-  bool last = false;        ///< Of two or more.
+  std::int64_t number = 0;  ///< Counted from the first stage; not used for the last.
+  bool last = false;        ///< The last of two or more stages.
   friend bool operator==(const StagePlace&, const StagePlace&) = default;
 };
 
-/// The peaks of all Megatron programs that differ only in how often they repeat themselves.
+/// The peaks of all Megatron programs that differ only in how often their parts repeat.
 ///
-/// Model:   layers of a run, groups of layers that are recomputed together, and stages of a
-///          pipeline repeat. Live bytes at one moment of a program are a polynomial of degree one
-///          in each of these counts: they grow by what one more of them keeps. So 2^k programs
-///          (each count at its base or one above) determine the polynomial of every region, and the
-///          peak of any longer program is the greatest of them:
+/// Model:   three things repeat: layers of a run, groups of layers that are recomputed together,
+///          and stages of a pipeline. The live bytes at one moment of a program are a polynomial of
+///          degree one in each of these counts: one more repetition adds the bytes that it keeps.
+///          So 2^k programs (each count at its base or one above) determine the polynomial of every
+///          region. The peak of any longer program is the maximum of these polynomials:
 ///
-///              peak(t1..tk) = max over regions of  sum over S of c[S] * prod over i in S of t_i
+///             peak(t1..tk) = max over regions of  sum over S of c[S] * prod over i in S of t_i
 ///
-///          with t_i = count - base >= 0. A polynomial that another bounds coefficient by
-///          coefficient is dropped: it is nowhere greater. Counts below their base are taken as
-///          they are.
+///          with t_i = count - base >= 0. A polynomial is dropped if another one is at least as
+///          large in every coefficient: it is nowhere greater. Counts below their base are taken
+///          as they are.
 class ActivationFamily {
  public:
   static constexpr std::size_t kMostCounts = 4;
   using Coefficients = std::array<std::int64_t, std::size_t{1} << kMostCounts>;
   using Counts = std::array<std::int64_t, kMostCounts>;  ///< The t_i.
 
-  /// What remains and peaks in a step, above what `StaticMemory` says.
+  /// What remains and peaks in a step, beyond what `StaticMemory` counts.
   struct Step {
-    std::int64_t peak = 0;     ///< Of forward and backward, above `base`.
-    std::int64_t remains = 0;  ///< At the optimizer's begin, above `base`.
-    std::int64_t log = 0;      ///< Above `optimizer_end`.
+    std::int64_t peak = 0;     ///< Peak of forward and backward, above `base`.
+    std::int64_t remains = 0;  ///< What is alive when the optimizer begins, above `base`.
+    std::int64_t log = 0;      ///< While losses are logged, above `optimizer_end`.
   };
 
   /// Lowers the programs that determine the family of `form`.
@@ -59,7 +59,7 @@ class ActivationFamily {
 
   [[nodiscard]] Step step(std::size_t index, const Counts& counts) const;
   [[nodiscard]] std::size_t steps() const { return steps_.size(); }
-  /// Programs that were lowered.
+  /// Number of programs that were lowered.
   [[nodiscard]] std::size_t samples() const { return samples_; }
 
  private:
@@ -73,10 +73,10 @@ class ActivationFamily {
   std::size_t samples_ = 0;
 };
 
-/// The form whose programs are lowered for `form`, and how far `form` is above it.
+/// The form whose programs are lowered for `form`, and the counts by which `form` exceeds it.
 struct FamilyPlace {
   SampleForm base;
-  /// Which counts vary, in the order of `ActivationFamily::Counts`: units and group of each run,
+  /// The counts that vary, in the order of `ActivationFamily::Counts`: units and group of each run,
   /// then stages.
   std::vector<std::size_t> varying;
   ActivationFamily::Counts counts{};

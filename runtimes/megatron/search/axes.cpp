@@ -12,7 +12,8 @@ constexpr std::array<std::string_view, 2> kExchanges = {"p2p", "a2a"};
 constexpr std::array<std::string_view, 2> kDispatchers = {"alltoall", "hybridep"};
 constexpr std::array<std::string_view, 2> kMeshOrders = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"};
 
-/// Sets worth a search: each module that saves much, attention's together, experts' together, all.
+/// Sets of modules that are worth searching: each module that saves much, those of attention
+/// together, those of experts together, and all.
 constexpr std::array<std::string_view, 12> kAnyModules = {
     "none",
     "qkv_linear",
@@ -83,7 +84,7 @@ AxisWords any_module_sets() {
   return kAnyModules;
 }
 
-/// "core_attn+attn_proj", in any order.
+/// Parses "core_attn+attn_proj", in any order.
 std::optional<AxisValues> parse_modules(std::string_view text) {
   if (text == "none") {
     return AxisValues{0};

@@ -4,10 +4,10 @@
 
 #include "planner/space/axis.h"
 
-/// Axes that Megatron-Core alone has.
+/// Axes that only Megatron-Core has.
 namespace headroom::plan {
 
-/// The modules of a value of `megatron_axes::kOffloadModules`, and the value of modules.
+/// Converts a value of `megatron_axes::kOffloadModules` to its modules, and modules to the value.
 [[nodiscard]] ir::MegatronOffload offload_modules_of(std::int64_t modules);
 [[nodiscard]] std::int64_t value_with(const ir::MegatronOffload& modules);
 

@@ -12,13 +12,13 @@ namespace {
 struct RankSizes {
   ir::MegatronPlan degrees;
   std::int64_t batch = 1;
-  std::int64_t queries = 1;  ///< Of a rank's part of a sequence.
-  std::int64_t tokens = 1;   ///< T
-  std::int64_t stretch = 1;  ///< Tokens between blocks: T, cut under sequence parallelism.
+  std::int64_t queries = 1;  ///< Tokens of a sequence on one rank.
+  std::int64_t tokens = 1;   ///< T.
+  std::int64_t stretch = 1;  ///< Tokens between blocks: T, or its share under sequence parallelism.
   ir::DType dtype = ir::DType::kBf16;
-  ir::DType linear = ir::DType::kBf16;  ///< What linear layers are multiplied in.
-  bool flash = true;                    ///< Attention in one kernel.
-  bool native = false;                  ///< That of Transformer Engine's fused backend.
+  ir::DType linear = ir::DType::kBf16;  ///< Type of the linear layers' operands.
+  bool flash = true;                    ///< Attention runs as one kernel.
+  bool native = false;  ///< The kernel is that of Transformer Engine's fused backend.
 };
 
 RankSizes sizes_of(const ir::ParallelPlan& plan) {
@@ -37,7 +37,7 @@ RankSizes sizes_of(const ir::ParallelPlan& plan) {
   return sizes;
 }
 
-/// Forward and backward of one piece.
+/// Forward and backward times of one piece.
 struct PassFloor {
   Seconds forward;
   Seconds backward;
@@ -56,7 +56,7 @@ class Pricer {
         machine_(machine),
         performance_(cost::performance_in(machine, plan)) {}
 
-  /// [m, k] by [k, n] and its two gradients.
+  /// A product of [m, k] by [k, n], and its two gradients.
   [[nodiscard]] PassFloor linear(std::int64_t m, std::int64_t n, std::int64_t k) const {
     return product(m, n, k, 1, ir::GemmBatch::kStrided, sizes_.linear);
   }
@@ -99,7 +99,7 @@ class Pricer {
             .copies = {}};
   }
 
-  /// Output projection, without the loss.
+  /// The output projection without the loss.
   [[nodiscard]] Seconds head() const {
     const std::int64_t rows = ceil_div(model_.vocabulary, sizes_.degrees.tensor);
     const PassFloor pass =
@@ -113,9 +113,9 @@ class Pricer {
   }
   [[nodiscard]] std::int64_t element() const { return ir::bits_of(sizes_.dtype) / 8; }
 
-  /// What tensor-parallel ranks exchange at the two ends of a block, forward: all-reduce behind it,
-  /// or all-gather before (`gathers`: latent attention gathers its latents) and reduce-scatter
-  /// behind it.
+  /// Forward communication of tensor-parallel ranks at the two ends of a block. It is an all-reduce
+  /// after the block, or an all-gather before it and a reduce-scatter after it. `gathers`: latent
+  /// attention gathers its latents.
   [[nodiscard]] PassFloor edges(bool gathers) const {
     const ir::RankGroup ranks{.size = sizes_.degrees.tensor, .stride = 1};
     const std::int64_t bytes = sizes_.tokens * model_.hidden * element();
@@ -183,15 +183,16 @@ class Pricer {
     return sizes_.degrees.context > 1 ? ring(shape) : kernels(shape);
   }
 
-  /// One attention kernel forward and those of its backward.
+  /// One forward attention kernel and the kernels of its backward.
   [[nodiscard]] PassFloor kernels(ir::AttentionShape shape) const {
     const Seconds forward = price(shape);
     shape.backward = true;
     return {forward, price(shape)};
   }
 
-  /// The step on the diagonal sees everything, causally; each other half of it. Keys and values go
-  /// round meanwhile, in backward with their gradients.
+  /// The step on the diagonal computes the whole causal matrix; each other step computes half of a
+  /// matrix. Keys and values travel around the ring meanwhile, in backward together with their
+  /// gradients.
   /// Source:  TransformerEngine, pytorch/attention/context_parallel.py, AttnFuncWithCPAndKVP2P.
   [[nodiscard]] PassFloor ring(ir::AttentionShape shape) const {
     const double others = static_cast<double>(sizes_.degrees.context - 1);
@@ -216,7 +217,7 @@ class Pricer {
     return pass;
   }
 
-  /// One way of tokens to their experts.
+  /// The exchange of tokens among experts in one direction.
   [[nodiscard]] Seconds dispatch(const ir::RankGroup& ranks) const {
     const ir::MoeSpec& moe = *model_.moe;
     const std::int64_t bytes = sizes_.stretch * model_.hidden * element();
@@ -233,13 +234,13 @@ class Pricer {
                                      .top_k = static_cast<std::int32_t>(moe.top_k)});
   }
 
-  /// Dispatch, products, combination; the shared expert beside them.
+  /// Dispatch, products and combine, and the shared expert besides.
   [[nodiscard]] PassFloor experts() const {
     const ir::MoeSpec& moe = *model_.moe;
     const ir::MegatronPlan& degrees = sizes_.degrees;
     const std::int64_t cut = degrees.expert_tensor > 0 ? degrees.expert_tensor : degrees.tensor;
     const std::int64_t local = std::max<std::int64_t>(moe.experts / degrees.expert, 1);
-    const std::int64_t routed = sizes_.stretch * moe.top_k;  // Sent by this rank.
+    const std::int64_t routed = sizes_.stretch * moe.top_k;  // Rows that this rank sends.
     const std::int64_t rows = std::max<std::int64_t>(routed * cut / local, 1);
     const std::int64_t width = std::max<std::int64_t>(moe.expert_ffn / cut, 1);
     const auto series = ir::GemmBatch::kSeries;

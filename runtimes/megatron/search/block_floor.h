@@ -7,13 +7,14 @@
 
 namespace headroom::plan {
 
-/// What no piece of `plan` falls below, without a program: bounds for plans whose `block_times`
-/// nobody has asked for yet.
+/// Lower bounds on the block times of `plan`, computed without a program. They serve plans whose
+/// `block_times` have not been computed yet.
 ///
-/// Model:   the matrix products, the attention kernels and the exchange of tokens among experts and
-///          of activations among tensor-parallel ranks (forward: backward's may run beside
-///          products) that the runtime runs for one layer, each priced by `cost::work_time`, one
-///          behind the other. No kernels bound by memory, nothing of the host, no recomputation.
+/// Model:   the operators that the runtime runs for one layer, each priced by `cost::work_time`,
+///          one after the other: matrix products, attention kernels, and in forward the exchanges
+///          of tokens among experts and of activations among tensor-parallel ranks (in backward
+///          these may overlap products). Memory-bound kernels, host time and recomputation are not
+///          counted.
 /// Shapes:  T = B S / c tokens of a rank.
 [[nodiscard]] BlockTimes block_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                      const cost::Machine& machine);

@@ -17,7 +17,7 @@
 namespace headroom::plan {
 namespace {
 
-/// Layers of a short program: one that is neither the first nor the last.
+/// Layers of a short program. The middle one is neither the first nor the last.
 constexpr std::int64_t kTimedLayers = 3;
 constexpr std::int32_t kMiddle = 1;
 
@@ -31,9 +31,9 @@ ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
   megatron.recompute = ir::MegatronRecompute::kNone;
   megatron.recompute_modules = {};
   megatron.recompute_layers = 1;
-  megatron.distributed_optimizer = megatron.fp8_parameters;  // Which asks for it.
+  megatron.distributed_optimizer = megatron.fp8_parameters;  // FP8 parameters require it.
   megatron.overlap_grad_reduce = megatron.overlap_param_gather = false;
-  megatron.accumulation_fusion = true;  // `ExchangeTimes` adds what the other way takes.
+  megatron.accumulation_fusion = true;  // `ExchangeTimes` adds the time without it.
   megatron.optimizer_offload = 0;
   megatron.optimizer_instances = 1;
   megatron.precision_aware = megatron.bf16_moments = false;
@@ -49,19 +49,19 @@ ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
   return one;
 }
 
-/// Time by layer of one micro-batch's passes.
+/// Times of one micro-batch's passes, layer by layer.
 struct PassTimes {
-  std::vector<Seconds> forward;  ///< Of each layer.
+  std::vector<Seconds> forward;  ///< Forward time of each layer.
   std::vector<Seconds> backward;
-  Seconds before;  ///< Embedding, both directions.
-  Seconds behind;  ///< Head and loss, both directions.
-  /// What the backward of the layer in the middle runs again, by module.
+  Seconds before;  ///< Embedding, forward and backward.
+  Seconds behind;  ///< Output layer and loss, forward and backward.
+  /// What the backward of the middle layer recomputes, by module.
   Seconds attention_again;
   Seconds norms_again;
   Seconds mlp_again;
 };
 
-/// Reads a priced program.
+/// Reads the times off a priced program.
 class PassReader {
  public:
   PassReader(const ir::RankProgram& program, const cost::StreamTimeline& timeline)
@@ -94,7 +94,8 @@ class PassReader {
     return item.kind == ir::WorkItem::Kind::kRun && item.stream == 0;
   }
 
-  /// Layers follow each other; each takes from the end of the one before to its own.
+  /// Layers follow each other. The time of a layer is from the end of the previous layer to its own
+  /// end.
   void read_pass(const ir::WorkRange& range, std::int64_t layers, bool backward,
                  PassTimes& times) const {
     std::vector<Seconds> ends(static_cast<std::size_t>(layers), computed_[range.begin]);
@@ -120,7 +121,7 @@ class PassReader {
     (backward ? times.before : times.behind) += computed_[range.end] - at;
   }
 
-  /// Core attention and the MLP are told by their operators.
+  /// Core attention and the MLP are recognised by their operators.
   void read_recomputation(const ir::WorkRange& range, PassTimes& times) const {
     Seconds* module = &times.norms_again;
     for (std::size_t i = range.begin; i < range.end; ++i) {
@@ -139,7 +140,7 @@ class PassReader {
   }
 
   const ir::RankProgram& program_;
-  std::vector<Seconds> computed_;  ///< Before each item: the end of the compute stream's last.
+  std::vector<Seconds> computed_;  ///< Before each item: when the compute stream's last item ends.
 };
 
 /// Prices short programs of one plan.
@@ -154,7 +155,7 @@ class Sampler {
         prices_(cost::prices_on(machine, plan)),
         device_(device) {}
 
-  /// `layers` like `layer`, under `plan`.
+  /// Times of `layers` layers like `layer` under `plan`.
   [[nodiscard]] Result<PassTimes> passes(const ir::ParallelPlan& plan, const ir::LayerSpec& layer,
                                          std::int64_t layers) {
     model_.layers.assign(static_cast<std::size_t>(layers), layer);
@@ -166,7 +167,8 @@ class Sampler {
     return PassReader(*program, priced.timeline).read(layers);
   }
 
-  /// The layer in the middle, and what stands before and behind it with Transformer Engine's loss.
+  /// Reads the middle layer, and the operators before and after the layers with Transformer
+  /// Engine's loss.
   [[nodiscard]] std::optional<Error> read_layer(const ir::LayerSpec& layer, LayerTimes& times,
                                                 BlockTimes& blocks) {
     const Result<PassTimes> plain = passes(plan_, layer, kTimedLayers);
@@ -178,7 +180,7 @@ class Sampler {
     blocks.embedding = plain->before;
     blocks.head[static_cast<std::size_t>(plan_.megatron->cross_entropy)] = plain->behind;
     if (plan_.megatron->fp8 == ir::MegatronFp8::kDelayed) {
-      return std::nullopt;  // Nothing runs again.
+      return std::nullopt;  // Nothing is recomputed.
     }
     ir::ParallelPlan with = plan_;
     with.megatron->recompute = ir::MegatronRecompute::kSelective;
@@ -193,7 +195,7 @@ class Sampler {
     return std::nullopt;
   }
 
-  /// What of a layer goes to the host and comes back, whatever runs again.
+  /// Reads the times of a layer's copies to the host and back, for each set of recomputed modules.
   [[nodiscard]] std::optional<Error> read_copies(const ir::LayerSpec& layer, LayerTimes& times) {
     const bool repeats = plan_.megatron->fp8 != ir::MegatronFp8::kDelayed;
     for (std::size_t set = 0; !(offloads_ == ir::MegatronOffload{}) && set < kModuleSets; ++set) {
@@ -215,7 +217,7 @@ class Sampler {
     return std::nullopt;
   }
 
-  /// Head and loss in the other forms.
+  /// Reads the output layer with the other implementations of the loss.
   [[nodiscard]] std::optional<Error> read_heads(const ir::LayerSpec& layer, BlockTimes& blocks) {
     for (std::size_t form = 0; form < blocks.head.size(); ++form) {
       ir::ParallelPlan with = plan_;
@@ -233,7 +235,8 @@ class Sampler {
   }
 
  private:
-  /// A layer's share of the copies in `program`: in the first step all groups go and come back.
+  /// A layer's share of the copies in `program`. In the first step, all groups are offloaded and
+  /// reloaded.
   [[nodiscard]] HostCopies copies_in(const ir::RankProgram& program) const {
     HostCopies all;
     for (const ir::WorkItem& item : program.work.items) {
@@ -276,7 +279,8 @@ void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& 
   times.sparse_parameters = (whole - experts) / degrees.tensor;
 }
 
-/// Sparse or dense layers, which may differ in their windows, and the share of each kind.
+/// The kinds of sparse or dense layers, which may differ in their windows, and the share of each
+/// kind.
 std::vector<std::pair<ir::LayerSpec, double>> kinds_of(const ir::ModelSpec& model, bool sparse) {
   std::vector<std::pair<ir::LayerSpec, double>> kinds;
   for (const ir::LayerSpec& layer : model.layers) {
@@ -352,7 +356,7 @@ BlockTimes with_transfers(BlockTimes blocks, const ir::ModelSpec& model,
         ir::CollectiveShape{.kind = ir::CollectiveKind::kReceive,
                             .bytes = sent_bytes(model, plan),
                             .group = {.size = 2, .stride = ir::stage_stride(placed, plan.world)}});
-    // The multiprocessors of one transfer in and one out.
+    // One transfer in and one out take multiprocessors from computation.
     blocks.beside.at(order) = 2 * cost::taken_ratio(machine) * blocks.transfer.at(order);
   }
   return blocks;

@@ -5,7 +5,7 @@
 namespace headroom::plan {
 namespace {
 
-/// Static parts that the switches of a plan tell apart, and moving parts.
+/// Numbers of static parts and of moving parts that the switches of a plan distinguish.
 constexpr std::size_t kFixedSlots = 4 * (kOffloadSteps + 1);
 constexpr std::size_t kMovingSlots = 12;
 

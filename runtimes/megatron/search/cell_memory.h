@@ -11,39 +11,39 @@
 
 namespace headroom::plan {
 
-/// Peaks of the plans of one cell, one after the other: what they share is worked out once.
+/// Peaks of the plans of one cell, evaluated one after the other. What they share is computed once.
 class CellMemory {
  public:
   /// Keeps references to `memory` and `choices`.
   CellMemory(PlanMemory& memory, const MegatronChoices& choices);
 
-  /// The peak of plan number `index`, as `PlanMemory::peak` says it; of a plan whose peak is above
-  /// `capacity` that of the first rank which is.
+  /// The peak of plan number `index`, as from `PlanMemory::peak`. If it is above `capacity`, the
+  /// result is the peak of the first rank that exceeds it.
   ///
   /// Errors:  those of `PlanMemory::peak`.
   [[nodiscard]] Result<Bytes> peak(std::uint64_t index, Bytes capacity);
 
-  /// What `peak` is at least: parameters, gradients and states as they are, and
-  /// `PlanMemory::kept_floor` beside them. 0 where nothing is known.
+  /// A lower bound of `peak`: exact parameters, gradients and states, plus
+  /// `PlanMemory::kept_floor`. It is 0 if nothing is known.
   [[nodiscard]] Bytes floor(std::uint64_t index);
 
  private:
   using Fixed = std::shared_ptr<const Result<StaticMemory>>;
-  /// What the micro-batches of a plan hold on one rank; of plans that differ only in switches of
-  /// the static part.
+  /// What the micro-batches of a plan hold on one rank. It is shared by plans that differ only in
+  /// switches of the static part.
   struct Moving {
     bool known = false;
-    bool whole = false;  ///< No family holds the plan: it is lowered.
+    bool whole = false;  ///< No family covers the plan, so the whole plan is lowered.
     std::vector<ActivationFamily::Step> steps;
   };
   struct RankParts {
     PlanMemory::RankPlace place;
-    std::vector<Fixed> fixed;                ///< By `fixed_slot_`.
-    std::vector<Moving> moving;              ///< By recomputation and `moving_slot_`.
-    std::vector<std::optional<Bytes>> kept;  ///< `kept_floor`, by recomputation.
+    std::vector<Fixed> fixed;                ///< Indexed by `fixed_slot_`.
+    std::vector<Moving> moving;              ///< Indexed by recomputation and `moving_slot_`.
+    std::vector<std::optional<Bytes>> kept;  ///< `kept_floor`, indexed by recomputation.
   };
-  /// Plan number `index` with its ranks where `ranks_` looks for them: the order of the mesh
-  /// changes no peak.
+  /// Plan number `index` with the mesh order for which `ranks_` were computed. The order of the
+  /// mesh changes no peak.
   [[nodiscard]] ir::ParallelPlan placed(std::uint64_t index) const;
   [[nodiscard]] Result<Bytes> rank_peak(RankParts& rank, std::uint64_t index);
   [[nodiscard]] const Result<StaticMemory>& fixed_of(RankParts& rank, std::uint64_t index);
@@ -52,8 +52,8 @@ class CellMemory {
 
   PlanMemory& memory_;
   const MegatronChoices& choices_;
-  std::vector<std::size_t> fixed_slot_;   ///< By switch.
-  std::vector<std::size_t> moving_slot_;  ///< By switch.
+  std::vector<std::size_t> fixed_slot_;   ///< Indexed by switch.
+  std::vector<std::size_t> moving_slot_;  ///< Indexed by switch.
   std::vector<RankParts> ranks_;
 };
 

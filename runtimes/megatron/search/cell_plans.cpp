@@ -7,8 +7,8 @@
 namespace headroom::plan {
 namespace {
 
-/// Switches that another allowed setting beats: no slower and no larger, whatever the rest of the
-/// plan is. The mask of the data loader is one more tensor that takes no time; Transformer Engine's
+/// Whether another allowed setting of the switches is no slower and no larger, whatever the rest of
+/// the plan is. The data loader's mask is one more tensor that takes no time. Transformer Engine's
 /// cross entropy writes its gradient over the logits.
 bool is_dominated(const Constraints& allowed, const ir::MegatronPlan& with) {
   constexpr auto kFused = static_cast<std::int64_t>(ir::MegatronCrossEntropy::kTransformerEngine);

@@ -10,14 +10,14 @@
 
 namespace headroom::plan {
 
-/// The plans of one cell of Megatron's: their times, their peaks and what these are at least.
+/// The plans of one cell of Megatron: their times, their peaks, and lower bounds of the peaks.
 class CellPlans {
  public:
-  /// Keeps references to the first three.
+  /// Keeps references to the first three arguments.
   CellPlans(const SearchState& state, PlanMemory& memory, const BoundedCell& cell,
             const BlockTimes& blocks);
 
-  /// Those that the rules on switches and refusals leave over, in the order of the cell.
+  /// The plans that rules on switches and refusals permit, in the order of the cell.
   [[nodiscard]] std::vector<Timed> listed();
   [[nodiscard]] Timed timed(std::uint64_t index) {
     return {.seconds = times_.parts(index).total().value(), .index = index};
@@ -25,11 +25,11 @@ class CellPlans {
   [[nodiscard]] const MegatronChoices& choices() const { return choices_; }
   [[nodiscard]] Bytes capacity() const { return capacity_; }
 
-  /// Whether plan number `index` needs more than `ceiling`, as far as can be said without its peak.
+  /// Whether plan number `index` needs more than `ceiling`, as far as its lower bounds tell.
   [[nodiscard]] bool is_above(std::uint64_t index, Bytes ceiling) {
     return floor_of(index) > ceiling || memory_.floor(index) > ceiling;
   }
-  /// What plan number `index` needs at least.
+  /// A lower bound of what plan number `index` needs.
   [[nodiscard]] Bytes floor(std::uint64_t index) {
     return std::max(floor_of(index), memory_.floor(index));
   }
@@ -49,8 +49,8 @@ class CellPlans {
   MegatronChoices choices_;
   CellTimes times_;
   CellMemory memory_;
-  /// `PlanMemory::floor`: plans of a cell differ by recomputation and by whether optimizer states
-  /// are spread and in part on the host.
+  /// `PlanMemory::floor`. For plans of a cell it depends on recomputation, and on whether optimizer
+  /// states are sharded and partly on the host.
   std::vector<std::optional<Bytes>> floors_;
 };
 

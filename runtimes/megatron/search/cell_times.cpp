@@ -3,8 +3,8 @@
 namespace headroom::plan {
 namespace {
 
-constexpr std::size_t kLosses = 3;  ///< Of Megatron.
-constexpr std::size_t kOrders = 2;  ///< Of the mesh.
+constexpr std::size_t kLosses = 3;  ///< Implementations of the loss in Megatron.
+constexpr std::size_t kOrders = 2;  ///< Orders of the mesh.
 
 }  // namespace
 

@@ -11,10 +11,10 @@
 
 namespace headroom::plan {
 
-/// Times of all plans of a cell of Megatron's: what they share is worked out once.
+/// Times of all plans of a cell of Megatron. What they share is computed once.
 class CellTimes {
  public:
-  /// `plan`: any of the cell. Keeps a reference to `choices`.
+  /// `plan`: any plan of the cell. Keeps a reference to `choices`.
   CellTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const BlockTimes& blocks,
             const cost::Machine& machine, const MegatronChoices& choices);
 
@@ -28,10 +28,10 @@ class CellTimes {
   const cost::Machine& machine_;
   const MegatronChoices& choices_;
   PipelineTimes pipeline_;
-  std::array<std::optional<ExchangeTimes>, 2> exchange_;  ///< By the order of the mesh.
-  /// By recomputation, loss and the order of the mesh.
+  std::array<std::optional<ExchangeTimes>, 2> exchange_;  ///< Indexed by the order of the mesh.
+  /// Indexed by recomputation, loss and the order of the mesh.
   std::vector<std::optional<PipelineParts>> pipelines_;
-  ir::ParallelPlan plan_;  ///< Switches are put in here, so that it is not copied for each plan.
+  ir::ParallelPlan plan_;  ///< Switches are set in it, so that it is not copied for each plan.
 };
 
 }  // namespace headroom::plan

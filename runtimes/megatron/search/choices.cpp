@@ -11,18 +11,18 @@ namespace {
 using ir::MegatronPlan;
 using ir::ParallelPlan;
 
-/// What of a Megatron plan decides what it can run again.
+/// The properties of a Megatron plan that determine what it can recompute.
 struct RepeatForm {
   ChunkSizes chunk;
-  bool modules = true;  ///< Modules can run again.
-  bool layers = true;   ///< Whole layers can.
+  bool modules = true;  ///< Modules can be recomputed.
+  bool layers = true;   ///< Whole layers can be recomputed.
   [[nodiscard]] std::array<std::int64_t, 4> key() const {
     return {chunk.most, chunk.divisor, modules ? 1 : 0, layers ? 1 : 0};
   }
 };
 
-/// As `ir::check_plan` has it: nothing runs again with scales from the steps before, and no whole
-/// layer where modules' activations go to the host.
+/// Follows `ir::check_plan`: nothing can be recomputed with delayed scaling, and no whole layer if
+/// modules' activations are offloaded.
 RepeatForm repeat_form_of(const SpaceQuestion& question, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   const bool once = megatron.fp8 == ir::MegatronFp8::kDelayed;
@@ -67,12 +67,12 @@ std::vector<Recomputation> megatron_recomputations(const Constraints& allowed,
   return all;
 }
 
-/// What of a plan decides which switches it can have.
+/// The properties of a plan that determine which switches it can have.
 struct SwitchForm {
-  bool staged = false;    ///< It has stages, which lie next to each other or apart.
-  bool reorders = false;  ///< Stages can lie next to each other.
-  bool hybrid = false;    ///< A part of the optimizer can be the host's.
-  bool eight = false;     ///< Weights are held in 8 bits, which the distributed optimizer casts.
+  bool staged = false;    ///< It has stages, which are adjacent or apart in the mesh.
+  bool reorders = false;  ///< Its stages can be adjacent.
+  bool hybrid = false;    ///< A part of the optimizer can run on the host.
+  bool eight = false;     ///< Weights are stored in FP8, which the distributed optimizer casts.
   [[nodiscard]] std::array<bool, 4> key() const { return {staged, reorders, hybrid, eight}; }
 };
 
@@ -91,7 +91,7 @@ AxisValues orders_of(const Constraints& allowed, const SwitchForm& form) {
     return {0};
   }
   if (!form.staged) {
-    return {orders.front()};  // Both are the same.
+    return {orders.front()};  // Without stages, both orders are the same.
   }
   std::erase_if(orders, [&](std::int64_t order) { return order != 0 && !form.reorders; });
   return orders;
@@ -106,8 +106,8 @@ AxisValues offloads_of(const Constraints& allowed, const SwitchForm& form) {
   return steps;
 }
 
-/// Each of `all` with each order of the mesh and each share of the optimizer on the host, in this
-/// order: the share that takes least time first.
+/// Combines each of `all` with each order of the mesh and each fraction of the optimizer on the
+/// host, in this order. The fraction that takes the least time comes first.
 std::vector<MegatronPlan> with_places(const std::vector<MegatronPlan>& all,
                                       const Constraints& allowed, const SwitchForm& form) {
   std::vector<MegatronPlan> placed;
@@ -118,7 +118,7 @@ std::vector<MegatronPlan> with_places(const std::vector<MegatronPlan>& all,
           continue;
         }
         one.pipeline_before_data = order != 0;
-        one.precision_aware = step > 0;  // What the hybrid optimizer asks for.
+        one.precision_aware = step > 0;  // The hybrid optimizer requires it.
         one.optimizer_offload = static_cast<double>(step) / kOffloadSteps;
         placed.push_back(one);
       }
@@ -129,7 +129,7 @@ std::vector<MegatronPlan> with_places(const std::vector<MegatronPlan>& all,
 
 std::vector<MegatronPlan> megatron_switches(const Constraints& allowed, const SwitchForm& form) {
   std::vector<MegatronPlan> all;
-  // What costs nothing and takes least memory comes first: ties go to it.
+  // Switches that cost nothing and take the least memory come first, so they win ties.
   for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
     const bool distributed = (bits & 1) == 0;
     const bool overlap = (bits & 2) == 0;

@@ -7,13 +7,13 @@
 
 #include "planner/space/search_space.h"
 
-/// What is chosen within a cell of Megatron-Core's.
+/// The choices within a cell of Megatron-Core.
 namespace headroom::plan {
 
-/// All sets of modules that selective recomputation can run again.
+/// All sets of modules that selective recomputation can recompute.
 [[nodiscard]] std::vector<ir::MegatronModules> module_sets();
 
-/// What is run again in backward.
+/// What backward recomputes.
 struct Recomputation {
   ir::MegatronRecompute kind = ir::MegatronRecompute::kNone;
   std::int64_t layers = 1;
@@ -36,7 +36,8 @@ struct MegatronChoices {
 /// Counts the choices of the cells of one question without listing them.
 class ChoiceCounter {
  public:
-  /// Makes `plan` the first choice of its cell; the number of choices, 0 if there is none.
+  /// Makes `plan` the first choice of its cell. Returns the number of choices, or 0 if there is
+  /// none.
   [[nodiscard]] std::uint64_t choose_first(const SpaceQuestion& question, ir::ParallelPlan& plan);
 
  private:
@@ -45,8 +46,9 @@ class ChoiceCounter {
   const std::vector<ir::MegatronPlan>& switches(const SpaceQuestion& question,
                                                 const ir::ParallelPlan& plan);
 
-  std::map<std::array<bool, 4>, std::vector<ir::MegatronPlan>> switches_;  ///< By `SwitchForm`.
-  /// By `RepeatForm`.
+  /// Indexed by `SwitchForm`.
+  std::map<std::array<bool, 4>, std::vector<ir::MegatronPlan>> switches_;
+  /// Indexed by `RepeatForm`.
   std::map<std::array<std::int64_t, 4>, std::vector<Recomputation>> recomputations_;
 };
 

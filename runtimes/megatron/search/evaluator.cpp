@@ -13,7 +13,7 @@
 namespace headroom::plan {
 namespace {
 
-/// `plan` with the switches that leave fewest optimizer states on the device, of those allowed.
+/// `plan` with the allowed switches that leave the fewest optimizer states on the device.
 ir::ParallelPlan least_states(const Constraints& allowed, const ir::ParallelPlan& plan) {
   ir::ParallelPlan lean = plan;
   const AxisValues& offload = allowed.of(Axis::kOptimizerOffload);
@@ -24,7 +24,7 @@ ir::ParallelPlan least_states(const Constraints& allowed, const ir::ParallelPlan
   return lean;
 }
 
-/// A plan with a higher peak is of no use: it does not fit, or the lowest peak is sought and a
+/// A plan with a higher peak is useless: either it does not fit, or the lowest peak is sought and a
 /// lower one is known.
 Bytes ceiling_of(const SearchState& state, const BoundedCell& cell, const Visit& visit) {
   const Bytes capacity = capacity_of(state.question, cell.cell.plan);
@@ -34,7 +34,7 @@ Bytes ceiling_of(const SearchState& state, const BoundedCell& cell, const Visit&
   return std::min(capacity, Bytes{static_cast<std::int64_t>(visit.incumbent->first)});
 }
 
-/// One visit of a cell.
+/// One visit of a cell by the search.
 class CellVisit {
  public:
   CellVisit(const SearchState& state, PlanMemory& memory, const BoundedCell& cell,
@@ -66,7 +66,7 @@ class CellVisit {
     return std::move(answer_);
   }
 
-  /// The plan that keeps least in the steady state, alone.
+  /// Evaluates only the plan that keeps the least in the steady state.
   Result<CellAnswer> leanest() {
     const MegatronChoices& choices = plans_.choices();
     const std::uint64_t count = choices.switches.size();
@@ -93,8 +93,9 @@ class CellVisit {
     return worth;
   }
 
-  /// Those that may be the best, from the first that was not looked at: by time, or where the
-  /// lowest peak is sought by what they need at least, so that the ceiling falls early.
+  /// The plans that may be the best, starting with the first that has not been evaluated. They are
+  /// sorted by time or, if the lowest peak is sought, by their lower bounds, so that the ceiling
+  /// falls early.
   [[nodiscard]] std::vector<Timed> plans_in_order() {
     last_ = visit_.after;
     std::vector<Timed> order = plans_.listed();
@@ -111,7 +112,8 @@ class CellVisit {
     return order;
   }
 
-  /// `ceiling_of`, and no higher than the lowest peak that this visit has found, if that is sought.
+  /// `ceiling_of`. If the lowest peak is sought, it is at most the lowest peak that this visit has
+  /// found.
   [[nodiscard]] Bytes ceiling() const {
     const bool lowest = question_.objective == Objective::kMemory && answer_.best;
     return lowest ? std::min(ceiling_, answer_.best->peak) : ceiling_;
@@ -131,7 +133,7 @@ class CellVisit {
       return ok();
     }
     if (*peak > highest) {
-      return ok();  // That of one rank, and already no lower than the best.
+      return ok();  // This is the peak of one rank only, and already no lower than the best.
     }
     Worth worth = worth_of(question_.objective, cell_.cell.plan, timed.seconds, *peak);
     worth.number = cell_.first_number + timed.index;
@@ -151,8 +153,8 @@ class CellVisit {
   CellAnswer answer_;
 };
 
-/// A cell that has been opened for its bound, and whose plans turn out to take longer than this
-/// visit looks.
+/// A cell that was opened because of its bound, although its plans take longer than the limit of
+/// this visit.
 std::optional<Next> beyond_limit(const SearchState& state, const BoundedCell& cell,
                                  const Visit& visit, const BlockTimes& blocks) {
   if (visit.after || !visit.limit) {
@@ -176,7 +178,7 @@ class MegatronEvaluator final : public Evaluator {
 
   [[nodiscard]] std::size_t work_of_cell() const override { return 1; }
   [[nodiscard]] Seconds least_of_cell(const Cell& cell) override {
-    // The first choice recomputes least: no other takes less.
+    // The first choice recomputes the least, so no other choice takes less time.
     const ir::ModelSpec& model = question_.space.model;
     return least_step(model, cell.plan, block_floor(model, cell.plan, question_.machine));
   }
@@ -192,8 +194,9 @@ class MegatronEvaluator final : public Evaluator {
     const Bytes ceiling = ceiling_of(state, cell, visit);
     if (question_.pruning.memory_floor && !visit.after &&
         cell_floor(cell.cell, ceiling) > ceiling) {
-      return CellAnswer{};  // Before its pieces are sampled: where nothing fits, all cells are
-                            // opened.
+      // This is checked before the cell's pieces are sampled, because all cells are opened if
+      // nothing fits.
+      return CellAnswer{};
     }
     const Result<BlockTimes> blocks = blocks_.of(cell.cell.plan);
     if (!blocks) {
@@ -234,7 +237,8 @@ class MegatronEvaluator final : public Evaluator {
     CellPlans plans(state, memory_, cell, *blocks);
     std::vector<Timed> order = plans.listed();
     std::ranges::sort(order);
-    Bytes lowest = plans.capacity() + Bytes{1};  // Later ones are slower: they must take less.
+    // Later plans are slower, so they must need less memory.
+    Bytes lowest = plans.capacity() + Bytes{1};
     for (const Timed& timed : order) {
       Bytes ceiling = lowest - Bytes{1};
       if (pruning.time_bound) {

@@ -7,8 +7,8 @@ namespace headroom::plan {
 class Evaluator;
 struct SearchInputs;
 
-/// The evaluator of Megatron-Core's plans: closed forms for times (`step_time`) and peaks
-/// (`PlanMemory`), worked out from short programs.
+/// The evaluator of Megatron-Core's plans. It uses closed forms for times (`step_time`) and peaks
+/// (`PlanMemory`), which are computed from short programs.
 [[nodiscard]] std::unique_ptr<Evaluator> megatron_evaluator(const SearchInputs& inputs);
 
 }  // namespace headroom::plan

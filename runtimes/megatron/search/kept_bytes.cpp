@@ -12,7 +12,8 @@
 namespace headroom::plan {
 namespace {
 
-constexpr std::int64_t kStages = 3;  ///< Two passes of the first stage come before its backward.
+/// The first stage runs two forward passes before its first backward.
+constexpr std::int64_t kStages = 3;
 constexpr std::int64_t kSampleLayers = 3;
 
 /// Live bytes that the second forward pass of the last step adds.

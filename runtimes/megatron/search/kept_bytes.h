@@ -9,12 +9,13 @@
 
 namespace headroom::plan {
 
-/// What one layer like `layer` keeps of one micro-batch from its forward to its backward, under the
-/// recomputation of `plan`: of `recompute_layers` layers run again together, one layer's share is
-/// taken as that of a layer run again alone.
+/// What one layer like `layer` keeps for one micro-batch from its forward to its backward, under
+/// the recomputation of `plan`. If `recompute_layers` layers are recomputed together, the share of
+/// one layer is taken to be that of a layer that is recomputed alone.
 ///
-/// Model:   two short programs, with three and four such layers on the first of three stages. What
-///          a pass of the warm-up adds to the live bytes, in one less the other.
+/// Model:   two short programs, with three and four such layers on the first of three stages. The
+///          result is the difference between the live bytes that a pass of the warm-up adds in the
+///          two.
 /// Units:   bytes. Requires the runtime megatron.
 /// Errors:  those of the lowering.
 [[nodiscard]] Result<std::int64_t> kept_bytes(const ir::ModelSpec& model,
@@ -22,7 +23,8 @@ namespace headroom::plan {
                                               const ir::LayerSpec& layer,
                                               const DeviceTraits& device);
 
-/// Passes forward through chunks of a stage that are kept at once when its first backward begins.
+/// Number of forward passes through chunks of a stage whose tensors are kept when its first
+/// backward begins.
 [[nodiscard]] std::int64_t kept_passes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                        std::int64_t stage = 0);
 

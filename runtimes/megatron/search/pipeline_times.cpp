@@ -10,7 +10,7 @@
 namespace headroom::plan {
 namespace {
 
-/// Of `count` layers of a chunk, those that are run again, which come first.
+/// The number of recomputed layers among `count` layers of a chunk. They come first.
 std::int64_t layers_again(const ir::ParallelPlan& plan, std::int64_t count) {
   switch (plan.megatron->recompute) {
     case ir::MegatronRecompute::kNone:
@@ -24,7 +24,7 @@ std::int64_t layers_again(const ir::ParallelPlan& plan, std::int64_t count) {
   return 0;
 }
 
-/// What a layer's backward runs again of its forward.
+/// The part of a layer's forward that its backward recomputes, in seconds.
 double selective_seconds(const ir::ParallelPlan& plan, const LayerTimes& layer) {
   if (plan.megatron->recompute != ir::MegatronRecompute::kSelective) {
     return 0;
@@ -193,7 +193,7 @@ PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
   }
   const double count = static_cast<double>(plan.accumulation);
   const std::int64_t stages = plan.megatron->pipeline;
-  double sent = 0;  // Filling chunk after chunk, and draining once.
+  double sent = 0;  // The pipeline fills chunk by chunk and drains once.
   if (ir::is_interleaved(*plan.megatron)) {
     const Seconds transfer = blocks_.transfer.at(plan.megatron->pipeline_before_data ? 1 : 0);
     sent = static_cast<double>(chunks_ * stages + stages - 1) * transfer.value();

@@ -10,7 +10,7 @@ namespace {
 using ir::MegatronPlan;
 using ir::ParallelPlan;
 
-/// How layers are dealt out to stages and ranks to the mesh.
+/// Resets how layers are assigned to stages, and ranks to the mesh.
 void drop_stages(MegatronPlan& megatron) {
   const MegatronPlan usual;
   megatron.pipeline = usual.pipeline;
@@ -22,7 +22,7 @@ void drop_stages(MegatronPlan& megatron) {
   megatron.pipeline_before_data = usual.pipeline_before_data;
 }
 
-/// How gradients are exchanged and where the optimizer's states lie.
+/// Resets how gradients are exchanged and where the optimizer's states are.
 void drop_optimizer(ParallelPlan& plan) {
   const MegatronPlan usual;
   MegatronPlan& megatron = *plan.megatron;
@@ -43,7 +43,7 @@ void drop_recomputation(MegatronPlan& megatron) {
   megatron.recompute_modules = usual.recompute_modules;
 }
 
-/// Steps after the second do what it does, and no rank in particular is shown.
+/// Steps after the second repeat it, and the rank to be shown does not matter.
 ParallelPlan common_of(const ParallelPlan& plan) {
   ParallelPlan one = plan;
   one.steps = std::min(plan.steps, 2);
@@ -87,7 +87,7 @@ PlanKey pieces_key(const ParallelPlan& plan) {
   const MegatronPlan usual;
   ParallelPlan one = common_of(plan);
   MegatronPlan& megatron = *one.megatron;
-  one.world = plan.world > 1 ? 2 : 1;  // A device alone multiplies faster than one beside others.
+  one.world = plan.world > 1 ? 2 : 1;  // A single device multiplies faster than one among others.
   drop_stages(megatron);
   drop_optimizer(one);
   drop_recomputation(megatron);
@@ -97,9 +97,9 @@ PlanKey pieces_key(const ParallelPlan& plan) {
   return {.plan = std::move(one), .numbers = {}};
 }
 
-/// Of the fields that searches vary; equality compares all.
+/// Hashes the fields that searches vary; equality compares all fields.
 std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
-  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a, over whole numbers
+  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a, over whole numbers.
   const auto add = [&hash](auto value) {
     hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3U;
     hash ^= hash >> 29;

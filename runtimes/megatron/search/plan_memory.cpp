@@ -28,8 +28,8 @@ bool is_steady(const SampleForm& form) {
          form.micro_batches == (form.chunks > 1 ? 2 * form.stages : form.stages + 2);
 }
 
-/// Whether micro-batches come in the usual order, and layers and states are where they usually are:
-/// what the samples are made of.
+/// Whether micro-batches have the usual order, and there are no multi-token prediction layers, as
+/// in the samples.
 bool fits_samples(const ir::MegatronPlan& megatron) {
   return megatron.micro_batch_group == 0 && megatron.mtp_layers == 0;
 }
@@ -212,7 +212,7 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
 std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, ir::MegatronRecompute how,
                                  const ir::LayerSpec& layer) {
   ir::ParallelPlan alone = plan;
-  // What changes nothing of what a layer keeps.
+  // Options that do not affect what a layer keeps.
   alone.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
   alone.megatron->mask_in_dataloader = false;
   alone.megatron->accumulation_fusion = true;
@@ -237,7 +237,7 @@ std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, ir::MegatronRecom
 
 namespace {
 
-/// Bytes of parameters, gradients and states of one layer on one rank, at least.
+/// A lower bound of the bytes of parameters, gradients and states of one layer on one rank.
 std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                             const ir::LayerSpec& layer) {
   const ir::MegatronPlan& megatron = *plan.megatron;
@@ -253,7 +253,8 @@ std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& 
   const bool wide = plan.precision == ir::Precision::kBf16Master && megatron.fp32_gradients;
   // Parameter and gradient.
   const std::int64_t held = (full ? 8 : (wide ? 6 : 4)) - (megatron.fp8_parameters ? 1 : 0);
-  // Two moments; a master copy. A hybrid optimizer may have all of these layers' on the host.
+  // Two moments and a master copy. A hybrid optimizer may have all of these layers' states on the
+  // host.
   const bool apart = megatron.precision_aware || megatron.optimizer_offload > 0;
   const std::int64_t states = apart ? 0 : (full ? 8 : 12);
   const std::int64_t data = plan.world / megatron.tensor / megatron.pipeline;
@@ -263,7 +264,7 @@ std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& 
          states * local / (spread ? expert_data : 1);
 }
 
-/// The logits of a micro-batch, in the type of the products; on the first stage only without a
+/// The logits of a micro-batch in the type of the products. The first stage has them only without a
 /// pipeline.
 std::int64_t logit_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   const ir::MegatronPlan& megatron = *plan.megatron;
@@ -290,7 +291,7 @@ std::vector<Layers> chunks_of(const ir::ModelSpec& model, const ir::MegatronPlan
   return chunks;
 }
 
-/// A chunk may hold the embedding or the loss alone; no floor is worked out for such plans.
+/// Whether a chunk holds only the embedding or the loss; no lower bound is computed for such plans.
 bool has_empty(const std::vector<Layers>& chunks) {
   return std::ranges::any_of(chunks, [](const Layers& chunk) { return chunk.empty(); });
 }
@@ -300,7 +301,7 @@ bool has_empty(const std::vector<Layers>& chunks) {
 std::int64_t PlanMemory::resident_of(const ir::ParallelPlan& plan,
                                      const std::vector<Layers>& chunks) const {
   if (plan.steps < 2) {
-    return 0;  // Before the second step there are no moments yet, and a plan may have but one.
+    return 0;  // Before the second step there are no moments, and a plan may have only one step.
   }
   std::array<std::optional<std::int64_t>, 2> known;  // Layers are dense or sparse.
   std::int64_t resident = 0;
@@ -333,7 +334,8 @@ Bytes PlanMemory::kept_floor(const ir::ParallelPlan& plan, std::int64_t stage) {
   }
   const bool uniform = megatron.recompute == ir::MegatronRecompute::kFullUniform;
   const bool block = megatron.recompute == ir::MegatronRecompute::kFullBlock;
-  // By kind of layer: kept with the plan's recomputation, run again as a whole, and not at all.
+  // What each kind of layer keeps: with the plan's recomputation, recomputed as a whole, and not
+  // recomputed.
   struct Kept {
     std::int64_t plain = 0;
     std::int64_t input = 0;
@@ -365,7 +367,7 @@ Bytes PlanMemory::kept_floor(const ir::ParallelPlan& plan, std::int64_t stage) {
   }
   std::int64_t again = 0;
   if (uniform) {
-    // The last group has been run again, and nothing has been let go: its input is counted once.
+    // The last group has been recomputed and nothing has been freed. Its input is counted once.
     const Layers& last = chunks.back();
     const auto size = static_cast<std::int64_t>(last.size());
     const std::int64_t group = (size - 1) / megatron.recompute_layers * megatron.recompute_layers;
@@ -382,7 +384,7 @@ Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
     return Bytes{0};
   }
-  // A layer that is run again keeps its input, of whatever kind it is.
+  // A recomputed layer keeps its input, whatever its kind.
   const std::int64_t input =
       kept_of(plan, ir::MegatronRecompute::kFullUniform, windowless_.layers.front());
   std::int64_t most = 0;

@@ -25,17 +25,17 @@ namespace headroom::plan {
 [[nodiscard]] Bytes composed_peak(const StaticMemory& fixed,
                                   std::span<const ActivationFamily::Step> moving);
 
-/// Peaks of allocated bytes of plans for one model on one device, without replaying them.
+/// Peaks of allocated bytes of plans for one model on one device, computed without a replay.
 ///
-/// Model:   a Megatron plan's peak is a max-plus expression over what `StaticMemory` and
-///          `ActivationFamily` say of the ranks that `cost::binding_ranks` names,
+/// Model:   a Megatron plan's peak is a max-plus expression of what `StaticMemory` and
+///          `ActivationFamily` give for the ranks that `cost::binding_ranks` names,
 ///
-///              max(construction, base + peak(t), optimizer_peak + remains, optimizer_end + log)
+///             max(construction, base + peak(t), optimizer_peak + remains, optimizer_end + log)
 ///
-///          and equals the replayed peak of a plan with expandable segments to the byte; without
-///          them the replay allocates at least as much. Plans of the other runtimes, and forms that
-///          no family holds, are lowered whole and their live bytes counted: the same figure, at
-///          the price of a lowering.
+///          It equals the replayed peak of a plan with expandable segments to the byte. Without
+///          them the replay allocates at least as much. Plans of other runtimes, and forms that no
+///          family covers, are lowered whole and their live bytes are counted: the same figure, for
+///          the cost of a lowering.
 /// Threads: `peak` may be called from any number of threads; answers do not depend on them.
 class PlanMemory {
  public:
@@ -44,22 +44,23 @@ class PlanMemory {
   /// Errors:  those of `ir::check_plan` and of the lowering.
   [[nodiscard]] Result<Bytes> peak(const ir::ParallelPlan& plan);
 
-  /// What the peak of a Megatron plan is at least: what its first stage's layers keep, and their
-  /// parameters, gradients and states. 0 for the other runtimes.
+  /// A lower bound of the peak of a Megatron plan: what the layers of its first stage keep, and
+  /// their parameters, gradients and states. It is 0 for the other runtimes.
   ///
-  /// Model:   every pass of the warm-up keeps its layers' bytes until the first backward; a layer
-  ///          keeps the same on any stage. Before its backward a group of layers that is run again
-  ///          has kept what it keeps when it is not; without a pipeline the logits are there, too.
-  ///          Tables, norms and everything else count as nothing.
+  /// Model:   every pass of the warm-up keeps its layers' bytes until the first backward, and a
+  ///          layer keeps the same on every stage. Before the backward of a group of recomputed
+  ///          layers, the recomputation has kept what the group keeps without recomputation.
+  ///          Without a pipeline the logits are alive then, too. Tables, norms and everything else
+  ///          are not counted.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
 
-  /// What a stage has beside parameters, gradients and states at some time of every step, at least:
-  /// of the first stage the rest of `floor`.
+  /// A lower bound of what a stage holds at some time of every step, besides parameters, gradients
+  /// and states. For the first stage it is the remainder of `floor`.
   [[nodiscard]] Bytes kept_floor(const ir::ParallelPlan& plan, std::int64_t stage);
 
-  /// What the peak of a Megatron plan is at least, whatever `plan` recomputes: on the stage that
-  /// needs most, parameters, gradients and states, and the input of a chunk for each pass of the
-  /// warm-up.
+  /// A lower bound of the peak of a Megatron plan for any recomputation. It counts, on the stage
+  /// that needs the most, parameters, gradients and states, and the input of a chunk for each pass
+  /// of the warm-up.
   [[nodiscard]] Bytes cell_floor(const ir::ParallelPlan& plan);
 
   [[nodiscard]] MemoryCounts counts() const;
@@ -71,9 +72,9 @@ class PlanMemory {
     std::int64_t stage = 0;
     std::int64_t context = 0;
   };
-  /// What a peak is made of, where a family holds the plan.
+  /// The parts of a peak, if a family covers the plan.
   struct Parts {
-    std::shared_ptr<const Result<ActivationFamily>> family;  ///< None: no family holds it.
+    std::shared_ptr<const Result<ActivationFamily>> family;  ///< Null if no family covers the plan.
     ActivationFamily::Counts counts{};
   };
   [[nodiscard]] static std::vector<RankPlace> places_of(const ir::ModelSpec& model,
@@ -88,8 +89,8 @@ class PlanMemory {
   [[nodiscard]] std::shared_ptr<const Result<StaticMemory>> static_of(const ir::ParallelPlan& plan,
                                                                       const RankPlace& place);
 
-  /// What a layer keeps of a pass, under the recomputation `how` of `plan`; of a group that is run
-  /// again together, the one that begins it.
+  /// What a layer keeps of a pass, under the recomputation `how` of `plan`. For a group that is
+  /// recomputed together, it is the group's first layer.
   [[nodiscard]] std::int64_t kept_of(const ir::ParallelPlan& plan, ir::MegatronRecompute how,
                                      const ir::LayerSpec& layer);
 
@@ -98,7 +99,7 @@ class PlanMemory {
       const ir::ParallelPlan& plan, const std::vector<std::vector<ir::LayerSpec>>& chunks) const;
 
   ir::ModelSpec model_;
-  ir::ModelSpec windowless_;  ///< Megatron's layers keep the same under a window as without one.
+  ir::ModelSpec windowless_;  ///< Megatron's layers keep the same with and without a window.
   cost::DeviceSpec device_;
   std::mutex mutex_;
   std::unordered_map<PlanKey, std::shared_ptr<const Result<ActivationFamily>>, PlanKeyHash>

@@ -31,8 +31,8 @@ std::int64_t peak_between(const std::vector<std::int64_t>& curve, std::size_t be
   return peak;
 }
 
-/// Positions within `count` things: from the front "0", "1", from the back "y", "z"; in a run of
-/// three the middle one is both second and last but one.
+/// Positions within `count` items: "0", "1" from the front; "y", "z" from the back. In a run of
+/// three, the middle item is both the second and the last but one.
 std::vector<char> anchors(std::int64_t position, std::int64_t count) {
   std::vector<char> found;
   if (position < 2) {
@@ -44,7 +44,7 @@ std::vector<char> anchors(std::int64_t position, std::int64_t count) {
   return found;
 }
 
-/// Keys of a layer at `position` of its chunk. Those of a chunk with a unit less are its own.
+/// Keys of a layer at `position` of its chunk. A chunk with one unit less has keys of its own.
 std::vector<std::string> layer_keys(const SampleForm& form, bool is_short, std::int64_t position) {
   std::vector<std::string> keys;
   std::int64_t begin = 0;
@@ -67,7 +67,7 @@ std::vector<std::string> layer_keys(const SampleForm& form, bool is_short, std::
   return {"?"};
 }
 
-/// Walks the events of a step into the greatest value of each region.
+/// Reads the events of a step and keeps the maximum of each region.
 class RegionReader {
  public:
   RegionReader(const ir::RankProgram& program, const ShortQuestion& question,
@@ -112,20 +112,20 @@ class RegionReader {
         slots.push_back(&regions_.try_emplace(key, INT64_MIN).first->second);
       }
       if (slots.empty()) {
-        slots.push_back(&ignored_);  // Between the second and the last but one.
+        slots.push_back(&ignored_);  // A layer between the second and the last but one.
       }
     }
     return slots;
   }
 
   const ir::RankProgram& program_;
-  std::vector<std::vector<std::string>> layer_keys_;  ///< By layer of the model.
+  std::vector<std::vector<std::string>> layer_keys_;  ///< Indexed by layer of the model.
   std::vector<std::vector<std::int64_t*>> keys_of_site_;
   std::map<RegionKey, std::int64_t> regions_;
   std::int64_t ignored_ = 0;
 };
 
-/// Bytes above `base` in the phase of the log, and at its begin.
+/// Bytes above `base` in the phase in which losses are logged, and at its begin.
 ProgramSample::Step read_optimizer(const ir::RankProgram& program, const ir::Phase& phase,
                                    const std::vector<std::int64_t>& curve,
                                    const StaticMemory::Step& fixed) {

@@ -9,7 +9,7 @@
 namespace headroom::plan {
 namespace {
 
-/// Whether layer `position` of a chunk is run again as a whole.
+/// Whether layer `position` of a chunk is recomputed as a whole.
 bool is_recomputed(const ir::MegatronPlan& megatron, std::int64_t position) {
   switch (megatron.recompute) {
     case ir::MegatronRecompute::kNone:
@@ -48,7 +48,7 @@ std::optional<std::vector<LayerRun>> runs_of(const ir::ModelSpec& model,
   return runs;
 }
 
-/// `runs` with a unit less of the last.
+/// `runs` with one unit less of the last run.
 std::vector<LayerRun> shortened(std::vector<LayerRun> runs) {
   if (--runs.back().units == 0) {
     runs.pop_back();
@@ -130,7 +130,7 @@ ShortQuestion short_question(const ir::ModelSpec& model, const ir::ParallelPlan&
   } else if (megatron.recompute == ir::MegatronRecompute::kFullUniform) {
     megatron.recompute_layers = form.runs.front().group;
   }
-  megatron.distributed_optimizer = megatron.fp8_parameters;  // Which asks for it.
+  megatron.distributed_optimizer = megatron.fp8_parameters;  // FP8 parameters require it.
   megatron.overlap_grad_reduce = false;
   megatron.overlap_param_gather = false;
   question.plan.accumulation = form.micro_batches;

@@ -14,35 +14,35 @@ struct LayerRun {
   ir::LayerSpec layer;
   std::int64_t units = 0;   ///< Layers, or groups that are recomputed together.
   std::int64_t group = 1;   ///< Layers of a unit.
-  bool recomputed = false;  ///< By kFullUniform or kFullBlock.
+  bool recomputed = false;  ///< Recomputed by kFullUniform or kFullBlock.
   friend bool operator==(const LayerRun&, const LayerRun&) = default;
 };
 
-/// What of a Megatron plan makes its programs longer without making them other: how many layers of
-/// each kind a chunk has, how many stages and chunks there are, how many micro-batches run.
+/// The properties of a Megatron plan that make its programs longer but not different: the number of
+/// layers of each kind in a chunk, of stages and chunks, and of micro-batches.
 struct SampleForm {
-  std::vector<LayerRun> runs;  ///< Of every chunk of the stage.
+  std::vector<LayerRun> runs;  ///< Runs of every chunk of the stage.
   std::int64_t stages = 1;
-  std::int64_t chunks = 1;         ///< Of a stage.
-  std::int64_t micro_batches = 1;  ///< Of a step that is replayed.
-  /// The first chunk of the first stage, or the last of the last, has one unit less of its last
-  /// run: the embedding or the loss counts for it.
+  std::int64_t chunks = 1;         ///< Chunks of a stage.
+  std::int64_t micro_batches = 1;  ///< Micro-batches of a replayed step.
+  /// The first chunk of the first stage, or the last chunk of the last stage, has one unit less of
+  /// its last run, because the embedding or the loss counts as a layer.
   bool first_short = false;
   bool last_short = false;
   friend bool operator==(const SampleForm&, const SampleForm&) = default;
 
   [[nodiscard]] std::int64_t layers_per_chunk() const;
-  /// Whether chunk `chunk` of the stage has a unit less.
+  /// Whether chunk `chunk` of the stage has one unit less.
   [[nodiscard]] bool is_short(std::int64_t chunk) const;
 };
 
-/// The form of `plan` at pipeline stage `stage`; nothing where chunks of the stage differ by more
-/// than that, or groups of recomputed layers do not come out even.
+/// The form of `plan` at pipeline stage `stage`. Returns nothing if the stage's chunks differ by
+/// more than that, or if groups of recomputed layers do not divide evenly.
 [[nodiscard]] std::optional<SampleForm> form_of(const ir::ModelSpec& model,
                                                 const ir::ParallelPlan& plan, std::int64_t stage);
 
-/// `model` and `plan` cut down to `form`, for the same tensor sizes. All stages have the layers of
-/// the one whose form it is. As few data-parallel ranks as the degrees allow.
+/// `model` and `plan` reduced to `form`, with the same tensor sizes. All stages have the layers of
+/// the stage that the form describes. There are as few data-parallel ranks as the degrees allow.
 struct ShortQuestion {
   ir::ModelSpec model;
   ir::ParallelPlan plan;

@@ -12,7 +12,7 @@ namespace headroom::plan {
 /// threads.
 class SampledBlocks {
  public:
-  /// Keeps references to all three.
+  /// Keeps references to all three arguments.
   SampledBlocks(const ir::ModelSpec& model, const cost::DeviceSpec& device,
                 const cost::Machine& machine)
       : model_(model), device_(device), machine_(machine) {}

@@ -24,15 +24,15 @@ namespace {
 using ir::MegatronPlan;
 using ir::ParallelPlan;
 
-/// How the layers of a pipeline lie.
+/// How the layers of a pipeline are assigned to stages.
 struct DealtLayers {
   StageForm form;
   std::int64_t chunk = 0;
 };
 
 struct MegatronMemory {
-  std::map<std::int64_t, std::vector<StageForm>> forms;  ///< By stages.
-  std::vector<DealtLayers> dealt;                        ///< Of the degrees where the walk stands.
+  std::map<std::int64_t, std::vector<StageForm>> forms;  ///< Indexed by the number of stages.
+  std::vector<DealtLayers> dealt;  ///< For the degrees at the current position of the walk.
   ChoiceCounter counter;
 };
 
@@ -62,7 +62,7 @@ void set_number(SpaceWalk& walk, std::int64_t value) {
   plan_of(walk).*kMember = value;
 }
 
-/// Values of which all but the first have to be asked for.
+/// Values of which all but the first must be requested by the user.
 AxisValues first_or_asked(const SpaceWalk& walk, Axis axis, bool possible) {
   return possible && walk.asks(axis) ? AxisValues{0, 1} : AxisValues{0};
 }
@@ -105,7 +105,7 @@ AxisValues expert_tensor_degrees(SpaceWalk& walk) {
   return tensor > 1 ? AxisValues{1, tensor} : AxisValues{1};
 }
 
-/// Layers that a chunk can have.
+/// Numbers of layers that a chunk can have.
 AxisValues chunks_of(const MegatronPlan& megatron, std::int64_t layers) {
   AxisValues chunks = {0};
   if (megatron.pipeline > 1 && megatron.first_stage_layers == 0 &&
@@ -120,7 +120,7 @@ AxisValues chunks_of(const MegatronPlan& megatron, std::int64_t layers) {
   return chunks;
 }
 
-/// Layers of the stages, interleaved or not: numbers of `MegatronMemory::dealt`.
+/// Assignments of layers to stages, interleaved or not: indices of `MegatronMemory::dealt`.
 AxisValues dealt_layers(SpaceWalk& walk) {
   const Constraints& allowed = walk.allowed();
   const std::int64_t layers = walk.layers();
@@ -138,7 +138,8 @@ AxisValues dealt_layers(SpaceWalk& walk) {
       if (!allowed.allows(Axis::kSchedule, schedule_with(kind))) {
         continue;
       }
-      // Layers that count for more and ends that are named come to the same without chunks.
+      // Without chunks, counting ends as layers and naming the layers of the ends can give the same
+      // stages.
       const auto count = [&](std::int64_t stage) {
         return ir::chunk_layer_count(megatron, layers, {.stage = stage, .chunk = 0});
       };
@@ -221,7 +222,7 @@ std::string chunk_rule(const SpaceQuestion& question) {
          ") below them";
 }
 
-/// A rule without figures.
+/// A rule without numbers.
 template <std::size_t kSize>
 struct Text {
   char text[kSize];  // NOLINT(modernize-avoid-c-arrays): a string as a template argument.
@@ -378,7 +379,7 @@ std::vector<SearchAxis> make_axes() {
              plan_of(walk).offload_modules = offload_modules_of(value);
            }});
   rows.push_back(micro_batch_axis());
-  // Within a cell.
+  // Axes within a cell.
   rows.push_back({.axis = Axis::kRecompute,
                   .get =
                       [](const ParallelPlan& plan) {
@@ -423,7 +424,7 @@ std::vector<SearchAxis> make_axes() {
   return rows;
 }
 
-/// Megatron has one AdamW, FusedAdam: "adamw-fused" is its second name.
+/// Megatron has only one AdamW, FusedAdam. "adamw-fused" is its second name.
 bool is_second_name_of_adam(const SpaceWalk& walk) {
   const AxisValues& given = walk.allowed().of(Axis::kOptimizer);
   const auto is_plain = [](std::int64_t word) {
@@ -476,7 +477,8 @@ class MegatronSearch final : public FrameworkSearch {
     return std::make_unique<CellChoices>(megatron_choices(question, cell.plan));
   }
 
-  /// Groups of uniform recomputation divide all chunks; block leaves a layer of the longest.
+  /// Groups of uniform recomputation divide all chunks; block recomputation leaves one layer of the
+  /// longest chunk.
   [[nodiscard]] AxisValues numbers_within_cells(const SpaceQuestion& question,
                                                 Axis axis) const override {
     if (axis != megatron_axes::kRecomputeLayers) {

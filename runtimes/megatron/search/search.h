@@ -4,9 +4,9 @@
 
 namespace headroom::plan {
 
-/// How Megatron-Core is searched: degrees, stages, sequence parallelism, attention, offloaded
-/// modules and micro-batches make cells; within a cell are what is recomputed and the switches that
-/// change no tensor's size.
+/// The search of Megatron-Core. Degrees, stages, sequence parallelism, attention, offloaded modules
+/// and micro-batches define a cell. The choices within a cell are recomputation and the switches
+/// that change no tensor's size.
 [[nodiscard]] const FrameworkSearch& megatron_search();
 
 }  // namespace headroom::plan

@@ -18,13 +18,14 @@ ir::MegatronPlan plan_of(std::int64_t pipeline, const StageForm& form) {
   return plan;
 }
 
-/// Layers are dealt out, and every stage has one.
+/// Whether all layers are assigned and every stage has at least one.
 bool is_whole(std::int64_t layers, std::int64_t pipeline, const StageForm& form) {
   const ir::MegatronPlan plan = plan_of(pipeline, form);
   return ir::even_stage_layers(plan, layers) > 0 && chunk_sizes(plan, layers).least > 0;
 }
 
-/// What an end may hold: what is asked for, or anything up to `most`.
+/// The numbers of layers that an end may hold: those that the user asks for, or anything up to
+/// `most`.
 AxisValues ends_of(const AxisValues& asked, std::int64_t most) {
   if (!asked.empty()) {
     return asked;
@@ -34,7 +35,7 @@ AxisValues ends_of(const AxisValues& asked, std::int64_t most) {
   return all;
 }
 
-/// Forms that say how many layers the ends hold.
+/// Adds forms that state how many layers the ends hold.
 void add_ends(std::int64_t layers, std::int64_t pipeline, const Constraints& allowed,
               std::vector<StageForm>& forms) {
   const AxisValues& first = allowed.of(megatron_axes::kFirstStage);
@@ -52,7 +53,7 @@ void add_ends(std::int64_t layers, std::int64_t pipeline, const Constraints& all
         continue;
       }
       const std::int64_t between = ir::even_stage_layers(plan_of(pipeline, form), layers);
-      // An end that has as many as those between is written as 0.
+      // An end with as many layers as a middle stage is written as 0.
       const bool plain = (!first.empty() || front < between) && (!last.empty() || back < between);
       if (plain && (!free || between == share)) {
         forms.push_back(form);
@@ -72,7 +73,7 @@ void StageForm::apply_to(ir::MegatronPlan& plan) const {
 
 ChunkSizes chunk_sizes(const ir::MegatronPlan& plan, std::int64_t layers) {
   const std::int64_t chunks = ir::chunks_per_stage(plan, layers);
-  // Stages between the ends are like each other, and so are the chunks between the first and last.
+  // Middle stages are alike, and so are the chunks between the first and the last.
   ChunkSizes sizes{.least = layers, .most = 0, .divisor = 0};
   for (const std::int64_t stage :
        {std::int64_t{0}, std::min<std::int64_t>(1, plan.pipeline - 1), plan.pipeline - 1}) {

@@ -6,36 +6,37 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "planner/space/axis.h"
 
-/// The ways in which Megatron can deal layers out to the stages of a pipeline.
+/// The ways in which Megatron can assign layers to the stages of a pipeline.
 namespace headroom::plan {
 
-/// What of a plan decides how many layers each stage has.
+/// The properties of a plan that determine how many layers each stage has.
 struct StageForm {
-  std::int64_t first = 0;  ///< Of the first stage; 0: as many as the stages between.
+  std::int64_t first = 0;  ///< Layers of the first stage; 0: as many as a middle stage.
   std::int64_t last = 0;
-  bool embedding = false;  ///< It counts as a layer.
+  bool embedding = false;  ///< The embedding counts as a layer.
   bool loss = false;
   void apply_to(ir::MegatronPlan& plan) const;
 };
 
 /// The forms of a pipeline of `pipeline` stages, even ones first.
 ///
-/// Model:   even, then with the embedding, the loss or both counted as layers; these can be
-///          interleaved. Where the stages do not divide the layers and nothing is said of the ends,
-///          those between hold as few layers as they can (rounded up) and the two ends share the
-///          rest in all ways in which neither has more than they. Ends that are asked for are taken
-///          as given. Every stage has at least one layer.
+/// Model:   even forms come first, then those in which the embedding, the loss or both count as
+///          layers; all of these can be interleaved. If the stages do not divide the layers and the
+///          user does not set the ends, the middle stages hold as few layers as they can (rounded
+///          up). The two ends share the remainder in all ways in which neither has more layers than
+///          a middle stage. Ends that the user sets are taken as given. Every stage has at least
+///          one layer.
 /// Source:  Megatron-LM megatron/training/arguments.py, --decoder-first-pipeline-num-layers,
 ///          --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split,
 ///          --account-for-loss-in-pipeline-split.
 [[nodiscard]] std::vector<StageForm> stage_forms(std::int64_t layers, std::int64_t pipeline,
                                                  const Constraints& allowed);
 
-/// Layers of the chunks of all stages.
+/// Numbers of layers of the chunks of all stages.
 struct ChunkSizes {
   std::int64_t least = 0;
   std::int64_t most = 0;
-  std::int64_t divisor = 0;  ///< The greatest number that divides all of them.
+  std::int64_t divisor = 0;  ///< The greatest common divisor of all of them.
 };
 [[nodiscard]] ChunkSizes chunk_sizes(const ir::MegatronPlan& plan, std::int64_t layers);
 

@@ -23,7 +23,7 @@ namespace {
 using Action = LayerAction::Kind;
 using Rule = PlacementRule::Kind;
 
-/// A `LayerAction` with the modules as Megatron-Core's plan has them.
+/// A `LayerAction` with modules in the form of Megatron-Core's plan.
 struct MegatronAction {
   Action kind = Action::kKeep;
   ir::MegatronModules modules{};
@@ -47,7 +47,8 @@ ir::ParallelPlan with_recomputation(const ir::ParallelPlan& plan, ir::MegatronRe
   return other;
 }
 
-/// `plan` with `action` on every layer; a copied layer keeps what it keeps until it is copied.
+/// `plan` with `action` on every layer. A copied layer keeps as much as a kept one until it is
+/// copied.
 ir::ParallelPlan with_action(const ir::ParallelPlan& plan, const MegatronAction& action) {
   switch (action.kind) {
     case Action::kKeep:
@@ -78,7 +79,7 @@ std::vector<MegatronAction> actions_of(const ir::ModelSpec& model, const ir::Par
 /// The layers of a model chunk.
 struct ChunkLayers {
   std::vector<ir::LayerSpec> kinds;
-  std::vector<std::size_t> order;  ///< Of each layer, its kind.
+  std::vector<std::size_t> order;  ///< The kind of each layer.
   [[nodiscard]] std::int64_t count(std::size_t kind) const {
     return std::ranges::count(order, kind);
   }
@@ -97,7 +98,7 @@ ChunkLayers layers_of_form(const SampleForm& form) {
   return layers;
 }
 
-/// Reads one stage.
+/// Reads the figures of one stage.
 class StageReader {
  public:
   StageReader(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
@@ -110,7 +111,7 @@ class StageReader {
     return layer.moe ? blocks_.sparse : blocks_.dense;
   }
 
-  /// The most that is allocated on stage `stage` while micro-batches of `plan` run.
+  /// The peak of allocated bytes on stage `stage` while micro-batches of `plan` run.
   [[nodiscard]] Result<Bytes> peak(const ir::ParallelPlan& plan, std::int64_t stage) const {
     const ir::Rank rank{
         static_cast<std::int32_t>(stage * ir::stage_stride(*plan.megatron, plan.world))};
@@ -131,7 +132,7 @@ class StageReader {
     return Bytes{most};
   }
 
-  /// Seconds that one layer of `plan` runs again.
+  /// Seconds of recomputation for one layer of `plan`.
   [[nodiscard]] double again(const ir::ParallelPlan& plan, const ir::LayerSpec& layer) const {
     ir::ModelSpec one = model_;
     one.layers = {layer};
@@ -156,7 +157,8 @@ class StageReader {
     return kept_bytes(model_, plan, layer, device_.traits);
   }
 
-  /// The layers of a chunk of `stage`, the options' figures and what they leave.
+  /// The layers of a chunk of `stage`, the figures of the options, and the memory that is left for
+  /// them.
   [[nodiscard]] Result<PlacementQuestion> question(const ChunkLayers& layers,
                                                    const std::vector<MegatronAction>& actions,
                                                    std::int64_t stage, Bytes capacity) const {
@@ -203,7 +205,7 @@ class StageReader {
       LayerOption& option = options[kind];
       option.fixed = fixed;
       if (action.kind == Action::kCopy) {
-        // One in use, one under way.
+        // One layer in use and one in transit.
         option = {.again = 0, .copy = copy(option.kept), .kept = 0, .fixed = fixed + 2 * largest};
       }
       question.kinds[kind].options.push_back(option);
@@ -218,7 +220,7 @@ class StageReader {
   BlockTimes blocks_;
 };
 
-/// The rules of one stage.
+/// Evaluates the rules for one stage.
 class RuleReader {
  public:
   RuleReader(const StageReader& reader, const ChunkLayers& chunk, StagePlacement& placement)
@@ -235,7 +237,7 @@ class RuleReader {
     add_modules();
     Status own = add({.kind = Rule::kPlan, .number = plan.megatron->recompute_layers}, plan);
     if (!own || !option_of(Action::kFull)) {
-      return own;  // Or no layer can run again.
+      return own;  // Either the plan's own rule failed, or no layer can be recomputed.
     }
     for (const Status& status :
          {add({.kind = Rule::kUniform}, uniform(1)), add_square_root(), add_block()}) {
@@ -249,7 +251,7 @@ class RuleReader {
   }
 
  private:
-  /// What the first `layers` of a chunk take to run again under `plan`.
+  /// Seconds of recomputation for the first `layers` layers of a chunk under `plan`.
   [[nodiscard]] double again(const ir::ParallelPlan& plan, std::int64_t layers) const {
     std::vector<double> seconds;
     for (const ir::LayerSpec& kind : chunk_.kinds) {
@@ -283,7 +285,7 @@ class RuleReader {
     return ok();
   }
 
-  /// The quickest set of modules that fits; of those that do not, the leanest.
+  /// Adds the fastest set of modules that fits or, if none fits, the one with the lowest peak.
   void add_modules() {
     std::optional<PlacementRule> best;
     for (std::size_t i = 0; i < placement_.actions.size(); ++i) {
@@ -307,7 +309,7 @@ class RuleReader {
     }
   }
 
-  /// Groups of a length that divides the layers, the nearest to the square root.
+  /// Adds groups whose length divides the layers and is nearest to their square root.
   Status add_square_root() {
     const auto root = std::sqrt(static_cast<double>(layers_));
     std::int64_t group = 1;
@@ -323,7 +325,8 @@ class RuleReader {
                                                group));
   }
 
-  /// The fewest layers of a chunk that fit; each more keeps less.
+  /// Adds the smallest number of recomputed layers of a chunk that fits. Each further one keeps
+  /// less.
   Status add_block() {
     const auto block = [&](std::int64_t layers) {
       return with_recomputation(reader_.plan(), ir::MegatronRecompute::kFullBlock, layers);
@@ -348,7 +351,7 @@ class RuleReader {
                : std::optional(static_cast<std::size_t>(found - placement_.actions.begin()));
   }
 
-  /// As few as fit; every second if none do.
+  /// Recomputes every Nth layer, as few as fit, or every second layer if none fits.
   void add_every() {
     const std::optional<std::size_t> full = option_of(Action::kFull);
     if (!full || layers_ < 2) {
@@ -373,7 +376,7 @@ class RuleReader {
     }
   }
 
-  /// A layer stores what it keeps, or its input alone; sizes are rounded up to slots.
+  /// Each layer stores what it keeps, or only its input. Sizes are rounded up to slots.
   void add_chain() {
     constexpr std::int64_t kSlots = 2000;
     const std::optional<std::size_t> full = option_of(Action::kFull);
@@ -423,7 +426,7 @@ class RuleReader {
   std::int64_t layers_;
 };
 
-/// The copy is the last option, where it is one.
+/// If copying is an option, it is the last one.
 PlacementQuestion without_copies(PlacementQuestion question,
                                  const std::vector<MegatronAction>& actions) {
   for (LayerKind& kind : question.kinds) {

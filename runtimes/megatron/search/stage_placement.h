@@ -11,18 +11,18 @@
 
 namespace headroom::plan {
 
-/// The placements of a Megatron plan's stages: of the first, and of each other one that cannot keep
-/// everything. Nothing for the other runtimes, for stages whose chunks differ, and for plans
-/// that send modules' activations to the host already.
+/// Placements for the stages of a Megatron plan: for the first stage, and for each other stage that
+/// cannot keep everything. There are none for the other runtimes, for stages whose chunks differ,
+/// and for plans that already offload modules' activations.
 ///
-/// Model:   what a layer keeps of a pass is `kept_bytes`; peaks while micro-batches run are read
-///          off the stage's whole program with each option on all layers, and what they have above
-///          the passes' is the option's `fixed`. Times are those of the closed form (`block_times`,
-///          `pipeline_parts`); copies go at the rate that the machine's link to the host reaches.
-///          A layer that is copied keeps nothing on the device; where layers are, one is under way
-///          to the host or back and one is in use.
+/// Model:   what a layer keeps of a pass is `kept_bytes`. For each option, the peak while
+///          micro-batches run is read off the stage's whole program, with that option on all
+///          layers. What it has above the bytes of the passes is the option's `fixed`. Times are
+///          those of the closed form (`block_times`, `pipeline_parts`). Copies run at the rate of
+///          the machine's link to the host. A copied layer keeps nothing on the device; if layers
+///          are copied, one is in transit to or from the host and one is in use.
 /// Ignores: several GPUs on one link to the host; the order of the layers, so that a rule, whose
-///          peak is read off its own program, may fit where its counts in any order do not.
+///          peak is read off its own program, may fit although no order of the same counts does.
 /// Errors:  those of the lowering.
 [[nodiscard]] Result<std::vector<StagePlacement>> stage_placements(const ir::ModelSpec& model,
                                                                    const ir::ParallelPlan& plan,

@@ -17,8 +17,8 @@ Seconds collective(const cost::Machine& machine, ir::CollectiveKind kind, double
       ir::CollectiveShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes), .group = group});
 }
 
-/// What shows of an exchange of all chunks that runs beside passes of `pass` seconds for a
-/// micro-batch, and what it takes from them.
+/// The exposed part of a communication of all chunks that overlaps passes of `pass` seconds per
+/// micro-batch, and the time that it takes from these passes.
 Seconds shown(Seconds exchange, Seconds pass, double chunks, double round, double taken) {
   const double all = exchange.value();
   const double own = pass.value() / chunks;
@@ -37,15 +37,15 @@ Seconds copied(const cost::Machine& machine, ir::CopyKind kind, double bytes) {
                          ir::CopyShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes)});
 }
 
-/// Bytes that AdamW's step reads and writes for each parameter: the fp32 gradient read, master copy
-/// and two states read and written, the 16-bit parameter written.
+/// Bytes that AdamW's step reads and writes for each parameter. It reads the fp32 gradient, reads
+/// and writes the master copy and two states, and writes the 16-bit parameter.
 constexpr double kStepBytes = 4 + 3 * 2 * 4 + 2;
 
-/// The same on the host, where all are fp32: the gradient read, parameter and states read and
-/// written.
+/// The same on the host, where all are fp32. The step reads the gradient, and reads and writes the
+/// parameter and two states.
 constexpr double kHostBytes = 7 * 4;
 
-/// Ranks that exchange gradients and parameters.
+/// Groups of ranks that exchange gradients and parameters.
 struct ExchangeGroups {
   ir::RankGroup dense;
   ir::RankGroup experts;
@@ -88,7 +88,7 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
   };
   all_reduce_ = both(ir::CollectiveKind::kAllReduce, bytes);
   reduce_scatter_ = both(ir::CollectiveKind::kReduceScatter, bytes);
-  // Layers' weights in 8 bits, but for mxfp8, whose weights are gathered in 16.
+  // FP8 weights of layers are gathered in 8 bits, except under mxfp8, which gathers 16 bits.
   const bool eight = megatron.fp8_parameters && megatron.fp8 != ir::MegatronFp8::kMxfp8;
   const double each = eight ? 1 : 2;
   gather_ =
@@ -142,7 +142,7 @@ StepParts step_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
 
 namespace {
 
-/// `blocks` with the fewest copies that any recomputation leaves, for what runs once.
+/// `blocks` with the fewest copies that any recomputation leaves. Used if nothing is recomputed.
 BlockTimes with_least_copies(BlockTimes blocks) {
   for (LayerTimes* const layer : {&blocks.dense, &blocks.sparse}) {
     for (const HostCopies& copies : layer->copies) {
@@ -163,7 +163,8 @@ Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   bare.megatron->pipeline_before_data = blocks.transfer[1] < blocks.transfer[0];
   const PipelineParts parts = PipelineTimes(model, bare, with_least_copies(blocks)).parts(bare);
   const Seconds least = parts.forward_backward + parts.copies + parts.bubble;
-  // What runs again is added to backward and taken from what copies show beside it.
+  // Recomputation is added to backward and subtracted from the exposed copies, which may round
+  // down.
   constexpr double kRounding = 1 - 1e-12;
   return parts.copies > Seconds{0} ? kRounding * least : least;
 }

@@ -6,42 +6,46 @@
 
 namespace headroom::plan {
 
-/// What data-parallel ranks of Megatron exchange and what the optimizer takes, for all switches of
-/// a plan but the order of the mesh.
+/// Times of the data-parallel communication of Megatron's ranks and of the optimizer. They serve
+/// all switches of a plan except the order of the mesh.
 ///
-/// Model:   communication of gradients and parameters hides behind backward and forward where the
-///          plan overlaps it, and takes multiprocessors from them: that of each of v chunks behind
-///          its own pass of the last (first) micro-batch and behind the passes of a round of
-///          micro-batches through the chunks that come after (before) it. Adam is bound by memory.
-///          Of the share that is the host's, fp32 gradients are copied there, the host steps, and
-///          fp32 parameters are copied back.
+/// Model:   if the plan overlaps it, communication of gradients and parameters is hidden behind
+///          backward and forward, and takes multiprocessors from them. With v chunks, the
+///          communication of each chunk is hidden behind its own pass of the last (first)
+///          micro-batch, and behind the passes of a round of micro-batches through the chunks that
+///          come after (before) it. Adam is memory-bound. For the fraction on the host, fp32
+///          gradients are copied to the host, the host runs the step, and fp32 parameters are
+///          copied back.
 class ExchangeTimes {
  public:
-  /// `held`: the parameters of the rank that has most.
+  /// `held`: the parameters of the rank that has the most.
   ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters& held,
                 const cost::Machine& machine);
 
   /// The parts of a step whose pipeline takes `pipeline`. `plan` may differ from the constructor's
-  /// in switches only.
+  /// only in switches.
   [[nodiscard]] StepParts parts(const ir::ParallelPlan& plan, const PipelineParts& pipeline) const;
 
  private:
-  Seconds all_reduce_;  ///< Of gradients; where they are sharded, to shards.
+  /// Reduction of gradients: all-reduce, or reduce-scatter if they are sharded.
+  Seconds all_reduce_;
   Seconds reduce_scatter_;
-  Seconds gather_;  ///< Of parameters.
+  Seconds gather_;  ///< All-gather of parameters.
   Seconds adam_;
   Seconds sharded_adam_;
-  Seconds accumulation_;  ///< Adding up one micro-batch's weight gradients apart.
+  Seconds accumulation_;  ///< Separate accumulation of one micro-batch's weight gradients.
   double taken_ = 0;      ///< `cost::taken_ratio`.
-  Seconds host_adam_;     ///< Of all of a rank's sharded states, on the host, with their copies.
+  /// Step on the host for all of a rank's sharded states, including their copies.
+  Seconds host_adam_;
 };
 
-/// Time of one optimizer step of `plan`, for Megatron, whose pieces take `blocks`.
+/// Time of one optimizer step of `plan` for Megatron. `blocks`: the times of its pieces.
 [[nodiscard]] StepParts step_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                    const BlockTimes& blocks, const cost::Machine& machine);
 
-/// A lower bound of `step_parts(...).total()` over all choices that the arguments leave open:
-/// nothing is run again, nothing of the data-parallel exchange shows, the optimizer takes nothing.
+/// A lower bound of `step_parts(...).total()` over all choices that the arguments leave open. It
+/// assumes that nothing is recomputed, that the data-parallel communication is hidden, and that the
+/// optimizer takes no time.
 [[nodiscard]] Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                  const BlockTimes& blocks);
 

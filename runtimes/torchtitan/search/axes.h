@@ -2,7 +2,7 @@
 
 #include "planner/space/axis.h"
 
-/// Axes that torchtitan alone has.
+/// Axes that only torchtitan has.
 namespace headroom::plan::titan_axes {
 
 namespace traits {

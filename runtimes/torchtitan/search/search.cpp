@@ -39,7 +39,7 @@ bool is_pipelined(const ParallelPlan& plan) {
 
 // -- Candidates and setters. ---------------------------------------------------------------------
 
-/// Sequence parallelism comes with tensor parallelism.
+/// Tensor parallelism includes sequence parallelism.
 AxisValues tensor_degrees(SpaceWalk& walk) {
   const ir::ModelSpec& model = walk.question.model;
   AxisValues degrees = divisors(std::gcd(std::gcd(model.heads, model.kv_heads), walk.plan.world));
@@ -53,7 +53,7 @@ AxisValues pipeline_degrees(SpaceWalk& walk) {
   return divisors(walk.plan.world / plan_of(walk).tensor);
 }
 
-/// What embedding or head counts for where layers are distributed over stages.
+/// How many layers the embedding or the head counts for when layers are distributed over stages.
 AxisValues end_weights(const SpaceWalk& walk, Axis axis) {
   if (walk.plan.titan->pipeline == 1) {
     return {0};
@@ -69,7 +69,7 @@ std::int64_t get_end_weight(const ParallelPlan& plan) {
   return is_pipelined(plan) && (*plan.titan).*kMember > 0 ? 1 : 0;
 }
 
-/// Ranks that hold the parameters of a tensor-parallel rank of a stage.
+/// The ranks that share the parameters of a tensor-parallel rank of a stage.
 std::int64_t holders_of(const SpaceWalk& walk) {
   return walk.plan.world / walk.plan.titan->tensor / walk.plan.titan->pipeline;
 }
@@ -84,7 +84,7 @@ AxisValues context_degrees(SpaceWalk& walk) {
   return degrees;
 }
 
-/// Two ranks at least share parameters, or nothing is sharded.
+/// At least two ranks share parameters, or nothing is sharded.
 AxisValues replica_counts(SpaceWalk& walk) {
   const std::int64_t ranks = holders_of(walk);
   AxisValues counts = divisors(ranks / plan_of(walk).context);
@@ -95,7 +95,7 @@ AxisValues replica_counts(SpaceWalk& walk) {
   return counts;
 }
 
-/// Ranks that share a layer's experts.
+/// The ranks that share a layer's experts.
 std::int64_t expert_holders(const SpaceWalk& walk) {
   return holders_of(walk) / walk.plan.fsdp->replicas * walk.plan.titan->tensor;
 }
@@ -112,7 +112,7 @@ AxisValues expert_tensor_degrees(SpaceWalk& walk) {
   return cuts ? AxisValues{1, titan.tensor} : AxisValues{1};
 }
 
-/// The chunked loss only if it is asked for.
+/// The chunked loss is a candidate only if the user asks for it.
 AxisValues losses(SpaceWalk& walk) {
   constexpr std::int64_t kChunked =
       kFirstTorchLoss + static_cast<std::int64_t>(ir::LossKind::kChunked);
@@ -279,7 +279,7 @@ std::vector<SearchAxis> make_axes() {
                   .get = sequences_of_pass,
                   .candidates = micro_batches,
                   .set = set_micro_batch});
-  // Within a cell.
+  // Axes within a cell.
   rows.push_back({.axis = Axis::kSchedule,
                   .get =
                       [](const ParallelPlan& plan) {
@@ -338,7 +338,7 @@ class TitanSearch final : public FrameworkSearch {
     return rows;
   }
 
-  /// Grouped products of experts run from compute capability 9.0 on, as the lowering has it.
+  /// As in the lowering, grouped products of experts need compute capability 9.0.
   [[nodiscard]] bool begin(SpaceWalk& walk) const override {
     const bool experts = !walk.question.model.moe || walk.question.device.compute_major >= 9;
     if (walk.plan.precision != ir::Precision::kBf16Master || walk.eight_bit_recipe != 0 ||
@@ -349,7 +349,7 @@ class TitanSearch final : public FrameworkSearch {
     if (!walk.asks(Axis::kOptimizer) && plan.optimizer == ir::OptimizerPlan{}) {
       plan.optimizer = ir::runtime_of(plan).usual_optimizer(plan);
     }
-    plan.precision = ir::Precision::kFp32;  // Shards, which are gathered in bf16.
+    plan.precision = ir::Precision::kFp32;  // The type of the shards, which are gathered in bf16.
     plan.attention = ir::AttentionKind::kSdpa;
     plan.fsdp = ir::FsdpPlan{};
     plan.titan = TitanPlan{};

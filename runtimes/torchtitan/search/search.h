@@ -4,12 +4,12 @@
 
 namespace headroom::plan {
 
-/// How torchtitan is searched: degrees, replicas, losses and micro-batches make cells; within a
-/// cell are the schedule, resharding, compilation and what is recomputed (`titan_choices`).
+/// The search of torchtitan. Degrees, replicas, losses and micro-batches define a cell. The choices
+/// within a cell are the schedule, resharding, compilation and recomputation (`titan_choices`).
 ///
-/// Model:   shards in fp32, gathered in bf16. A rank's shards lie on two ranks at least, or nothing
-///          is sharded. The embedding and the loss count as a layer each where layers are
-///          distributed over stages, unless it is asked otherwise.
+/// Model:   shards are fp32 and are gathered in bf16. Shards lie on at least two ranks, or nothing
+///          is sharded. The embedding and the loss count as one layer each when layers are
+///          distributed over stages, unless the user says otherwise.
 [[nodiscard]] const FrameworkSearch& torchtitan_search();
 
 }  // namespace headroom::plan

@@ -15,7 +15,7 @@
 namespace headroom::plan {
 namespace {
 
-/// All of a choice but how many layers run again.
+/// All of a choice except how many layers are recomputed.
 using Group = std::tuple<ir::PipelineKind, std::int64_t, std::int64_t, bool, bool, bool>;
 
 Group group_of(const TitanChoice& choice) {
@@ -23,8 +23,9 @@ Group group_of(const TitanChoice& choice) {
           choice.reshards, choice.compiled,     choice.selective};
 }
 
-/// Whether `a` runs fewer layers again than `b` on every rank; where a rank has several chunks, no
-/// layer that b does not. Which layers of a chunk these are makes no difference: all take the same.
+/// Whether `a` recomputes fewer layers than `b` on every rank. If a rank has several chunks, `a`
+/// must recompute no layer that `b` does not. Which layers of a chunk are recomputed makes no
+/// difference, because all of them take the same time.
 bool is_lighter(const TitanChoice& a, const TitanChoice& b) {
   const bool chunks = b.schedule == ir::PipelineKind::kInterleaved;
   return b.every > 0 &&
@@ -79,13 +80,13 @@ class TitanBounds final : public PlanBounds {
     ir::ParallelPlan few = plan;
     few.accumulation = 1;
     const std::int64_t passes = plan.micro_batch / titan.pipeline_batch;
-    if (passes % titan.pipeline == 0) {  // Rounds are as long then.
+    if (passes % titan.pipeline == 0) {  // Then the rounds have the same length.
       few.micro_batch = std::min(passes, 2 * titan.pipeline) * titan.pipeline_batch;
     }
     return short_peak(model_, few);
   }
 
-  /// Gradients exist from the second micro-batch on, states from the second step on.
+  /// Gradients exist from the second micro-batch on, and states from the second step on.
   [[nodiscard]] Result<Bytes> line_of_layers(const ir::ParallelPlan& plan) {
     constexpr std::size_t kShort = 3;
     ir::ParallelPlan few = plan;

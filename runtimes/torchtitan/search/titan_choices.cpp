@@ -28,7 +28,7 @@ bool splits_backward(PipelineKind kind) {
          kind == PipelineKind::kDualPipeV;
 }
 
-/// Layers of a chunk that make two chunks on each rank (0: torchtitan's own choice) or three.
+/// Layers per chunk that give each rank two chunks (0: torchtitan's own choice) or three.
 AxisValues stage_layers_of(const TitanPlan& titan, std::int64_t layers, const AxisValues& given) {
   if (!given.empty()) {
     return given;
@@ -121,7 +121,8 @@ std::vector<AxisValues> chunk_layers_of(const ParallelPlan& plan, std::int64_t l
   return ranks;
 }
 
-/// How many layers of each chunk run again where each `every`-th of a rank does.
+/// The number of recomputed layers of each chunk, if every `every`-th layer of a rank is
+/// recomputed.
 AxisValues run_again(const std::vector<AxisValues>& ranks, std::int64_t every) {
   AxisValues counts;
   for (const AxisValues& chunks : ranks) {
@@ -142,8 +143,8 @@ std::int64_t longest_of(const std::vector<AxisValues>& ranks) {
   return longest;
 }
 
-/// The periods with which layers run again: each that comes to other counts of layers in some
-/// chunk, or each that is asked for.
+/// The periods of recomputed layers: each one that gives other numbers of layers in some chunk, or
+/// each one that the user asks for.
 AxisValues periods_of(const std::vector<AxisValues>& ranks, const Constraints& allowed) {
   const bool asked = !allowed.of(titan_axes::kRecomputeEvery).empty();
   AxisValues periods;
@@ -157,7 +158,7 @@ AxisValues periods_of(const std::vector<AxisValues>& ranks, const Constraints& a
   return periods;
 }
 
-/// What runs again, from nothing on; whole layers in each of `periods`.
+/// What is recomputed, starting with nothing. Whole layers are recomputed with each of `periods`.
 std::vector<TitanChoice> recomputations_of(const Constraints& allowed,
                                            const std::set<std::int64_t>& periods) {
   std::vector<TitanChoice> all;
@@ -217,7 +218,7 @@ std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const Para
   const AxisValues reshards =
       among(allowed, Axis::kReshard, is_unsharded_titan(plan) ? AxisValues{1} : AxisValues{1, 0});
   const std::vector<TitanChoice> pipelines = Pipelines(question, plan)();
-  std::vector<AxisValues> periods;  // Of each pipeline.
+  std::vector<AxisValues> periods;  // Periods of each pipeline.
   std::set<std::int64_t> any_period;
   for (const TitanChoice& pipeline : pipelines) {
     ParallelPlan dealt = plan;

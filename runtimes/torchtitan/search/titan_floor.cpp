@@ -32,7 +32,7 @@ bool checkpoints_all(const ParallelPlan& plan) {
   return plan.titan->selective_operators;
 }
 
-/// Of the layers [first, first + count) of a rank's blocks, those that run again.
+/// The number of recomputed layers among the layers [first, first + count) of a rank's blocks.
 std::int64_t repeated(const ParallelPlan& plan, std::int64_t first, std::int64_t count) {
   if (plan.recompute == ir::Recompute::kNone) {
     return 0;
@@ -40,7 +40,7 @@ std::int64_t repeated(const ParallelPlan& plan, std::int64_t first, std::int64_t
   return (first + count) / plan.recompute_every - first / plan.recompute_every;
 }
 
-/// One pass of `plan` on as few ranks as its degrees take, without a pipeline.
+/// One pass of `plan` on as few ranks as its degrees permit, without a pipeline.
 ParallelPlan one_pass_plan(const ParallelPlan& plan, int again) {
   ParallelPlan one = plan;
   TitanPlan& titan = *one.titan;
@@ -72,8 +72,8 @@ ParallelPlan one_pass_plan(const ParallelPlan& plan, int again) {
   return one;
 }
 
-/// Whether the runtime gives the compute stream so much work: what waits for other streams or the
-/// host is left out.
+/// Whether the lower bound counts this work of the compute stream. Work that waits for other
+/// streams or for the host is left out.
 bool counts(const ir::WorkShape& shape) {
   return !std::holds_alternative<ir::CopyShape>(shape);
 }
@@ -91,7 +91,7 @@ bool is_end(std::string_view operation) {
   return is_head(operation) || operation == "embedding" || operation == "torchtitan.loss";
 }
 
-/// Sums over a short program by where its work and its memory belong.
+/// Sums over a short program, by where its work and its memory belong.
 class Reading {
  public:
   Reading(const ir::RankProgram& program, std::size_t layers) : program_(program) {
@@ -125,7 +125,7 @@ class Reading {
     }
   }
 
-  /// Bytes that are alive when backward begins, by the sites that asked for them.
+  /// Adds the bytes that are alive when backward begins, by the sites that allocated them.
   void add_bytes(const ir::AllocatorSettings& settings) {
     struct Block {
       std::int64_t bytes = 0;
@@ -169,7 +169,8 @@ class Reading {
   std::vector<std::int64_t> kept_;
 };
 
-/// Parameters of one layer as a tensor-parallel and expert-parallel rank holds them when gathered.
+/// Parameters of one layer that a tensor-parallel and expert-parallel rank holds after the
+/// all-gather.
 std::int64_t gathered_layer(const ir::ModelSpec& model, const TitanPlan& titan) {
   const ir::LayerParameters layer = ir::layer_parameters(model, model.layers.front());
   const std::int64_t mlp = titan.expert > 1 ? titan.expert * titan.expert_tensor : titan.tensor;
@@ -199,7 +200,7 @@ TitanFloor::Pieces TitanFloor::pieces(const ParallelPlan& plan, int again) {
 }
 
 TitanFloor::Pieces TitanFloor::sampled(const ParallelPlan& one) const {
-  constexpr std::size_t kMost = 3;  // The one in the middle is neither the first nor the last.
+  constexpr std::size_t kMost = 3;  // The middle layer is neither the first nor the last.
   ir::ModelSpec few = model_;
   few.layers.resize(std::min(few.layers.size(), kMost));
   const Result<ir::RankProgram> program = cost::lower_replayed(few, one, device_);
@@ -244,7 +245,7 @@ TitanFloor::Exchange TitanFloor::exchange_of(const ParallelPlan& plan) const {
   }
   const TitanPlan& titan = *plan.titan;
   const ir::LayerParameters layer = ir::layer_parameters(model_, model_.layers.front());
-  // Experts that are spread among ranks are a group of their own.
+  // Under expert parallelism, experts are a group of their own.
   const std::int64_t elements = layer.attention / titan.tensor + layer.norms +
                                 (titan.expert > 1 ? 0 : layer.mlp / titan.tensor);
   const std::int64_t ranks = plan.world / plan.fsdp->replicas / titan.tensor / titan.pipeline;
@@ -284,7 +285,7 @@ Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
                              shape.kind == ir::PipelineKind::kGPipe ||
                              shape.kind == ir::PipelineKind::kInterleaved;
   const Exchange exchange = exchange_of(plan);
-  Seconds before;  // Of the ranks before, through their first chunks.
+  Seconds before;  // Time of the ranks before, through their first chunks.
   Seconds longest;
   for (std::int64_t rank = 0; rank < shape.stages; ++rank) {
     Seconds own;
@@ -305,7 +306,7 @@ Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
                      : Seconds{};
       blocks += chunk.layers.count;
     }
-    // The first pass through one of several chunks waits for all of its parameters.
+    // If there are several chunks, the first pass through one waits for all of its parameters.
     const Seconds gathers =
         static_cast<double>(shape.chunks > 1 ? std::max<std::int64_t>(fewest - 1, 0) : 0) *
         exchange.gather;
@@ -343,12 +344,13 @@ namespace {
 
 /// What a chunk of a rank holds and keeps.
 struct ChunkBytes {
-  std::int64_t kept = 0;       ///< Of a pass.
-  std::int64_t gradients = 0;  ///< Whole, from its first backward to behind its last.
-  std::int64_t gathered = 0;   ///< Parameters, until then.
+  std::int64_t kept = 0;  ///< Kept for each pass.
+  /// Unsharded gradients, from its first backward until after its last.
+  std::int64_t gradients = 0;
+  std::int64_t gathered = 0;  ///< Gathered parameters, until then.
 };
 
-/// The most that passes in flight, gathered parameters and whole gradients are at one moment.
+/// The maximum over time of passes in flight, gathered parameters and unsharded gradients.
 std::int64_t in_flight(const std::vector<ir::PipelineAction>& actions,
                        const std::vector<ChunkBytes>& chunks, std::int64_t micro_batches) {
   std::int64_t live = 0;
@@ -399,7 +401,7 @@ Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
   const std::int64_t hidden = sequences_of_pass(plan) *
                               (plan.sequence / titan.context / titan.tensor) * model_.hidden *
                               narrow;
-  // fp32 parameters and, from the second step on, two states of each.
+  // fp32 parameters and, from the second step on, two states for each.
   const std::int64_t held = (plan.steps > 1 ? 3 : 1) * ir::bits_of(ir::DType::kFp32) / 8;
   const std::int64_t sharers = plan.world / plan.fsdp->replicas / titan.pipeline;
   const ir::PipelineShape shape = ir::titan_pipeline(plan, layers);
