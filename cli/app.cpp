@@ -19,6 +19,8 @@
 #include "cli/error_json.h"
 #include "cli/help.h"
 #include "cli/own_options.h"
+#include "cli/synonyms.h"
+
 #include "model_ir/plan/plan_words.h"
 
 namespace headroom::cli {
@@ -43,8 +45,12 @@ Result<ColorChoice> read_color(const Arguments& arguments) {
   return Error::invalid_argument("color", text, "auto, always or never");
 }
 
-ExitCode report(const Error& error, bool json, std::ostream& err) {
-  err << (json ? error_json(error) : error_text(error));
+/// What is asked for in JSON gets the error there, with the notes so far; people read it on stderr.
+ExitCode report(const Error& error, const Context& context) {
+  if (context.json) {
+    context.out << error_json(error, context.notes->lines);
+  }
+  context.err << error_text(error);
   return exit_code_of(error.code);
 }
 
@@ -77,35 +83,64 @@ Result<std::string> help_of(const VerbSpec& verb, std::span<const std::string> r
                : Result<std::string>(topic.error());
 }
 
+/// The arguments in the program's own spelling, whatever spelling was typed.
+Result<Arguments> read_arguments(const VerbSpec& verb, std::span<const std::string> rest) {
+  VerbSpec all = verb;
+  const std::vector<OptionSpec> others = synonym_specs(verb);
+  all.options.insert(all.options.end(), others.begin(), others.end());
+  const Result<Arguments> typed = parse_arguments(all, rest);
+  if (!typed) {
+    return typed;
+  }
+  const Result<Arguments> plain = with_synonyms(all, *typed);
+  const bool plans = std::ranges::any_of(verb.options, &OptionSpec::hidden);
+  return plain && plans ? with_own_options(*plain) : plain;
+}
+
 ExitCode run_command(const Command& command, std::span<const std::string> rest, std::ostream& out,
                      std::ostream& err) {
   // Determined before any error can occur, so that every error has the right form.
   const bool json = std::find(rest.begin(), rest.end(), "--json") != rest.end();
-  const Result<Arguments> typed = parse_arguments(command.verb, rest);
-  const bool plans = std::ranges::any_of(command.verb.options, &OptionSpec::hidden);
-  const Result<Arguments> arguments = typed && plans ? with_own_options(*typed) : typed;
+  Notes notes;
+  const Context plain{.out = out,
+                      .err = err,
+                      .terminal = plain_terminal(ColorChoice::kNever),
+                      .json = json,
+                      .notes = &notes};
+
+  const Result<Arguments> arguments = read_arguments(command.verb, rest);
   if (!arguments) {
-    return report(arguments.error(), json, err);
+    return report(arguments.error(), plain);
   }
   const Result<ColorChoice> color = read_color(*arguments);
   if (!color) {
-    return report(color.error(), json, err);
+    return report(color.error(), plain);
   }
   const Terminal terminal = &out == &std::cout ? standard_terminal(*color) : plain_terminal(*color);
   if (arguments->has("help")) {
     const Result<std::string> help = help_of(command.verb, rest, terminal);
     if (!help) {
-      return report(help.error(), json, err);
+      return report(help.error(), plain);
     }
     out << *help;
     return ExitCode::kYes;
   }
-  const Context context{.out = out, .err = err, .terminal = terminal, .json = json};
+  const Context context{
+      .out = out, .err = err, .terminal = terminal, .json = json, .notes = &notes};
   const Result<ExitCode> code = command.run(*arguments, context);
-  return code ? *code : report(code.error(), json, err);
+  return code ? *code : report(arguments->as_typed(code.error()), context);
 }
 
 }  // namespace
+
+void add_notes(const Context& context, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    context.err << "note: " << note << "\n";
+    if (context.notes != nullptr) {
+      context.notes->lines.push_back(note);
+    }
+  }
+}
 
 ExitCode run(std::span<const std::string> arguments, std::ostream& out, std::ostream& err) {
   const std::string verb = arguments.empty() ? "--help" : arguments[0];
@@ -132,7 +167,12 @@ ExitCode run(std::span<const std::string> arguments, std::ostream& out, std::ost
     }
   }
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
-  return report(unknown_verb(verb), json, err);
+  Notes notes;
+  return report(unknown_verb(verb), {.out = out,
+                                     .err = err,
+                                     .terminal = plain_terminal(ColorChoice::kNever),
+                                     .json = json,
+                                     .notes = &notes});
 }
 
 }  // namespace headroom::cli

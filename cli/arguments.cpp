@@ -116,6 +116,43 @@ void Arguments::remove(std::string_view option) {
   std::erase_if(options_, [option](const auto& given) { return given.first == option; });
 }
 
+std::vector<std::string> Arguments::values_except(std::string_view option) const {
+  std::vector<std::string> values;
+  for (const auto& [name, value] : options_) {
+    if (name != option) {
+      values.push_back(value);
+    }
+  }
+  return values;
+}
+
+std::string Arguments::typed_name(std::string_view option) const {
+  for (const TypedName& typed : typed_) {
+    if (typed.option == option && typed.key.empty()) {
+      return typed.name;
+    }
+  }
+  return std::string(option);
+}
+
+Error Arguments::as_typed(Error error) const {
+  for (const TypedName& typed : typed_) {
+    if (typed.option != error.key) {
+      continue;
+    }
+    if (typed.key.empty()) {
+      error.key = typed.name;
+      return error;
+    }
+    if (error.got.starts_with(typed.key + "=")) {
+      error.key = typed.name;
+      error.got = error.got.substr(typed.key.size() + 1);
+      return error;
+    }
+  }
+  return error;
+}
+
 Arguments Arguments::without_first_positional() const {
   Arguments rest = *this;
   if (!rest.positionals_.empty()) {
@@ -146,8 +183,9 @@ Result<Arguments> parse_arguments(const VerbSpec& verb, std::span<const std::str
     Slot& slot = slots.emplace_back();
     slot.spec = &spec;
     const std::string name = "--" + std::string(spec.name) + (spec.name == "help" ? ",-h" : "");
-    slot.option = spec.value.empty() ? app.add_flag(name, slot.flag)->disable_flag_override()
-                                     : app.add_option(name, slot.text);
+    slot.option = spec.value.empty()
+                      ? app.add_flag(name, slot.flag)->disable_flag_override()
+                      : app.add_option(name, slot.text)->expected(spec.bare ? 0 : 1, 1);
   };
   std::for_each(verb.options.begin(), verb.options.end(), declare);
   std::for_each(kCommon.begin(), kCommon.end(), declare);

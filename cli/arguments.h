@@ -18,6 +18,7 @@ struct OptionSpec {
   std::string_view fallback;  ///< Its default in words; empty: none.
   std::string_view help;      ///< What it sets, with its unit. Lower case, no full stop.
   bool hidden = false;        ///< Another spelling, which the help does not list.
+  bool bare = false;          ///< Its value may be left out: --fsdp alone asks for the defaults.
 };
 
 /// A verb of the program, with the arguments that it accepts.
@@ -38,6 +39,9 @@ class Arguments {
   [[nodiscard]] std::optional<std::string> value(std::string_view option) const;
   [[nodiscard]] const std::vector<std::string>& positionals() const { return positionals_; }
 
+  /// The values of all options but one.
+  [[nodiscard]] std::vector<std::string> values_except(std::string_view option) const;
+
   /// The same without the first positional, which names a part of the verb.
   [[nodiscard]] Arguments without_first_positional() const;
 
@@ -45,9 +49,24 @@ class Arguments {
   void remove(std::string_view option);
   void add_positional(std::string value) { positionals_.push_back(std::move(value)); }
 
+  /// Notes that `option`, or its key `key`, was typed as the option `name`.
+  void set_typed_name(std::string_view option, std::string_view name, std::string_view key = {}) {
+    typed_.push_back({std::string(option), std::string(name), std::string(key)});
+  }
+  /// The name under which an option was typed: its own unless another was noted.
+  [[nodiscard]] std::string typed_name(std::string_view option) const;
+  /// The error about an option, or about a key of its value, under the name that was typed.
+  [[nodiscard]] Error as_typed(Error error) const;
+
  private:
   std::vector<std::pair<std::string, std::string>> options_;
   std::vector<std::string> positionals_;
+  struct TypedName {
+    std::string option;
+    std::string name;
+    std::string key;  ///< Of the option's value; empty: the name stands for the whole option.
+  };
+  std::vector<TypedName> typed_;
 };
 
 /// Splits the arguments after a verb into options and positionals.

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
+
 #include <utility>
 
 #include "cli/scalars.h"
@@ -83,8 +85,17 @@ Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
   for (const std::string& note : config->notes) {
     model.notes.push_back(file + ": " + note);
   }
-  if (reading.tell_ignored) {
-    model.notes.push_back(file + ": without influence: " + ir::join(config->ignored_keys));
+  if (reading.tell_ignored || reading.as) {
+    model.notes.push_back(file + ": without influence: " +
+                          (config->ignored_keys.empty() ? "none" : ir::join(config->ignored_keys)));
+  }
+  std::vector<std::string> experts;
+  std::ranges::copy_if(config->ignored_keys, std::back_inserter(experts),
+                       [](const std::string& key) { return key.find("expert") != key.npos; });
+  if (reading.as && !experts.empty() && !model.spec.moe) {
+    model.notes.push_back(file + ": read as " + std::string(ir::name_of(*reading.as)) +
+                          ", which has no experts: the experts of this model (" +
+                          ir::join(experts) + ") are left out of every figure");
   }
   return model;
 }
@@ -256,6 +267,10 @@ Result<LoadedModel> load_model_argument(const Arguments& arguments) {
 Result<LoadedModel> load_model(const std::string& text, const Arguments& arguments) {
   Result<LoadedModel> model = find_model(text, arguments);
   if (model) {
+    for (std::string* const shown : {&model->label, &model->origin, &model->spec.name}) {
+      *shown = printable(*shown);
+    }
+    std::ranges::transform(model->notes, model->notes.begin(), printable);
     if (Status known = apply_task(arguments, model->spec); !known) {
       return std::move(known).error();
     }

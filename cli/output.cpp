@@ -1,5 +1,8 @@
 #include "cli/output.h"
 
+#include <filesystem>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "model_ir/base/file.h"
@@ -11,6 +14,27 @@ OptionSpec output_option() {
           .value = "FILE",
           .fallback = "standard output",
           .help = "file to write; it is written completely or not at all"};
+}
+
+std::optional<std::string> overwritten_input(const Arguments& arguments, const std::string& path) {
+  namespace fs = std::filesystem;
+  const auto is_same = [&path](const std::string& given) {
+    std::error_code ignored;
+    return fs::is_regular_file(given, ignored) && fs::equivalent(given, path, ignored);
+  };
+  for (const std::string& given : arguments.positionals()) {
+    for (const char* const inside : {"", "/config.json", "/model.safetensors.index.json"}) {
+      if (is_same(given + inside)) {
+        return given + inside;
+      }
+    }
+  }
+  for (const std::string& value : arguments.values_except("output")) {
+    if (is_same(value)) {
+      return value;
+    }
+  }
+  return std::nullopt;
 }
 
 Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
@@ -25,10 +49,15 @@ Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
     context.out << content;
     return ExitCode::kYes;
   }
+  if (const std::optional<std::string> input = overwritten_input(arguments, path)) {
+    return Error::invalid_argument("output", "is the input " + *input, {},
+                                   "choose another --output");
+  }
   if (Status written = write_file_atomically(path, content); !written) {
     return std::move(written).error();
   }
   if (context.json) {
+    summary.add("notes", ir::json_texts(context.notes->lines));
     summary.add("output", path);
     summary.add("bytes", content.size());
     context.out << to_pretty_json(std::move(summary).finish()) << "\n";

@@ -86,7 +86,9 @@ class PlanOptionSpecs {
     own(ir::plan_options(), {"liger"});
     own(ir::generation_options(), {"new_tokens"});
     spec("lora", "", "LoRA adapters of PEFT on frozen weights, as r=16");
+    specs_.back().bare = true;
     spec("qlora", "", "the same on frozen weights in 4 bits; also takes the keys of --lora");
+    specs_.back().bare = true;
     parts({PartPlace::kBeforePrecision, PartPlace::kLast});
     specs_.push_back({.name = "alloc-conf",
                       .value = "CONF",
@@ -153,6 +155,7 @@ class PlanOptionSpecs {
     const auto row = std::ranges::find(part.keyed, option, &ir::KeyedOption::name);
     spec(option, keep(usual_keys(part, option)),
          lower_sentence(row == part.keyed.end() ? part.title : row->help));
+    specs_.back().bare = option == part.option;
   }
 
   /// An option whose value is a list of keys, which `--help` of the option shows.

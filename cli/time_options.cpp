@@ -1,5 +1,6 @@
 #include "cli/time_options.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cli/model_argument.h"
@@ -22,7 +23,7 @@ Result<std::optional<double>> positive(const Arguments& arguments, const char* o
   if (!text) {
     return std::optional<double>{};
   }
-  const Result<double> value = parse_real(option, *text, kLeast, most);
+  const Result<double> value = parse_quantity(option, *text, kLeast, most);
   if (!value) {
     return value.error();
   }
@@ -43,12 +44,25 @@ std::vector<OptionSpec> machine_options() {
 
 namespace {
 
+/// --node; the name of the node of which `headroom catalog nodes` prints this title.
+std::optional<std::string> asked_node(const Arguments& arguments, const std::string& config_dir) {
+  std::optional<std::string> node = arguments.value("node");
+  if (node && node->find(' ') != std::string::npos) {
+    const Result<std::vector<cost::NodeSpec>> nodes = cost::list_nodes(config_dir);
+    if (nodes) {
+      const auto found = std::ranges::find(*nodes, *node, &cost::NodeSpec::title);
+      return found == nodes->end() ? node : found->name;
+    }
+  }
+  return node;
+}
+
 Result<cost::Machine> load_with_performance(const Arguments& arguments,
                                             const std::string& config_dir,
                                             const cost::DeviceSpec& device) {
   const std::optional<std::string> file = arguments.value("performance");
   if (!file) {
-    return cost::load_machine(config_dir, device, arguments.value("node"));
+    return cost::load_machine(config_dir, device, asked_node(arguments, config_dir));
   }
   const Result<cost::LinkSpec> host_link = cost::load_link(config_dir, device.host_link);
   if (!host_link) {
@@ -63,7 +77,8 @@ Result<cost::Machine> load_with_performance(const Arguments& arguments,
         "performance", *file + ": " + own->note, "measurements of " + device.name,
         "write this name as \"device\" into the file, if it is this GPU");
   }
-  return cost::load_machine(config_dir, device, arguments.value("node"), std::move(own).value());
+  return cost::load_machine(config_dir, device, asked_node(arguments, config_dir),
+                            std::move(own).value());
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ Result<ExitCode> run_emit(const Arguments& arguments, const Context& context) {
   if (!question) {
     return question.error();
   }
-  print_notes(context.err, question->model, question->request);
+  add_notes(context, question->model, question->request);
   const ir::ParallelPlan& plan = question->request.plan;
   if (Status own = check_framework(*asked, plan); !own) {
     return std::move(own).error();

@@ -51,7 +51,8 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                    .remedies = {},
                    .time = std::move(time).value(),
                    .routing = *routing,
-                   .speedups = {}};
+                   .speedups = {},
+                   .notes = {}};
   if (Status known = judge_confidence(answer); !known) {
     return std::move(known).error();
   }
@@ -82,13 +83,15 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   if (!question) {
     return std::move(question).error();
   }
-  print_notes(context.err, question->model, question->request);
+  add_notes(context, question->model, question->request);
   // The text output has no room for the whole tree of remedies.
   const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kWhenNeeded;
-  const Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
+  Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
   if (!answer) {
-    return answer.error();
+    return std::move(answer).error();
   }
+  answer->notes = context.notes->lines;
+
   context.out << (context.json ? fit_json(*answer) : fit_text(*answer, context.terminal));
   return answer->estimate.verdict == cost::Verdict::kDoesNotFit ? ExitCode::kNo : ExitCode::kYes;
 }

@@ -28,7 +28,7 @@ Result<ExitCode> run_graph(const Arguments& arguments, const Context& context) {
   if (!question) {
     return std::move(question).error();
   }
-  print_notes(context.err, question->model, question->request);
+  add_notes(context, question->model, question->request);
   const ir::ParallelPlan& plan = question->request.plan;
   if (Status status = ir::check_plan(question->model.spec, plan); !status) {
     return std::move(status).error();

@@ -10,10 +10,15 @@
 #include <utility>
 
 #include "cli/plan_search.h"
+#include "cli/question.h"
+
 #include "cli/report/plan_answer.h"
+#include "cli/report/time_report.h"
+
 #include "cli/report/why_text.h"
 #include "costmodel/hardware/catalogue.h"
 #include "planner/explain/explain.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -141,6 +146,22 @@ std::vector<plan::OtherDevice> larger_devices(const Arguments& arguments,
   return larger;
 }
 
+/// What `fit` would say about the answer: of the model's files, the GPU, the machine and the plan.
+std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
+  const PlanSearch& search = answer.search;
+  std::vector<std::string> notes = search.model.notes;
+  const auto add = [&notes](const std::vector<std::string>& more) {
+    notes.insert(notes.end(), more.begin(), more.end());
+  };
+  add(device_notes(search.device));
+  add(machine_notes(search.machine));
+  if (answer.result.best) {
+    const ir::ParallelPlan& best = answer.result.best->plan;
+    add(ir::runtime_of(best).notes(search.model.spec, best));
+  }
+  return notes;
+}
+
 }  // namespace
 
 Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& context,
@@ -200,6 +221,8 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     }
     answer.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
+  add_notes(context, notes_of_search(answer));
+  answer.notes = context.notes->lines;
   context.out << (context.json ? plan_answer_json(answer)
                                : plan_answer_text(answer, context.terminal));
   return exit_code_of_search(answer.result);

@@ -63,7 +63,7 @@ Result<ExitCode> run_timeline(const Arguments& arguments, const Context& context
   if (!question) {
     return question.error();
   }
-  print_notes(context.err, question->model, question->request);
+  add_notes(context, question->model, question->request);
   const Result<TimeRequest> time = read_time_options(arguments, question->device);
   if (!time) {
     return time.error();
@@ -76,7 +76,7 @@ Result<ExitCode> run_timeline(const Arguments& arguments, const Context& context
   }
   const bool limited = !arguments.has("no-limit");
   if (estimate->out_of_memory && limited) {
-    context.err << "note: the run is out of memory and ends there; --no-limit shows all of it\n";
+    add_notes(context, {"the run is out of memory and ends there; --no-limit shows all of it"});
   }
   const std::string content = content_of(*format, *estimate, question->request.plan,
                                          limited ? estimate->capacity : kNoLimit, time->machine);

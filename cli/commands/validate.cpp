@@ -1,6 +1,8 @@
 #include "cli/commands/validate.h"
 
 #include <algorithm>
+#include <filesystem>
+
 #include <optional>
 #include <string>
 #include <thread>
@@ -64,9 +66,20 @@ std::optional<Error> refuse_partial_report(const Arguments& arguments) {
 
 /// Writes the files that `--accuracy` and `--residuals` name.
 Status write_files(const Arguments& arguments, const check::Scoring& scoring) {
+  for (const char* const option : {"accuracy", "residuals"}) {
+    const std::string path = arguments.value(option).value_or("");
+    if (std::ranges::any_of(arguments.positionals(), [&path](const std::string& input) {
+          std::error_code ignored;
+          return std::filesystem::equivalent(input, path, ignored);
+        })) {
+      return Error::invalid_argument(option, "is the input " + path, {},
+                                     "choose another --" + std::string(option));
+    }
+  }
   if (!arguments.has("accuracy") && !arguments.has("residuals")) {
     return ok();
   }
+
   const Result<std::vector<check::Explanation>> explanations = load_explanations(arguments);
   if (!explanations) {
     return explanations.error();

@@ -302,6 +302,7 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("model", model_fields(answer));
   fields.add("device", device_fields(answer));
   fields.add("plan", ir::plan_to_json(answer.question.request.plan));
+  fields.add("notes", ir::json_texts(answer.notes));
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 

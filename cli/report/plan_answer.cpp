@@ -288,6 +288,7 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   }
   fields.add("why", ir::json_texts(why));
   fields.add("placements", placement_json(answer.placements));
+  fields.add("notes", ir::json_texts(answer.notes));
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 

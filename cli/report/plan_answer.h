@@ -20,6 +20,7 @@ struct PlanAnswer {
   std::string why;     ///< Answers to `--why`, one per line.
   std::optional<plan::Infeasibility> infeasible{};  ///< Set if no plan fits.
   std::vector<plan::StagePlacement> placements{};   ///< Only under `explain`.
+  std::vector<std::string> notes{};                 ///< As shown on standard error.
 };
 
 /// Tokens of a step divided by its time.
