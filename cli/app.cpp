@@ -7,15 +7,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/commands/catalog.h"
-#include "cli/commands/emit.h"
-#include "cli/commands/explain.h"
-#include "cli/commands/fit.h"
-#include "cli/commands/graph.h"
-#include "cli/commands/plan.h"
-#include "cli/commands/sweep.h"
-#include "cli/commands/timeline.h"
-#include "cli/commands/validate.h"
+#include "cli/commands/verbs.h"
 #include "cli/error_json.h"
 #include "cli/help.h"
 #include "cli/own_options.h"

@@ -1,6 +1,8 @@
 #include "cli/calibration.h"
 
+#include <filesystem>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "cli/model_argument.h"
@@ -170,6 +172,30 @@ Result<cost::Calibration> read_calibration(const Arguments& arguments, const std
                                 "at least one run with the framework of this question");
   }
   return calibration;
+}
+
+namespace {
+
+template <typename Item>
+Result<std::vector<Item>> load(const Arguments& arguments, const std::string& name,
+                               Result<std::vector<Item>> (*read)(const std::string& path)) {
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  if (!folder) {
+    return folder.error();
+  }
+  const std::string path = folder->path + "/accuracy/" + name;
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored) ? read(path) : std::vector<Item>{};
+}
+
+}  // namespace
+
+Result<std::vector<cost::ResidualSet>> load_residuals(const Arguments& arguments) {
+  return load<cost::ResidualSet>(arguments, "residuals.json", cost::read_residuals);
+}
+
+Result<std::vector<check::Explanation>> load_explanations(const Arguments& arguments) {
+  return load<check::Explanation>(arguments, "explanations.json", check::read_explanations);
 }
 
 }  // namespace headroom::cli

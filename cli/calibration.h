@@ -6,7 +6,9 @@
 
 #include "cli/arguments.h"
 #include "costmodel/confidence.h"
+#include "costmodel/residuals.h"
 #include "model_ir/base/result.h"
+#include "validators/measured/explanations.h"
 
 namespace headroom::cli {
 
@@ -24,5 +26,16 @@ namespace headroom::cli {
 ///          run of `runtime`; those of reading models, GPUs and plans, and of `cost::estimate`.
 [[nodiscard]] Result<cost::Calibration> read_calibration(const Arguments& arguments,
                                                          const std::string& runtime);
+
+/// Reads the errors of measured runs from `accuracy/residuals.json` in the catalogue's folder.
+/// There are none if the file does not exist.
+///
+/// Errors:  those of `find_config_dir` and `read_residuals`.
+[[nodiscard]] Result<std::vector<cost::ResidualSet>> load_residuals(const Arguments& arguments);
+
+/// The same for `accuracy/explanations.json`.
+///
+/// Errors:  those of `find_config_dir` and `read_explanations`.
+[[nodiscard]] Result<std::vector<check::Explanation>> load_explanations(const Arguments& arguments);
 
 }  // namespace headroom::cli

@@ -113,7 +113,7 @@ void choose_runtime(OptionReader& reader, ParallelPlan& plan) {
   // With this older spelling, `--runtime` named the framework whose sharding options were kept.
   for (const PlanPart* const part : ir::find_runtime(plan.runtime)->parts()) {
     if (part->runtime == plan.runtime && reads(*ir::find_runtime(code), *part)) {
-      static_cast<void>(part->edit(plan));
+      part->add(plan);
     }
   }
   plan.runtime = code;
@@ -124,19 +124,20 @@ void read_part(OptionReader& reader, ParallelPlan& plan, const PlanPart& part) {
     if (!reader.has(option)) {
       continue;
     }
-    if (part.find(plan) == nullptr && !is_asked(reader, part)) {
+    if (!part.has(plan) && !is_asked(reader, part)) {
       const std::string own = "--" + std::string(part.option);
       reader.refuse(Error::invalid_argument(
           option, "needs " + own, {}, "add " + own + ", or leave out --" + std::string(option)));
       return;
     }
+    part.add(plan);
     if (is_keyed(part, option)) {
-      reader.spec(option, {{.fields = part.fields, .of = option, .part = part.edit(plan)}});
+      reader.spec(option, {{.fields = part.fields, .of = option, .plan = &plan}});
       continue;
     }
     for (const ir::OptionField& field : part.fields) {
       if (!field.in_spec && field.option == option) {
-        reader.field(field, part.edit(plan));
+        reader.field(field, plan);
       }
     }
   }
@@ -208,7 +209,7 @@ void read_framework(OptionReader& reader, ParallelPlan& plan) {
   const std::vector<const PlanPart*> parts = ir::framework_parts();
   std::vector<const PlanPart*> before;
   std::ranges::copy_if(parts, std::back_inserter(before),
-                       [&plan](const PlanPart* part) { return part->find(plan) != nullptr; });
+                       [&plan](const PlanPart* part) { return part->has(plan); });
   choose_runtime(reader, plan);
   const Runtime* const runtime = ir::find_runtime(plan.runtime);
   if (runtime == nullptr) {
@@ -216,15 +217,14 @@ void read_framework(OptionReader& reader, ParallelPlan& plan) {
   }
   for (const PlanPart* const part : parts) {
     if (is_asked(reader, *part)) {
-      static_cast<void>(part->edit(plan));
+      part->add(plan);
     } else if (!reads(*runtime, *part)) {
       part->drop(plan);
     }
   }
   runtime->complete(plan);
   for (const PlanPart* const part : parts) {
-    const bool added =
-        part->find(plan) != nullptr && std::ranges::find(before, part) == before.end();
+    const bool added = part->has(plan) && std::ranges::find(before, part) == before.end();
     if (added && part->precision != nullptr && !reader.has("precision")) {
       plan.precision = part->precision(plan.precision);
     }
@@ -248,27 +248,26 @@ bool decides_optimizer(const OptionReader& reader, const ParallelPlan& plan) {
 }
 
 std::vector<OptionValue> options_of_part(const PlanPart& part, const ParallelPlan& plan) {
-  const void* const value = part.find(plan);
-  const void* const usual = part.usual();
-  if (value == nullptr ||
-      (part.runtime == usual_runtime() && ir::same_options(part.fields, value, usual))) {
+  const ParallelPlan& usual = part.usual();
+  if (!part.has(plan) ||
+      (part.runtime == usual_runtime() && ir::same_options(part.fields, plan, usual))) {
     return {};
   }
   std::vector<OptionValue> options;
   for (const std::string_view option : option_names(part)) {
     const bool asks = option == part.option;  // It requests the part itself.
     if (is_keyed(part, option)) {
-      std::string text = spec_text(part.fields, option, value, usual);
+      std::string text = spec_text(part.fields, option, plan, usual);
       if (asks || !text.empty()) {
         options.push_back({std::string(option), std::move(text)});
       }
       continue;
     }
     for (const ir::OptionField& field : part.fields) {
-      if (!field.in_spec && field.option == option && (asks || !field.same(value, usual))) {
+      if (!field.in_spec && field.option == option && (asks || !field.same(plan, usual))) {
         options.push_back({std::string(option), field.kind == ir::OptionKind::kSwitch
                                                     ? ""
-                                                    : value_text(field, field.get(value))});
+                                                    : value_text(field, field.get(plan))});
       }
     }
   }

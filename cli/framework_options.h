@@ -6,7 +6,7 @@
 
 #include "cli/arguments.h"
 #include "cli/option_reader.h"
-#include "cli/plan_options.h"
+#include "cli/option_text.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "runtimes/interface/runtime.h"

@@ -34,9 +34,9 @@ class OptionReader {
     }
   }
   /// Reads a row of a table that has an option of its own.
-  void field(const ir::OptionField& row, void* part) {
+  void field(const ir::OptionField& row, ir::ParallelPlan& plan) {
     if (const auto text = arguments_->value(row.option)) {
-      keep(set_option(row, row.option, *text, part));
+      keep(set_option(row, row.option, *text, plan));
     }
   }
   /// Reads an option whose value is a list of keys.

@@ -15,6 +15,7 @@ namespace {
 using ir::JsonValue;
 using ir::OptionField;
 using ir::OptionKind;
+using ir::ParallelPlan;
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
@@ -109,10 +110,10 @@ std::string own_value(const OptionField& field, const std::string& text) {
   return !field.own.off.empty() && text == field.own.off ? "no" : text;
 }
 
-/// An option that a key may mean, and the part that it sets.
+/// An option that a key may mean, and the plan that it sets.
 struct Candidate {
   const OptionField* field = nullptr;
-  void* part = nullptr;
+  ParallelPlan* plan = nullptr;
   Naming naming = Naming::kNot;
 };
 
@@ -122,7 +123,7 @@ std::vector<Candidate> candidates_of(const std::string& key, std::span<const Spe
     for (const OptionField& field : target.fields) {
       const Naming naming = is_key_of(field, target.of) ? naming_of(field, key) : Naming::kNot;
       if (naming != Naming::kNot) {
-        candidates.push_back({&field, target.part, naming});
+        candidates.push_back({&field, target.plan, naming});
       }
     }
   }
@@ -163,7 +164,7 @@ Status set_first(std::string_view option, const std::pair<std::string, std::stri
   for (const Candidate& candidate : candidates) {
     const std::string text =
         candidate.naming == Naming::kOwn ? own_value(*candidate.field, given.second) : given.second;
-    const Status status = set_option(*candidate.field, option, text, candidate.part);
+    const Status status = set_option(*candidate.field, option, text, *candidate.plan);
     if (status) {
       return ok();
     }
@@ -229,12 +230,12 @@ Result<JsonValue> parse_value(const OptionField& field, std::string_view option,
 }
 
 Status set_option(const OptionField& field, std::string_view option, const std::string& text,
-                  void* part) {
+                  ParallelPlan& plan) {
   const Result<JsonValue> value = parse_value(field, option, text);
   if (!value) {
     return value.error();
   }
-  return field.set(part, *value) ? ok()
+  return field.set(plan, *value) ? ok()
                                  : Status(Error::invalid_argument(option, text, wanted_of(field)));
 }
 
@@ -268,8 +269,8 @@ Status parse_spec(std::string_view option, const std::string& text,
 }
 
 std::string spec_text(std::span<const OptionField> fields, std::string_view option,
-                      const void* part, const void* usual) {
-  const auto changed = [&](const OptionField& field) { return !field.same(part, usual); };
+                      const ParallelPlan& plan, const ParallelPlan& usual) {
+  const auto changed = [&](const OptionField& field) { return !field.same(plan, usual); };
   std::string text;
   for (std::size_t at = 0; at < fields.size(); ++at) {
     const OptionField& field = fields[at];
@@ -281,7 +282,7 @@ std::string spec_text(std::span<const OptionField> fields, std::string_view opti
     if (!is_key_of(field, option) || spoken_for || !(changed(field) || field.always_shown)) {
       continue;
     }
-    const std::string value = value_text(field, field.get(part));
+    const std::string value = value_text(field, field.get(plan));
     text += (text.empty() ? "" : ",") + plain_key(field.key);
     const bool bare = field.kind == OptionKind::kSwitch && value == "yes" && !field.always_shown;
     text += bare ? "" : "=" + value;
@@ -289,8 +290,8 @@ std::string spec_text(std::span<const OptionField> fields, std::string_view opti
   return text;
 }
 
-std::string spec_text(const ir::PlanPart& part, const void* value) {
-  return spec_text(part.fields, part.option, value, part.usual());
+std::string spec_text(const ir::PlanPart& part, const ParallelPlan& plan) {
+  return spec_text(part.fields, part.option, plan, part.usual());
 }
 
 std::string lower_sentence(std::string_view sentence) {

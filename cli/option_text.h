@@ -25,13 +25,20 @@ namespace headroom::cli {
                                                 std::string_view option, const std::string& text);
 /// Parses `text` and sets the part's option.
 [[nodiscard]] Status set_option(const ir::OptionField& field, std::string_view option,
-                                const std::string& text, void* part);
+                                const std::string& text, ir::ParallelPlan& plan);
+
+/// An option and its value; a flag has no value.
+struct OptionValue {
+  std::string name;
+  std::string value;
+  friend bool operator==(const OptionValue&, const OptionValue&) = default;
+};
 
 /// Where the keys of a SPEC are stored: those rows of `fields` that are keys of the option `of`.
 struct SpecTarget {
   std::span<const ir::OptionField> fields;
   std::string_view of;
-  void* part = nullptr;
+  ir::ParallelPlan* plan = nullptr;
 };
 
 /// Reads the value of `option`, such as "tp=2,sequence-parallel", into the targets. Keys are those
@@ -45,9 +52,10 @@ struct SpecTarget {
 /// The keys of `option` that differ from `usual`, and those that are always shown, in the form that
 /// `parse_spec` reads.
 [[nodiscard]] std::string spec_text(std::span<const ir::OptionField> fields,
-                                    std::string_view option, const void* part, const void* usual);
+                                    std::string_view option, const ir::ParallelPlan& plan,
+                                    const ir::ParallelPlan& usual);
 /// The same for a part whose option has the part's name.
-[[nodiscard]] std::string spec_text(const ir::PlanPart& part, const void* value);
+[[nodiscard]] std::string spec_text(const ir::PlanPart& part, const ir::ParallelPlan& plan);
 
 /// "tp=N", "sequence-parallel", "attention=fused|flash|unfused": how help shows a key; a switch
 /// that is usually on as "aux-loss=yes|no".

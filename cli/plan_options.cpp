@@ -10,7 +10,6 @@
 #include "cli/framework_options.h"
 #include "cli/option_reader.h"
 #include "cli/option_text.h"
-#include "cli/plan_values.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/common_options.h"
 #include "runtimes/interface/settle.h"
@@ -175,7 +174,7 @@ class PlanOptionSpecs {
 void read_own_fields(OptionReader& reader, ParallelPlan& plan) {
   for (const ir::OptionField& field : ir::plan_options().fields) {
     if (field.name != "runtime" && field.name != "precision") {
-      reader.field(field, &plan);
+      reader.field(field, plan);
     }
   }
 }
@@ -202,11 +201,10 @@ void read_adapters(OptionReader& reader, ParallelPlan& plan) {
     plan.lora = ir::LoraPlan{};
     plan.quant.reset();
     std::vector<SpecTarget> targets = {
-        {.fields = ir::lora_options().fields, .of = "lora", .part = &*plan.lora}};
+        {.fields = ir::lora_options().fields, .of = "lora", .plan = &plan}};
     if (option == "qlora") {
       plan.quant = ir::QuantPlan{};
-      targets.push_back(
-          {.fields = ir::quant_options().fields, .of = "qlora", .part = &*plan.quant});
+      targets.push_back({.fields = ir::quant_options().fields, .of = "qlora", .plan = &plan});
     }
     reader.spec(option, targets);
   }
@@ -220,8 +218,7 @@ void read_training(OptionReader& reader, ParallelPlan& plan) {
   }
   reader.word("optimizer", ir::optimizer_words(), plan.optimizer);
   if (reader.has("generate")) {
-    reader.field(*ir::find_field(ir::generation_options().fields, "new_tokens"),
-                 ir::generation_options().edit(plan));
+    reader.field(*ir::find_field(ir::generation_options().fields, "new_tokens"), plan);
   }
   read_adapters(reader, plan);
   const ir::AllocatorSettings before = plan.allocator;
@@ -311,6 +308,15 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
   return request;
 }
 
+std::string adapter_text(const ParallelPlan& plan) {
+  std::string text = spec_text(ir::lora_options(), plan);
+  if (plan.quant) {
+    const std::string quant = spec_text(ir::quant_options(), plan);
+    text += (quant.empty() ? "" : ",") + quant;
+  }
+  return text;
+}
+
 std::vector<OptionValue> usual_options() {
   return {{"gpus", "1"},
           {"precision", "bf16"},
@@ -338,8 +344,8 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
     for (const std::string_view name : names) {
       const ir::OptionField& field = *ir::find_field(ir::plan_options().fields, name);
       const bool flag = field.kind == ir::OptionKind::kSwitch;
-      add_if(!field.same(&plan, &before), field.option,
-             flag ? "" : value_text(field, field.get(&plan)));
+      add_if(!field.same(plan, before), field.option,
+             flag ? "" : value_text(field, field.get(plan)));
     }
   };
   bool says_runtime = false;
@@ -349,18 +355,17 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
       if (place_of(*part) != place) {
         continue;
       }
-      const ParallelPlan& with = part->find(plan) != nullptr ? plan : completed;
+      const ParallelPlan& with = part->has(plan) ? plan : completed;
       for (OptionValue& option : options_of_part(*part, with)) {
         options.push_back(std::move(option));
       }
-      if (part->precision != nullptr && part->find(with) != nullptr) {
+      if (part->precision != nullptr && part->has(with)) {
         formats.precision = part->precision(usual.precision);
       }
     }
   };
   for (const ir::PlanPart* const part : ir::framework_parts()) {
-    says_runtime =
-        says_runtime || (part->runtime == plan.runtime && part->find(completed) != nullptr);
+    says_runtime = says_runtime || (part->runtime == plan.runtime && part->has(completed));
   }
   own({"gpus", "rank"}, usual);
   parts(PartPlace::kFirst);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/option_text.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
@@ -32,16 +33,14 @@ struct PlanRequest {
 [[nodiscard]] Result<PlanRequest> read_plan_options(const Arguments& arguments,
                                                     const ir::ModelSpec& model);
 
-/// An option and its value; a flag has no value.
-struct OptionValue {
-  std::string name;
-  std::string value;
-  friend bool operator==(const OptionValue&, const OptionValue&) = default;
-};
 /// The options that request `plan`: `read_plan_options` turns them into it again. Bucket sizes and
 /// thresholds of ZeRO have no options; they come from `--plan` or `--deepspeed`.
 [[nodiscard]] std::vector<OptionValue> options_of(const ir::ParallelPlan& plan,
                                                   const ir::ModelSpec& model);
+
+/// The adapters of a plan as the value of their option: "r=16,targets=q_proj+v_proj". Adapters
+/// share one list of keys with the quantisation of the frozen weights.
+[[nodiscard]] std::string adapter_text(const ir::ParallelPlan& plan);
 
 /// The options for the defaults that `options_of` leaves out.
 [[nodiscard]] std::vector<OptionValue> usual_options();

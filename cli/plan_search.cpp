@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -12,7 +17,7 @@
 #include "cli/time_options.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 
 namespace headroom::cli {
 namespace {
@@ -55,6 +60,14 @@ plan::AxisValues sequences_of(const ir::ModelSpec& model) {
     lengths.push_back(length);
   }
   return lengths;
+}
+
+/// A text that lives as long as the program: what `OptionSpec` refers to.
+std::string_view kept(std::string text) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> texts;
+  const std::lock_guard lock(mutex);
+  return *texts.insert(std::move(text)).first;
 }
 
 Result<plan::Constraints> read_constraints(const Arguments& arguments) {
@@ -172,7 +185,7 @@ std::vector<OptionSpec> plan_search_options() {
        "name of the GPU, as h100 (headroom catalog gpus lists them), or a .json file"}};
   options.insert(options.end(), kMachineOptions.begin(), kMachineOptions.end());
   for (const plan::Axis axis : plan::all_axes()) {
-    options.push_back({axis->option, axis->values, axis->usual, axis->help});
+    options.push_back({axis->option, axis->values, axis->usual, kept(plan::help_of(axis))});
   }
   options.insert(options.end(), kSearchOptions.begin(), kSearchOptions.end());
   options.insert(options.end(), model_options().begin(), model_options().end());

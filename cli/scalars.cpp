@@ -30,6 +30,20 @@ std::string decimal_text(double value, int digits) {
   return text.data();
 }
 
+std::string three_digits(double value) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", value);
+  return text.data();
+}
+
+std::string duration_text(double seconds) {
+  if (seconds >= 1) {
+    return three_digits(seconds) + " s";
+  }
+  return seconds >= 1e-3 ? three_digits(1e3 * seconds) + " ms"
+                         : three_digits(1e6 * seconds) + " us";
+}
+
 std::string percent_text(double share) {
   return decimal_text(100 * share, 1) + " %";
 }

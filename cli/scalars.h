@@ -15,6 +15,10 @@ namespace headroom::cli {
 [[nodiscard]] std::string real_text(double value);
 /// "12.50": `value` with `digits` digits after the decimal point.
 [[nodiscard]] std::string decimal_text(double value, int digits);
+/// "3.21", "4e+03": `value` with three significant digits.
+[[nodiscard]] std::string three_digits(double value);
+/// "412 ms", "3.21 s".
+[[nodiscard]] std::string duration_text(double seconds);
 /// "12.5 %" for a share of 0.125.
 [[nodiscard]] std::string percent_text(double share);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "costmodel/layer_bound.h"
@@ -169,7 +170,7 @@ std::optional<Remedy> try_micro_batches(Search& search) {
 std::vector<Remedy> try_single_changes(Search& search, std::size_t count) {
   std::vector<Remedy> tried;
   std::size_t mending = 0;
-  for (const ir::OwnChange& own : ir::runtime_of(search.plan()).changes(search.plan())) {
+  for (const ir::OwnChange& own : ir::changes_of(search.plan())) {
     const Change& change = own.change;
     std::optional<Remedy> remedy =
         change == Change::kSmallerMicroBatch ? try_micro_batches(search) : search.judge({change});
@@ -282,6 +283,17 @@ Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found
   remedies.replays = search.replays();
   remedies.least_gpus = least_gpus(question, found.capacity);
   return remedies;
+}
+
+std::optional<ir::ParallelPlan> with_change(const ir::ParallelPlan& plan, const Change& change,
+                                            const DeviceSpec& device) {
+  const std::vector<ir::OwnChange> own = ir::changes_of(plan);
+  const auto found = std::ranges::find(own, change, &ir::OwnChange::change);
+  if (found == own.end()) {
+    return std::nullopt;
+  }
+  std::optional<ir::ParallelPlan> changed = found->make(plan, {.bf16 = device.bf16});
+  return changed == plan ? std::nullopt : changed;
 }
 
 }  // namespace headroom::cost

@@ -71,7 +71,8 @@ Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
 }
 
 Status check_optimizer(const ParallelPlan& plan) {
-  const bool shards = plan.zero || plan.fsdp || plan.megatron;
+  const bool shards = std::ranges::any_of(
+      framework_parts(), [&plan](const PlanPart* part) { return part->shards && part->has(plan); });
   if (plan.optimizer.kind == OptimizerKind::kMuon && shards) {
     return Error::invalid_argument(
         "optimizer",

@@ -39,7 +39,7 @@ ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   // Read only to check it.
   static_cast<void>(root.integer("schema_version", {kSchemaVersion, kSchemaVersion}));
   read_runtime(root, plan.runtime);
-  read_options(root, plan_options().fields.subspan(1), &plan);  // All but the framework.
+  read_options(root, plan_options().fields.subspan(1), plan);  // All but the framework.
   read_part(root, optimizer_options(), plan);
   for (const PlanPart* const part : plan_parts()) {
     read_part(root, *part, plan);
@@ -53,7 +53,7 @@ JsonValue plan_to_json(const ParallelPlan& plan) {
   JsonFields fields;
   fields.add("schema_version", kSchemaVersion);
   for (const OptionField& field : plan_options().fields) {
-    fields.add(field.name, field.get(&plan));
+    fields.add(field.name, field.get(plan));
     if (field.name == "precision") {
       fields.add(optimizer_options().name, part_json(optimizer_options(), plan));
     }

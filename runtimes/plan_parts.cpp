@@ -31,7 +31,7 @@ Status refuse_foreign_parts(const ParallelPlan& plan) {
   const std::span<const PlanPart* const> own = runtime_of(plan).parts();
   for (const Runtime* const runtime : runtimes()) {
     for (const PlanPart* const part : runtime->parts()) {
-      if (part->find(plan) != nullptr && std::ranges::find(own, part) == own.end()) {
+      if (part->has(plan) && std::ranges::find(own, part) == own.end()) {
         return Error::invalid_argument(part->option,
                                        "is not supported with --runtime " + plan.runtime, {},
                                        "use --runtime " + std::string(part->runtime) +

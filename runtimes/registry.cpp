@@ -100,6 +100,22 @@ RegisteredRuntime::~RegisteredRuntime() {
   std::erase(words(), runtime_->name());
 }
 
+std::vector<OwnChange> changes_of(const ParallelPlan& plan) {
+  const Runtime& own = runtime_of(plan);
+  const std::span<const OwnChange> first = own.changes(plan);
+  std::vector<OwnChange> changes(first.begin(), first.end());
+  if (own.can_move(plan)) {
+    for (const Runtime* const runtime : runtimes()) {
+      if (runtime != &own) {
+        changes.insert(changes.end(), runtime->moves_here().begin(), runtime->moves_here().end());
+      }
+    }
+  }
+  std::ranges::stable_sort(changes, {},
+                           [](const OwnChange& change) { return change.change.price; });
+  return changes;
+}
+
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                           const DeviceTraits& device) {
   const Runtime* const runtime = find_runtime(plan.runtime);

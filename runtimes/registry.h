@@ -37,6 +37,10 @@ class RegisteredRuntime {
   const Runtime* runtime_;
 };
 
+/// The changes for a plan that is too large, cheapest first: those of its framework, and those of
+/// others that take it over.
+[[nodiscard]] std::vector<OwnChange> changes_of(const ParallelPlan& plan);
+
 /// `Runtime::lower` of the plan's framework.
 ///
 /// Errors:  those of `Runtime::lower`; kInvalidArgument for an unknown framework.

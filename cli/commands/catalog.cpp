@@ -1,4 +1,4 @@
-#include "cli/commands/catalog.h"
+#include "cli/commands/verbs.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "cli/commands/emit.h"
+#include "cli/commands/verbs.h"
 
 #include <utility>
 

@@ -1,13 +1,10 @@
-#include "cli/commands/fit.h"
+#include "cli/commands/verbs.h"
 
 #include <utility>
 
-#include "cli/accuracy_files.h"
 #include "cli/calibration.h"
 #include "cli/question.h"
 #include "cli/report/fit_answer.h"
-#include "cli/report/fit_json.h"
-#include "cli/report/fit_text.h"
 
 namespace headroom::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/commands/graph.h"
+#include "cli/commands/verbs.h"
 
 #include <utility>
 

@@ -1,21 +1,21 @@
-#include "cli/commands/plan.h"
+#include "cli/commands/verbs.h"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <ostream>
 #include <string_view>
 #include <utility>
 
 #include "cli/plan_search.h"
 #include "cli/question.h"
-
 #include "cli/report/plan_answer.h"
 #include "cli/report/time_report.h"
-
 #include "cli/report/why_text.h"
+#include "cli/scalars.h"
 #include "costmodel/hardware/catalogue.h"
 #include "planner/explain/explain.h"
 #include "runtimes/registry.h"
@@ -162,8 +162,10 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
   return notes;
 }
 
-}  // namespace
+/// What is explained: only what `--why` asks, or also every neighbouring value of the plan.
+enum class Explaining : std::uint8_t { kAsked, kAll };
 
+/// The common implementation of `plan` and `explain`.
 Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& context,
                                  Explaining explaining) {
   Result<PlanSearch> search = read_plan_search(arguments);
@@ -228,10 +230,12 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
   return exit_code_of_search(answer.result);
 }
 
-namespace {
-
 Result<ExitCode> run_plan(const Arguments& arguments, const Context& context) {
   return run_plan_search(arguments, context, Explaining::kAsked);
+}
+
+Result<ExitCode> run_explain(const Arguments& arguments, const Context& context) {
+  return run_plan_search(arguments, context, Explaining::kAll);
 }
 
 }  // namespace
@@ -249,6 +253,19 @@ Command plan_command() {
            .options = plan_search_options(),
            .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8"},
       .run = run_plan};
+}
+
+Command explain_command() {
+  return {.verb = {.name = "explain",
+                   .summary = "Finds the best plan, and says why it is better than its neighbours",
+                   .positionals = "MODEL",
+                   .detail =
+                       "The options are those of headroom plan. The neighbours are the plans with "
+                       "one degree halved or doubled, and the best plans of the other "
+                       "frameworks.",
+                   .options = plan_search_options(),
+                   .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2"},
+          .run = run_explain};
 }
 
 }  // namespace headroom::cli

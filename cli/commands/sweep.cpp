@@ -1,4 +1,4 @@
-#include "cli/commands/sweep.h"
+#include "cli/commands/verbs.h"
 
 #include <algorithm>
 #include <array>
@@ -9,6 +9,7 @@
 #include "cli/plan_search.h"
 #include "cli/ranks.h"
 #include "cli/report/plan_answer.h"
+#include "cli/report/why_text.h"
 #include "cli/sweep_file.h"
 #include "model_ir/json/json_writer.h"
 

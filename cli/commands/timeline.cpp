@@ -1,4 +1,4 @@
-#include "cli/commands/timeline.h"
+#include "cli/commands/verbs.h"
 
 #include <array>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "cli/commands/validate.h"
+#include "cli/commands/verbs.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "cli/accuracy_files.h"
+#include "cli/calibration.h"
 #include "cli/model_argument.h"
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/base/file.h"

@@ -2,12 +2,12 @@
 
 #include <optional>
 #include <string>
-
 #include <vector>
 
 #include "cli/arguments.h"
 #include "cli/question.h"
 #include "cli/routing.h"
+#include "cli/terminal.h"
 #include "cli/time_options.h"
 #include "costmodel/confidence.h"
 #include "costmodel/estimate.h"
@@ -37,5 +37,10 @@ struct FitAnswer {
 
 /// The command to run next: the first remedy, or the export of the timeline.
 [[nodiscard]] std::string next_command(const FitAnswer& answer);
+
+/// The answer as one JSON document (`configs/schema/fit.schema.json`). Bytes are exact integers.
+[[nodiscard]] std::string fit_json(const FitAnswer& answer);
+/// The answer on one screen of 80 columns: the verdict first, then its reasons, then what to do.
+[[nodiscard]] std::string fit_text(const FitAnswer& answer, const Terminal& terminal);
 
 }  // namespace headroom::cli

@@ -1,4 +1,4 @@
-#include "cli/report/fit_json.h"
+#include "cli/report/fit_answer.h"
 
 #include <array>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "cli/report/fit_text.h"
+#include "cli/report/fit_answer.h"
 
 #include <algorithm>
 #include <array>
@@ -11,8 +11,6 @@
 #include "cli/framework_options.h"
 #include "cli/option_text.h"
 #include "cli/plan_options.h"
-
-#include "cli/plan_values.h"
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
@@ -33,7 +31,7 @@ constexpr std::size_t kMostTextGroups = 5;
 constexpr double kFragmentationFlag = 0.2;
 
 std::string figure(Bytes bytes) {
-  return pad_left(size_text(bytes), kSizeColumns);
+  return pad_left(to_text(bytes), kSizeColumns);
 }
 
 std::string heading(const Terminal& terminal, std::string_view text) {
@@ -53,8 +51,8 @@ Style style_of(cost::Verdict verdict) {
 }
 
 std::string margin_text(const cost::StepEstimate& estimate) {
-  return estimate.margin < Bytes{0} ? size_text(-estimate.margin) + " short"
-                                    : size_text(estimate.margin) + " to spare";
+  return estimate.margin < Bytes{0} ? to_text(-estimate.margin) + " short"
+                                    : to_text(estimate.margin) + " to spare";
 }
 
 std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
@@ -62,7 +60,7 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
   const cost::StepEstimate& estimate = answer.estimate;
   const std::string subject = question.model.label + " on " +
                               std::to_string(question.request.plan.world) + " x " +
-                              question.device.name + " (" + size_text(estimate.device_total) +
+                              question.device.name + " (" + to_text(estimate.device_total) +
                               (question.budget > Bytes{0} ? " budget" : " usable") + "): ";
   const std::string verdict = std::string(name_of(estimate.verdict)) + ", " + margin_text(estimate);
   const bool one_line = columns_of(subject) + columns_of(verdict) <= terminal.width;
@@ -189,7 +187,7 @@ std::string assumed_line(const FitAnswer& answer, const Terminal& terminal) {
     const ir::OptionField& field = *ir::find_field(ir::plan_options().fields, name);
     if (!arguments.has(field.option)) {
       text += (text.empty() ? "assumed: " : ", ") + std::string(field.option) + " " +
-              value_text(field, field.get(&plan));
+              value_text(field, field.get(plan));
     }
   }
   if (!arguments.has("optimizer")) {
@@ -211,7 +209,7 @@ std::string failure_line(const FitAnswer& answer) {
                                   : ir::PhaseName{};
   return "out of memory in " +
          cost::moment_text(phase, cost::site_of(estimate.program, failure.event)) +
-         ", asking for " + size_text(failure.requested) + "\n";
+         ", asking for " + to_text(failure.requested) + "\n";
 }
 
 std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
@@ -220,7 +218,7 @@ std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
   const bool several = ir::runtime_of(plan).names_rank(plan) || plan.rank.has_value();
   const std::string where =
       several ? ", on rank " + std::to_string(static_cast<std::int32_t>(estimate.rank)) : "";
-  std::string text = heading(terminal, "peak " + size_text(estimate.peak_allocated) +
+  std::string text = heading(terminal, "peak " + to_text(estimate.peak_allocated) +
                                            " allocated in " + estimate.peak_moment + where);
   std::array<std::size_t, ir::kTensorRoleCount> order{};
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -285,7 +283,7 @@ std::string confidence_lines(const cost::Confidence& confidence) {
     return {};
   }
   const std::string interval =
-      size_text(confidence.reserved.low) + " to " + size_text(confidence.reserved.high);
+      to_text(confidence.reserved.low) + " to " + to_text(confidence.reserved.high);
   const std::string known =
       basis.own_runs > 0
           ? std::to_string(basis.own_runs) + (basis.own_runs == 1 ? " run" : " runs") + " of yours"
@@ -329,7 +327,7 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
                "fragmentation " + percent_text(fragmentation));
   for (const cost::OutsideTerm& term : estimate.outside) {
     std::string remark(name_of(term.basis));
-    remark += term.bound > term.bytes ? ", up to " + size_text(term.bound) : "";
+    remark += term.bound > term.bytes ? ", up to " + to_text(term.bound) : "";
     text += line(term.name, term.bytes, remark);
   }
   text += line("device", estimate.device_total,
@@ -403,8 +401,8 @@ std::string largest(const FitAnswer& answer, const Terminal& terminal) {
       what += " of " + group.operation;
     }
     text += "  " + figure(group.total) + "  " +
-            pad_left(std::to_string(group.count) + " x " + size_text(group.each), 18) + "  " +
-            what + "\n";
+            pad_left(std::to_string(group.count) + " x " + to_text(group.each), 18) + "  " + what +
+            "\n";
   }
   return text;
 }
@@ -422,8 +420,8 @@ std::string flops_text(const cost::Remedy& remedy) {
 }
 
 std::string outcome(const cost::Remedy& remedy) {
-  const std::string margin = remedy.margin < Bytes{0} ? size_text(-remedy.margin) + " short"
-                                                      : size_text(remedy.margin) + " to spare";
+  const std::string margin = remedy.margin < Bytes{0} ? to_text(-remedy.margin) + " short"
+                                                      : to_text(remedy.margin) + " to spare";
   return std::string(name_of(remedy.verdict)) + ", " + margin;
 }
 
@@ -485,7 +483,7 @@ std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
     const cost::Remedy& remedy = cheapest[index];
     text += "  " + std::to_string(index + 1) + ". " +
             wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
-            wrap(outcome(remedy) + "; saves " + size_text(remedy.saved) + "; costs: " +
+            wrap(outcome(remedy) + "; saves " + to_text(remedy.saved) + "; costs: " +
                      words_of(remedy.changes, cost::cost_of, "; ") + flops_text(remedy),
                  terminal.width - 5, 5) +
             "\n";
@@ -501,7 +499,7 @@ std::string speedups(const FitAnswer& answer, const Terminal& terminal) {
             wrap(worded_changes(answer.question, speedup.plan) + ": " + percent_text(speedup.gain) +
                      " more tokens per second, against " +
                      std::string(cost::describe(speedup.bottleneck)) + " (" +
-                     percent_text(speedup.share) + " of the step); " + size_text(speedup.margin) +
+                     percent_text(speedup.share) + " of the step); " + to_text(speedup.margin) +
                      " to spare",
                  terminal.width - 2, 2) +
             "\n";
@@ -510,10 +508,6 @@ std::string speedups(const FitAnswer& answer, const Terminal& terminal) {
 }
 
 }  // namespace
-
-std::string size_text(Bytes bytes) {
-  return to_text(bytes);
-}
 
 std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
   std::string text = verdict_line(answer, terminal) + plan_line(answer, terminal);

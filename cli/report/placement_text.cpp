@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "cli/report/plan_answer.h"
+#include "cli/scalars.h"
 #include "cli/terminal.h"
 #include "model_ir/json/json_writer.h"
 

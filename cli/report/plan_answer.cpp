@@ -7,23 +7,17 @@
 
 #include "cli/report/placement_text.h"
 #include "cli/report/why_text.h"
+#include "cli/scalars.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/framework_search.h"
 #include "runtimes/plan_json.h"
-#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
 
 using ir::JsonFields;
 using ir::JsonValue;
-
-std::string three_digits(double value) {
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "%.3g", value);
-  return text.data();
-}
 
 std::string aligned_percent(double part, double whole) {
   std::array<char, 48> text{};
@@ -238,18 +232,6 @@ std::string bound_text(plan::Objective objective, double bound) {
       return whole + " tokens";
   }
   return whole;
-}
-
-std::string duration_text(double seconds) {
-  if (seconds >= 1) {
-    return three_digits(seconds) + " s";
-  }
-  return seconds >= 1e-3 ? three_digits(1e3 * seconds) + " ms"
-                         : three_digits(1e6 * seconds) + " us";
-}
-
-std::string plan_words(const ir::ParallelPlan& plan) {
-  return ir::runtime_of(plan).describe(plan);
 }
 
 std::string plan_answer_json(const PlanAnswer& answer) {

@@ -26,17 +26,11 @@ struct PlanAnswer {
 /// Tokens of a step divided by its time.
 [[nodiscard]] double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan);
 
-/// The plan in one line, in the words of its framework (`ir::Runtime::describe`).
-[[nodiscard]] std::string plan_words(const ir::ParallelPlan& plan);
-
 /// The answer in the form of `configs/schema/plan_answer.schema.json`.
 [[nodiscard]] std::string plan_answer_json(const PlanAnswer& answer);
 [[nodiscard]] std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal);
 
 /// `plan::PlanResult::bound` with its unit.
 [[nodiscard]] std::string bound_text(plan::Objective objective, double bound);
-
-/// "412 ms", "3.21 s".
-[[nodiscard]] std::string duration_text(double seconds);
 
 }  // namespace headroom::cli

@@ -1,7 +1,9 @@
 #include "cli/report/why_text.h"
 
-#include "cli/report/plan_answer.h"
+#include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
+#include "planner/space/all_axes.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -34,6 +36,10 @@ std::string slower(const plan::PlanResult& found, const plan::WhyNot& why) {
 }
 
 }  // namespace
+
+std::string plan_words(const ir::ParallelPlan& plan) {
+  return ir::runtime_of(plan).describe(plan);
+}
 
 std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why) {
   std::string text =

@@ -9,6 +9,8 @@
 
 namespace headroom::cli {
 
+/// The plan in one line, in the words of its framework (`ir::Runtime::describe`).
+[[nodiscard]] std::string plan_words(const ir::ParallelPlan& plan);
 /// A line such as "tp 8: 12.3 ms (4.1 %) slower: ...".
 [[nodiscard]] std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why);
 /// A change in words: "10 GiB of device memory", "16 GPUs", "--micro-batch 2".

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "model_ir/base/check.h"
-#include "model_ir/plan/token_exchange.h"
+#include "model_ir/plan/device_work.h"
 
 namespace headroom::cost {
 namespace {

@@ -173,9 +173,4 @@ Result<PipelineTimeline> pipeline_makespan(const PipelineShape& shape, const Pip
   return Simulation(shape, times)();
 }
 
-Seconds inner_bubble(const PipelineTimeline& timeline, std::size_t stage) {
-  const std::vector<ActionSpan>& spans = timeline.stages[stage];
-  return spans.empty() ? Seconds{} : spans.back().end - spans.front().begin - timeline.busy[stage];
-}
-
 }  // namespace headroom::cost

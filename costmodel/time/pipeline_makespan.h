@@ -52,7 +52,4 @@ struct PipelineTimeline {
 [[nodiscard]] Result<PipelineTimeline> pipeline_makespan(const ir::PipelineShape& shape,
                                                          const PipelineTimes& times);
 
-/// Idle time of `stage` between its own first and last action, transfers included.
-[[nodiscard]] Seconds inner_bubble(const PipelineTimeline& timeline, std::size_t stage);
-
 }  // namespace headroom::cost

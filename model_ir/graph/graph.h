@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,14 +19,9 @@ struct BatchShape {
 
 /// The forward pass of one micro-batch: operators joined by the tensors that flow between them.
 /// Append-only; `NodeId` and `TensorId` are stable indices, and operators are added in an order in
-/// which they can run. Only this class uses Boost.Graph.
+/// which they can run.
 class Graph {
  public:
-  Graph();
-  Graph(Graph&&) noexcept;
-  Graph& operator=(Graph&&) noexcept;
-  ~Graph();
-
   TensorId add_tensor(TensorInfo info);
   /// Adds `op`; every input must have a producer or be an input or parameter.
   NodeId add_op(Op op);
@@ -43,14 +37,15 @@ class Graph {
   [[nodiscard]] std::span<const TensorId> parameters() const;
   /// The last operator that reads `id`; the producer itself if none does.
   [[nodiscard]] NodeId last_reader(TensorId id) const;
-  /// Operators that read what `id` produces, ascending.
-  [[nodiscard]] std::vector<NodeId> readers(NodeId id) const;
-  /// Every operator once, after all operators whose results it reads; ties by `NodeId`.
-  [[nodiscard]] std::vector<NodeId> topological_order() const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::vector<Op> ops_;
+  std::vector<TensorInfo> tensors_;
+  std::vector<NodeId> producer_;     ///< Of each tensor.
+  std::vector<NodeId> last_reader_;  ///< Of each tensor.
+  std::vector<LayerRange> layers_;
+  std::vector<TensorId> parameters_;
+  bool layer_open_ = false;
 };
 
 /// Elements of all parameters, tied ones once.

@@ -113,19 +113,20 @@ std::vector<PipelineAction> one_forward_one_backward(const PipelineShape& shape,
   return write.take(shape.micro_batches);
 }
 
-/// `ahead` forwards before the first backward; weight gradients run `behind` backwards late:
+/// As many forwards before the first backward as stages follow, this one included; weight
+/// gradients run as many backwards late as stages come before:
 ///
-///   ahead = 3, behind = 1   F F F B F B W F B W ... B W B W W
-std::vector<PipelineAction> zero_bubble(const PipelineShape& shape, std::int64_t ahead,
-                                        std::int64_t behind) {
+///   stage 1 of 4   F F F B F B W F B W ... B W B W W
+std::vector<PipelineAction> zero_bubble(const PipelineShape& shape, std::int64_t stage) {
   const std::int64_t count = shape.micro_batches;
+  const std::int64_t ahead = shape.stages - stage;
   Writer write(1);
   for (std::int64_t i = 0; i < std::min(ahead, count); ++i) {
     write.forward(0);
   }
   for (std::int64_t i = 0; i < count; ++i) {
     write.input(0);
-    if (write.owed() > behind) {
+    if (write.owed() > stage) {
       write.weight();
     }
     if (write.forwards(0) < count) {
@@ -205,61 +206,53 @@ std::vector<PipelineAction> zero_bubble_v(const PipelineShape& shape, std::int64
   return write.take(shape.micro_batches);
 }
 
-/// The order of one half of DualPipe's stages, from the outer ones (`depth` 0) to the middle. Chunk
-/// `near` is the one whose micro-batches enter at this half. In the V-shaped form, all stages form
-/// this half.
+/// The order of one half of DualPipe's stages, from the outer ones (stage 0) to the middle.
+/// Micro-batches enter at the near chunk; the far one comes back from the middle.
 class DualPipe {
  public:
-  struct Half {
-    std::int64_t stages = 1;
-    std::int64_t depth = 0;
-    std::int64_t near = 0;
-    std::int64_t micro_batches = 2;  ///< Of each chunk.
-  };
-  explicit DualPipe(const Half& half)
-      : near_(half.near),
-        far_(1 - half.near),
-        inner_(half.stages - half.depth - 1),
-        outer_(half.depth + 1),
-        main_(half.micro_batches - 2 * half.stages + half.depth + 1),
-        odd_(half.depth % 2 == 1),
+  DualPipe(const PipelineShape& shape, std::int64_t stage)
+      : inner_(shape.stages - stage - 1),
+        outer_(stage + 1),
+        main_(shape.micro_batches - 2 * shape.stages + stage + 1),
+        odd_(stage % 2 == 1),
+        micro_batches_(shape.micro_batches),
         write_(2) {}
 
-  [[nodiscard]] std::vector<PipelineAction> operator()(std::int64_t micro_batches) {
+  [[nodiscard]] std::vector<PipelineAction> operator()() {
     fill();
     run();
     drain();
-    return write_.take(micro_batches);
+    return write_.take(micro_batches_);
   }
 
  private:
   void fill() {
     for (std::int64_t i = 0; i < 2 * inner_; ++i) {
-      write_.forward(near_);
+      write_.forward(kNear);
     }
     for (std::int64_t i = 0; i < outer_; ++i) {
-      write_.forward(near_);
-      write_.forward(far_);
+      write_.forward(kNear);
+      write_.forward(kFar);
     }
     for (std::int64_t i = 0; i < inner_; ++i) {
-      write_.input(far_);
+      write_.input(kFar);
       write_.weight();
-      write_.forward(far_);
+      write_.forward(kFar);
     }
   }
   void run() {
     for (std::int64_t i = 0; i < main_; ++i) {
       if (i == 0 && inner_ == 0) {  // The middle sends its first result before it starts backward.
-        write_.forward(near_);
-        write_.backward(far_);
+        write_.forward(kNear);
+        write_.backward(kFar);
       } else {
-        write_.forward_with_backward(near_, far_);
+        write_.forward_with_backward(kNear, kFar);
       }
-      write_.forward_with_backward(far_, near_);
+      write_.forward_with_backward(kFar, kNear);
     }
     for (std::int64_t i = 0; i < inner_; ++i) {
-      write_.backward(far_);
-      write_.forward_with_backward(far_, near_);
+      write_.backward(kFar);
+      write_.forward_with_backward(kFar, kNear);
     }
   }
   void drain() {
@@ -273,42 +266,28 @@ class DualPipe {
     };
     for (std::int64_t i = 0; i < outer_; ++i) {
       split = split || (i == outer_ / 2 && odd_);
-      backward(far_);
+      backward(kFar);
       split = split || (i == outer_ / 2 && !odd_);
-      backward(near_);
+      backward(kNear);
     }
     for (std::int64_t i = 0; i < inner_; ++i) {
       write_.weight();
-      write_.input(near_);
+      write_.input(kNear);
     }
     while (write_.owed() > 0) {
       write_.weight();
     }
   }
 
-  std::int64_t near_;
-  std::int64_t far_;
+  static constexpr std::int64_t kNear = 0;
+  static constexpr std::int64_t kFar = 1;
   std::int64_t inner_;  ///< Stages between this one and the middle.
   std::int64_t outer_;  ///< Stages from the outer end up to this one.
   std::int64_t main_;
   bool odd_;
+  std::int64_t micro_batches_;
   Writer write_;
 };
-
-std::vector<PipelineAction> dual_pipe(const PipelineShape& shape, std::int64_t stage) {
-  const bool near_edge = 2 * stage < shape.stages;
-  DualPipe half({.stages = shape.stages / 2,
-                 .depth = near_edge ? stage : shape.stages - 1 - stage,
-                 .near = near_edge ? 0 : 1,
-                 .micro_batches = shape.micro_batches / 2});
-  return half(shape.micro_batches / 2);
-}
-
-std::vector<PipelineAction> dual_pipe_v(const PipelineShape& shape, std::int64_t stage) {
-  DualPipe whole(
-      {.stages = shape.stages, .depth = stage, .near = 0, .micro_batches = shape.micro_batches});
-  return whole(shape.micro_batches);
-}
 
 Status wrong(const char* what, std::int64_t got, const std::string& wanted) {
   return Error::invalid_argument(what, std::to_string(got), wanted);
@@ -317,8 +296,8 @@ Status wrong(const char* what, std::int64_t got, const std::string& wanted) {
 }  // namespace
 
 std::string_view name_of(PipelineKind kind) {
-  constexpr std::array<std::string_view, 8> kNames = {"gpipe", "1f1b", "interleaved", "zb-h1",
-                                                      "zb-h2", "zb-v", "dualpipe",    "dualpipev"};
+  constexpr std::array<std::string_view, 6> kNames = {"gpipe", "1f1b", "interleaved",
+                                                      "zb-h1", "zb-v", "dualpipev"};
   return kNames.at(static_cast<std::size_t>(kind));
 }
 
@@ -326,13 +305,11 @@ std::int64_t chunks_of(const PipelineShape& shape) {
   switch (shape.kind) {
     case PipelineKind::kGPipe:
     case PipelineKind::kOneForwardOneBackward:
-    case PipelineKind::kZbH2:
       return 1;
     case PipelineKind::kInterleaved:
     case PipelineKind::kZbH1:
       return shape.chunks;
     case PipelineKind::kZbV:
-    case PipelineKind::kDualPipe:
     case PipelineKind::kDualPipeV:
       return 2;
   }
@@ -341,12 +318,12 @@ std::int64_t chunks_of(const PipelineShape& shape) {
 
 std::optional<PipelinePlace> place_after(const PipelineShape& shape, PipelinePlace place) {
   const std::int64_t last = shape.stages - 1;
-  if (shape.kind == PipelineKind::kDualPipe || is_v_shaped(shape.kind)) {
+  if (is_v_shaped(shape.kind)) {
     const bool back = place.chunk == 1;
     if (place.stage != (back ? 0 : last)) {
       return PipelinePlace{place.stage + (back ? -1 : 1), place.chunk};
     }
-    return is_v_shaped(shape.kind) && !back ? std::optional(PipelinePlace{last, 1}) : std::nullopt;
+    return !back ? std::optional(PipelinePlace{last, 1}) : std::nullopt;
   }
   if (place.stage < last) {
     return PipelinePlace{place.stage + 1, place.chunk};
@@ -357,12 +334,12 @@ std::optional<PipelinePlace> place_after(const PipelineShape& shape, PipelinePla
 
 std::optional<PipelinePlace> place_before(const PipelineShape& shape, PipelinePlace place) {
   const std::int64_t last = shape.stages - 1;
-  if (shape.kind == PipelineKind::kDualPipe || is_v_shaped(shape.kind)) {
+  if (is_v_shaped(shape.kind)) {
     const bool back = place.chunk == 1;
     if (place.stage != (back ? last : 0)) {
       return PipelinePlace{place.stage + (back ? 1 : -1), place.chunk};
     }
-    return is_v_shaped(shape.kind) && back ? std::optional(PipelinePlace{last, 0}) : std::nullopt;
+    return back ? std::optional(PipelinePlace{last, 0}) : std::nullopt;
   }
   if (place.stage > 0) {
     return PipelinePlace{place.stage - 1, place.chunk};
@@ -378,16 +355,7 @@ Status check_pipeline(const PipelineShape& shape) {
       return wrong(what, value, "at least 1");
     }
   }
-  if (shape.kind == PipelineKind::kDualPipe) {
-    if (shape.stages % 2 != 0) {
-      return wrong("pipeline stages", shape.stages, "an even number for dualpipe");
-    }
-    if (shape.micro_batches % 2 != 0) {
-      return wrong("micro-batches", shape.micro_batches, "an even number for dualpipe");
-    }
-  }
-  const bool dual = shape.kind == PipelineKind::kDualPipe || shape.kind == PipelineKind::kDualPipeV;
-  if (dual && shape.micro_batches < 2 * shape.stages) {
+  if (shape.kind == PipelineKind::kDualPipeV && shape.micro_batches < 2 * shape.stages) {
     return wrong("micro-batches", shape.micro_batches,
                  "at least " + std::to_string(2 * shape.stages) + ", twice the stages, for " +
                      std::string(name_of(shape.kind)));
@@ -396,7 +364,6 @@ Status check_pipeline(const PipelineShape& shape) {
 }
 
 std::vector<PipelineAction> actions_of_stage(const PipelineShape& shape, std::int64_t stage) {
-  const std::int64_t after = shape.stages - stage;
   switch (shape.kind) {
     case PipelineKind::kGPipe:
       return gpipe(shape);
@@ -404,31 +371,13 @@ std::vector<PipelineAction> actions_of_stage(const PipelineShape& shape, std::in
     case PipelineKind::kInterleaved:
       return one_forward_one_backward(shape, stage);
     case PipelineKind::kZbH1:
-      return shape.chunks > 1 ? interleaved_zero_bubble(shape, stage)
-                              : zero_bubble(shape, after, stage);
-    case PipelineKind::kZbH2:
-      return zero_bubble(shape, 2 * after - 1, 2 * stage);
+      return shape.chunks > 1 ? interleaved_zero_bubble(shape, stage) : zero_bubble(shape, stage);
     case PipelineKind::kZbV:
       return zero_bubble_v(shape, stage);
-    case PipelineKind::kDualPipe:
-      return dual_pipe(shape, stage);
     case PipelineKind::kDualPipeV:
-      return dual_pipe_v(shape, stage);
+      return DualPipe(shape, stage)();
   }
   return {};
-}
-
-std::int64_t peak_in_flight(const std::vector<PipelineAction>& actions) {
-  std::int64_t now = 0;
-  std::int64_t peak = 0;
-  for (const PipelineAction& action : actions) {
-    if (action.work == PipelineWork::kForward) {
-      peak = std::max(peak, ++now);
-    } else if (action.work != PipelineWork::kBackwardInput) {
-      --now;
-    }
-  }
-  return peak;
 }
 
 std::vector<std::int64_t> chunk_order(std::int64_t micro_batches, std::int64_t chunks,

@@ -16,18 +16,16 @@ enum class PipelineKind : std::uint8_t {
   kOneForwardOneBackward,
   kInterleaved,  ///< 1F1B with several chunks of layers on each stage.
   kZbH1,         ///< Zero bubble with 1F1B's memory; with several chunks as kInterleaved.
-  kZbH2,         ///< Zero bubble with twice the memory of 1F1B.
   kZbV,          ///< Zero bubble with two chunks per stage in a V shape.
-  kDualPipe,     ///< Two copies of the model; micro-batches enter at both ends.
   kDualPipeV,    ///< Half of DualPipe: two chunks per stage in a V shape.
 };
-/// "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", "dualpipev".
+/// "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipev".
 [[nodiscard]] std::string_view name_of(PipelineKind kind);
 /// Whether the two chunks of each stage form a V.
 [[nodiscard]] bool is_v_shaped(PipelineKind kind);
 
 /// A pipeline. `chunks`: pieces of the model on each stage, for kInterleaved and kZbH1; the
-/// V-shaped schedules and DualPipe have two, the others one. `group`: micro-batches that an
+/// V-shaped schedules have two, the others one. `group`: micro-batches that an
 /// interleaved schedule runs through one chunk before the next; 0: as many as stages.
 struct PipelineShape {
   PipelineKind kind = PipelineKind::kOneForwardOneBackward;
@@ -46,9 +44,9 @@ enum class PipelineWork : std::uint8_t { kForward, kBackward, kBackwardInput, kB
 
 struct PipelineAction {
   PipelineWork work = PipelineWork::kForward;
-  std::int32_t chunk = 0;        ///< Index of the chunk on the stage.
-  std::int32_t micro_batch = 0;  ///< DualPipe's second chunk counts its own micro-batches.
-  bool with_next = false;        ///< Runs at the same time as the next action (DualPipe).
+  std::int32_t chunk = 0;  ///< Index of the chunk on the stage.
+  std::int32_t micro_batch = 0;
+  bool with_next = false;  ///< Runs at the same time as the next action (kDualPipeV).
   friend bool operator==(const PipelineAction&, const PipelineAction&) = default;
 };
 
@@ -86,10 +84,6 @@ struct PipelinePlace {
 ///          dualpipe/dualpipe.py, `step`.
 [[nodiscard]] std::vector<PipelineAction> actions_of_stage(const PipelineShape& shape,
                                                            std::int64_t stage);
-
-/// The largest number of forward passes, of any chunk, whose activations a stage holds at once. A
-/// pass holds them from its forward to the end of its backward, weight gradients included.
-[[nodiscard]] std::int64_t peak_in_flight(const std::vector<PipelineAction>& actions);
 
 /// The chunk that each step of an interleaved schedule runs on a stage, micro-batches in groups.
 /// Source: Megatron-LM schedules.py, get_schedule_table.

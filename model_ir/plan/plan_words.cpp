@@ -48,19 +48,6 @@ constexpr std::array<Word<LossKind>, 3> kLosses = {{{"hf", LossKind::kHf},
                                                     {"chunked", LossKind::kChunked},
                                                     {"fused-linear", LossKind::kFusedLinear}}};
 
-constexpr std::array<Word<Float8Recipe>, 4> kFloat8Recipes = {
-    {{"none", Float8Recipe::kNone},
-     {"tensorwise", Float8Recipe::kTensorwise},
-     {"rowwise", Float8Recipe::kRowwise},
-     {"rowwise-gw-hp", Float8Recipe::kRowwiseGradientHp}}};
-
-constexpr std::array<Word<TitanReshard>, 3> kTitanReshards = {{{"default", TitanReshard::kDefault},
-                                                               {"always", TitanReshard::kAlways},
-                                                               {"never", TitanReshard::kNever}}};
-
-constexpr std::array<Word<OffloadDevice>, 3> kOffloads = {
-    {{"none", OffloadDevice::kNone}, {"cpu", OffloadDevice::kCpu}, {"nvme", OffloadDevice::kNvme}}};
-
 constexpr std::array<Word<DType>, 3> kPolicyDtypes = {
     {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}, {"fp16", DType::kFp16}}};
 
@@ -80,9 +67,6 @@ std::span<const Word<AttentionKind>> attention_words() {
 std::span<const Word<LossKind>> loss_words() {
   return kLosses;
 }
-std::span<const Word<TitanReshard>> titan_reshard_words() {
-  return kTitanReshards;
-}
 
 std::span<const Word<PipelineKind>> schedule_words() {
   static const std::array<Word<PipelineKind>, 6> kSchedules = [] {
@@ -98,29 +82,8 @@ std::span<const Word<PipelineKind>> schedule_words() {
   return kSchedules;
 }
 
-std::span<const Word<Float8Recipe>> float8_recipe_words() {
-  return kFloat8Recipes;
-}
-std::span<const Word<OffloadDevice>> offload_words() {
-  return kOffloads;
-}
-
-std::span<const Word<ZeroLeaf>> zero_leaf_words() {
-  static constexpr std::array<Word<ZeroLeaf>, 2> kLeaves = {
-      {{"default", ZeroLeaf::kDefault}, {"experts", ZeroLeaf::kExperts}}};
-  return kLeaves;
-}
-
 std::span<const Word<DType>> policy_dtype_words() {
   return kPolicyDtypes;
-}
-
-std::span<const Word<FsdpPrefetch>> fsdp_prefetch_words() {
-  static constexpr std::array<Word<FsdpPrefetch>, 3> kPrefetches = {
-      {{"pre", FsdpPrefetch::kBackwardPre},
-       {"post", FsdpPrefetch::kBackwardPost},
-       {"none", FsdpPrefetch::kNone}}};
-  return kPrefetches;
 }
 
 std::string join(std::span<const std::string> known) {

@@ -7,6 +7,7 @@
 
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/pipeline_schedule.h"
 
 namespace headroom::ir {
 
@@ -22,15 +23,10 @@ struct Word {
 [[nodiscard]] std::span<const Word<OptimizerPlan>> optimizer_words();
 [[nodiscard]] std::span<const Word<AttentionKind>> attention_words();
 [[nodiscard]] std::span<const Word<LossKind>> loss_words();
-[[nodiscard]] std::span<const Word<TitanReshard>> titan_reshard_words();
 /// Schedules that torchtitan has: "zb-h1" is its InterleavedZeroBubble.
 [[nodiscard]] std::span<const Word<PipelineKind>> schedule_words();
-[[nodiscard]] std::span<const Word<Float8Recipe>> float8_recipe_words();
-[[nodiscard]] std::span<const Word<OffloadDevice>> offload_words();
-[[nodiscard]] std::span<const Word<ZeroLeaf>> zero_leaf_words();
 /// Types that FSDP's mixed-precision policy may name.
 [[nodiscard]] std::span<const Word<DType>> policy_dtype_words();
-[[nodiscard]] std::span<const Word<FsdpPrefetch>> fsdp_prefetch_words();
 
 /// The word for `value`; "?" if the list has none.
 template <typename Value>

@@ -34,10 +34,6 @@ struct ParameterCount {
   }
   /// Parameters used for one token: all except the experts that the router does not choose.
   [[nodiscard]] std::int64_t active() const { return total() - idle_experts; }
-  /// Without token and position embeddings and without the head, as model cards count it.
-  [[nodiscard]] std::int64_t non_embedding() const {
-    return total() - token_embedding - position_embedding - head;
-  }
   friend bool operator==(const ParameterCount&, const ParameterCount&) = default;
 };
 

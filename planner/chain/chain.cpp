@@ -84,15 +84,6 @@ class ChainMemory {
   double time_ = 0;
 };
 
-void store_all(std::size_t from, std::size_t to, std::vector<ChainStep>& steps) {
-  for (std::size_t i = from; i < to; ++i) {
-    steps.push_back({Kind::kForwardAll, i});
-  }
-  for (std::size_t i = to; i > from; --i) {
-    steps.push_back({Kind::kBackward, i - 1});
-  }
-}
-
 }  // namespace
 
 std::optional<ChainSchedule> run_chain(const Chain& chain, std::vector<ChainStep> steps) {
@@ -134,37 +125,6 @@ std::optional<ChainSchedule> optimal_chain(const Chain& chain, std::int64_t slot
       return std::nullopt;
     }
   }
-}
-
-ChainSchedule grouped_chain(const Chain& chain, std::size_t group) {
-  std::vector<ChainStep> steps;
-  std::vector<std::size_t> begins;
-  for (std::size_t begin = 0; begin < chain.size(); begin += group) {
-    begins.push_back(begin);
-  }
-  for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
-    steps.push_back({Kind::kForwardKeep, begins[i]});
-    for (std::size_t stage = begins[i] + 1; stage < begins[i + 1]; ++stage) {
-      steps.push_back({Kind::kForwardDrop, stage});
-    }
-  }
-  for (std::size_t i = begins.size(); i > 0; --i) {
-    store_all(begins[i - 1], std::min(begins[i - 1] + group, chain.size()), steps);
-  }
-  return run_chain(chain, std::move(steps)).value_or(ChainSchedule{});
-}
-
-ChainSchedule block_chain(const Chain& chain, std::size_t recomputed) {
-  std::vector<ChainStep> steps;
-  const std::size_t first = std::min(recomputed, chain.size() - 1);
-  for (std::size_t i = 0; i < first; ++i) {
-    steps.push_back({Kind::kForwardKeep, i});
-  }
-  store_all(first, chain.size(), steps);
-  for (std::size_t i = first; i > 0; --i) {
-    store_all(i - 1, i, steps);
-  }
-  return run_chain(chain, std::move(steps)).value_or(ChainSchedule{});
 }
 
 }  // namespace headroom::plan

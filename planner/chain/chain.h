@@ -33,12 +33,4 @@ namespace headroom::plan {
 [[nodiscard]] std::optional<ChainSchedule> optimal_chain(const Chain& chain, std::int64_t slots,
                                                          int threads = 1);
 
-/// Checkpoints every `group`-th stage: of each group of stages only the input is stored, and the
-/// whole group runs again before its backward. The last group is not recomputed. `group` 1
-/// recomputes every layer; the square root of the number of stages is the schedule of Chen et al.
-/// 2016, arXiv:1604.06174.
-[[nodiscard]] ChainSchedule grouped_chain(const Chain& chain, std::size_t group);
-/// Each of the first `recomputed` stages runs again; the others store everything.
-[[nodiscard]] ChainSchedule block_chain(const Chain& chain, std::size_t recomputed);
-
 }  // namespace headroom::plan

@@ -4,10 +4,10 @@
 #include <variant>
 
 #include "costmodel/estimate.h"
-#include "costmodel/layer_stretch.h"
+#include "costmodel/layer_bound.h"
 #include "costmodel/memory_floor.h"
 #include "planner/evaluate/live_bytes.h"
-#include "planner/evaluate/rounding.h"
+#include "planner/evaluate/plan_figures.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "planner/explain/held.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "planner/space/refusal.h"
 
 namespace headroom::plan {

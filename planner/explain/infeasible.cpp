@@ -9,7 +9,7 @@
 #include "costmodel/outside_memory.h"
 #include "planner/explain/held.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "costmodel/outside_memory.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 
 namespace headroom::plan {
 

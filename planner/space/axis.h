@@ -10,6 +10,7 @@
 
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/pipeline_schedule.h"
 
 namespace headroom::plan {
 
@@ -19,10 +20,10 @@ using AxisWords = std::span<const std::string_view>;
 
 /// The properties of an axis, all in one place.
 struct AxisTraits {
-  int order = 0;            ///< Place in help and in answers; unique.
-  std::string_view option;  ///< "tp", without dashes; unique.
-  std::string_view values;  ///< For the help: "N,N..".
-  std::string_view help;
+  int order = 0;                   ///< Place in help and in answers; unique.
+  std::string_view option;         ///< "tp", without dashes; unique.
+  std::string_view values;         ///< For the help: "N,N..".
+  std::string_view help;           ///< What it is. `help_of` adds the frameworks that have it.
   std::string_view usual = "any";  ///< For the help: the value if it is not given.
   /// The words of an axis whose values are words, such as "no" and "yes". Null: values are numbers.
   AxisWords (*words)() = nullptr;
@@ -156,85 +157,61 @@ namespace axis_words {
 [[nodiscard]] AxisWords offload_shares();
 }  // namespace axis_words
 
-inline constexpr AxisTraits kRuntimeTraits{
-    .order = 10,
-    .option = "runtime",
-    .values = "NAME,..",
-    .help =
-        "frameworks to search; any: transformers, deepspeed, fsdp and megatron. torchtitan and the "
-        "others are searched only if they are named",
-    .words = axis_words::runtimes};
+inline constexpr AxisTraits kRuntimeTraits{.order = 10,
+                                           .option = "runtime",
+                                           .values = "NAME,..",
+                                           .help = "frameworks to search",
+                                           .words = axis_words::runtimes};
 inline constexpr AxisTraits kGpusTraits{
     .order = 20,
     .option = "gpus",
     .values = "N,..",
     .help = "number of GPUs; among several numbers the objective chooses",
     .usual = "1"};
-inline constexpr AxisTraits kTensorTraits{.order = 30,
-                                          .option = "tp",
-                                          .values = "N,..",
-                                          .help = "tensor-parallel degree (megatron, torchtitan)",
-                                          .absent = 1};
+inline constexpr AxisTraits kTensorTraits{
+    .order = 30, .option = "tp", .values = "N,..", .help = "tensor-parallel degree", .absent = 1};
 inline constexpr AxisTraits kPipelineTraits{
-    .order = 40,
-    .option = "pp",
-    .values = "N,..",
-    .help = "pipeline-parallel degree (megatron, torchtitan)",
-    .absent = 1};
+    .order = 40, .option = "pp", .values = "N,..", .help = "pipeline-parallel degree", .absent = 1};
 inline constexpr AxisTraits kScheduleTraits{
     .order = 50,
     .option = "schedule",
     .values = "KIND,..",
-    .help =
-        "pipeline schedule: 1f1b, interleaved (megatron, torchtitan), gpipe, zb-h1, zb-v, "
-        "dualpipev "
-        "(torchtitan)",
+    .help = "pipeline schedule",
     .words = axis_words::schedules,
     .absent = 1  // 1f1b
 };
-inline constexpr AxisTraits kContextTraits{.order = 70,
-                                           .option = "cp",
-                                           .values = "N,..",
-                                           .help = "context-parallel degree (megatron, torchtitan)",
-                                           .absent = 1};
-inline constexpr AxisTraits kExpertTraits{.order = 90,
-                                          .option = "ep",
-                                          .values = "N,..",
-                                          .help = "expert-parallel degree (megatron, torchtitan)",
-                                          .absent = 1};
-inline constexpr AxisTraits kExpertTensorTraits{
-    .order = 100,
-    .option = "etp",
-    .values = "N,..",
-    .help = "tensor-parallel degree of the experts (megatron, torchtitan)",
-    .absent = 1};
-inline constexpr AxisTraits kChunkTraits{
-    .order = 120,
-    .option = "layers-per-virtual-stage",
-    .values = "N,..",
-    .help =
-        "layers per virtual pipeline stage; 0: the schedule is not interleaved (megatron), or each "
-        "rank has one or two stages as its schedule needs (torchtitan)"};
+inline constexpr AxisTraits kContextTraits{
+    .order = 70, .option = "cp", .values = "N,..", .help = "context-parallel degree", .absent = 1};
+inline constexpr AxisTraits kExpertTraits{
+    .order = 90, .option = "ep", .values = "N,..", .help = "expert-parallel degree", .absent = 1};
+inline constexpr AxisTraits kExpertTensorTraits{.order = 100,
+                                                .option = "etp",
+                                                .values = "N,..",
+                                                .help = "tensor-parallel degree of the experts",
+                                                .absent = 1};
+inline constexpr AxisTraits kChunkTraits{.order = 120,
+                                         .option = "layers-per-virtual-stage",
+                                         .values = "N,..",
+                                         .help = "layers per virtual pipeline stage"};
 inline constexpr AxisTraits kAccountEmbeddingTraits{
     .order = 150,
     .option = "account-for-embedding",
     .values = "SWITCH",
-    .help = "the embedding counts as a layer of the first stage (megatron; torchtitan: yes)",
+    .help = "the embedding counts as a layer of the first stage",
     .words = axis_words::switches};
 inline constexpr AxisTraits kAccountLossTraits{
     .order = 160,
     .option = "account-for-loss",
     .values = "SWITCH",
-    .help = "the loss counts as a layer of the last stage (megatron; torchtitan: yes)",
+    .help = "the loss counts as a layer of the last stage",
     .words = axis_words::switches};
 inline constexpr AxisTraits kPrecisionTraits{
     .order = 180,
     .option = "precision",
     .values = "RECIPE,..",
     .help =
-        "bf16, fp16: arithmetic in 16 bits with fp32 master weights and optimizer states, in the "
-        "form that each framework uses. fp32: everything in fp32. fp8-delayed, fp8-tensorwise, "
-        "fp8-blockwise, fp8-mxfp8: bf16 with matrix products in 8 bits (megatron)",
+        "bf16 or fp16: arithmetic in 16 bits, with fp32 master weights and optimizer states as "
+        "each framework keeps them; fp32",
     .usual = "bf16",
     .words = axis_words::precisions,
     .any = axis_words::any_precision};
@@ -258,37 +235,27 @@ inline constexpr AxisTraits kSequenceTraits{
     .values = "S,..",
     .help = "tokens per sequence",
     .usual = "2048, or the model's maximum if that is less"};
-inline constexpr AxisTraits kSequenceParallelTraits{
-    .order = 230,
-    .option = "sequence-parallel",
-    .values = "SWITCH",
-    .help = "sequence parallelism: yes, no or any (megatron)",
-    .words = axis_words::switches};
-inline constexpr AxisTraits kAttentionTraits{
-    .order = 240,
-    .option = "attention",
-    .values = "KIND,..",
-    .help =
-        "implementation of attention: fused, unfused (megatron), sdpa, eager, flash, sdpa-no-cudnn "
-        "(the others)",
-    .words = axis_words::attentions,
-    .absent = kFirstTorchAttention};
-inline constexpr AxisTraits kRecomputeTraits{
-    .order = 250,
-    .option = "recompute",
-    .values = "WHICH,..",
-    .help =
-        "activation checkpointing: none, selective (megatron, torchtitan), uniform, block "
-        "(megatron), full (the others)",
-    .words = axis_words::recomputations,
-    .within_cells = true};
+inline constexpr AxisTraits kSequenceParallelTraits{.order = 230,
+                                                    .option = "sequence-parallel",
+                                                    .values = "SWITCH",
+                                                    .help = "sequence parallelism: yes, no or any",
+                                                    .words = axis_words::switches};
+inline constexpr AxisTraits kAttentionTraits{.order = 240,
+                                             .option = "attention",
+                                             .values = "KIND,..",
+                                             .help = "implementation of attention",
+                                             .words = axis_words::attentions,
+                                             .absent = kFirstTorchAttention};
+inline constexpr AxisTraits kRecomputeTraits{.order = 250,
+                                             .option = "recompute",
+                                             .values = "WHICH,..",
+                                             .help = "activation checkpointing",
+                                             .words = axis_words::recomputations,
+                                             .within_cells = true};
 inline constexpr AxisTraits kLossTraits{.order = 340,
                                         .option = "loss",
                                         .values = "KIND,..",
-                                        .help =
-                                            "implementation of the loss: unfused, native, te "
-                                            "(megatron), hf, chunked, fused-linear (the "
-                                            "others)",
+                                        .help = "implementation of the loss",
                                         .words = axis_words::losses,
                                         .absent = kFirstTorchLoss,
                                         .within_cells = true};
@@ -296,29 +263,26 @@ inline constexpr AxisTraits kReshardTraits{
     .order = 370,
     .option = "reshard",
     .values = "SWITCH",
-    .help = "parameters are sharded again after the forward pass (fsdp, torchtitan)",
+    .help = "parameters are sharded again after the forward pass",
     .words = axis_words::switches,
     .demanded = true};
 inline constexpr AxisTraits kReplicasTraits{
     .order = 380,
     .option = "replicas",
     .values = "N,..",
-    .help = "hybrid sharding: number of replicas of the sharded model (fsdp, torchtitan)",
+    .help = "hybrid sharding: number of replicas of the sharded model",
     .absent = 1,
     .demanded = true};
-inline constexpr AxisTraits kOffloadTraits{
-    .order = 390,
-    .option = "offload",
-    .values = "WHAT,..",
-    .help = "what is kept in host memory: none, optimizer (deepspeed), all (deepspeed, fsdp)",
-    .words = axis_words::offloads};
+inline constexpr AxisTraits kOffloadTraits{.order = 390,
+                                           .option = "offload",
+                                           .values = "WHAT,..",
+                                           .help = "what is kept in host memory",
+                                           .words = axis_words::offloads};
 inline constexpr AxisTraits kOptimizerOffloadTraits{
     .order = 400,
     .option = "optimizer-offload",
     .values = "SHARE,..",
-    .help =
-        "share of the optimizer that is in host memory: 0, 0.25, 0.5, 0.75 or 1 (megatron with the "
-        "distributed optimizer in bf16; deepspeed, below 1 only with --zero 3)",
+    .help = "share of the optimizer that is in host memory",
     .usual = "0",
     .words = axis_words::offload_shares,
     .any = axis_words::offload_shares,

@@ -53,8 +53,10 @@ struct SearchAxis {
   Axis axis;
   /// The value of a plan of the framework.
   std::int64_t (*get)(const ir::ParallelPlan& plan);
+  /// For the help: the values that the framework has, unless it has all of them: "none, full".
+  std::string_view help = {};
   /// The requirement on the value, with the figures of the model and the question, such as "a
-  /// divisor of the heads (32)". Null: `rule_of` has one rule for all frameworks.
+  /// divisor of the heads (32)". Null: the framework has no requirement of its own.
   std::string (*rule)(const SpaceQuestion& question) = nullptr;
   /// The values that are possible with those chosen so far, in the order of the space. The walk
   /// leaves out values that the constraints do not allow. Null: the value is chosen with another
@@ -92,7 +94,9 @@ class FrameworkSearch {
   /// Whether a search for the best plan takes so long that explanations use any plan that fits.
   [[nodiscard]] virtual bool takes_long() const { return false; }
 
-  /// The axes of the framework, in the order in which the walk nests them.
+  /// The axes of the framework, in the order in which the walk nests them. An axis that all
+  /// frameworks have (`common_axes`) has a row here only if the framework reads its value in its
+  /// own way, or adds a requirement or values.
   [[nodiscard]] virtual std::span<const SearchAxis> axes() const;
 
   /// Begins a walk. The plan has the framework's name, and GPUs, sequence, optimizer and precision
@@ -114,8 +118,6 @@ class FrameworkSearch {
   [[nodiscard]] virtual AxisValues numbers_within_cells(const SpaceQuestion& question,
                                                         Axis axis) const;
 
-  /// The value of `plan` on `Axis::kPrecision`.
-  [[nodiscard]] virtual std::int64_t precision_of(const ir::ParallelPlan& plan) const;
   /// The requirement of the framework on model and device, if it has no plan at all.
   [[nodiscard]] virtual std::string requirement(const SpaceQuestion& question) const;
 
@@ -146,16 +148,6 @@ class FrameworkSearch {
 /// The search of the framework with this value of `Axis::kRuntime`.
 [[nodiscard]] const FrameworkSearch& search_of_runtime(std::int64_t runtime);
 
-/// The value of `plan` on `axis`. For an axis that its framework does not have,
-/// `AxisTraits::absent`.
-[[nodiscard]] std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis);
-
-/// Every axis, in the order of `AxisTraits::order`.
-[[nodiscard]] std::vector<Axis> all_axes();
-
-/// How a framework implements an axis; nullptr if it does not have the axis.
-[[nodiscard]] const SearchAxis* find_axis(const FrameworkSearch& framework, Axis axis);
-
 /// Axes that frameworks share.
 [[nodiscard]] SearchAxis micro_batch_axis();
 /// Recomputes no layer or all layers.
@@ -171,9 +163,5 @@ class FrameworkSearch {
 [[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t number);
 /// The allowed values of `candidates`.
 [[nodiscard]] AxisValues among(const Constraints& allowed, Axis axis, AxisValues candidates);
-
-/// Half and twice the value of `plan` on each of these axes.
-[[nodiscard]] std::vector<Alternative> halves_and_doubles(const ir::ParallelPlan& plan,
-                                                          std::span<const Axis> axes);
 
 }  // namespace headroom::plan

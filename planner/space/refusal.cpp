@@ -2,14 +2,99 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
+#include <optional>
 #include <utility>
 
-#include "planner/space/conflict.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 
 namespace headroom::plan {
 namespace {
+
+/// `question` with only its GPUs as a constraint. The named runtimes are kept, too, if one of them
+/// is searched only by name and they have a plan.
+SpaceQuestion freed(const SpaceQuestion& question) {
+  SpaceQuestion some = question;
+  some.constraints = {};
+  some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
+  const AxisValues& runtimes = question.constraints.of(Axis::kRuntime);
+  if (std::ranges::any_of(runtimes, [](std::int64_t runtime) {
+        return search_of_runtime(runtime).only_if_named();
+      })) {
+    some.constraints.of(Axis::kRuntime) = runtimes;
+    if (cells_of(some).empty()) {
+      some.constraints.of(Axis::kRuntime) = {};
+    }
+  }
+  return some;
+}
+
+/// The axes that the user has constrained.
+std::vector<Axis> given_axes(const SpaceQuestion& question) {
+  std::vector<Axis> given;
+  for (const Axis axis : all_axes()) {
+    if (!question.constraints.of(axis).empty()) {
+      given.push_back(axis);
+    }
+  }
+  return given;
+}
+
+/// A smallest subset of `given` that leaves no plan: one axis, else a pair, else axes of which none
+/// can be freed.
+std::vector<Axis> least_conflict(const std::vector<Axis>& given,
+                                 const std::function<bool(const std::vector<Axis>&)>& is_empty) {
+  for (const Axis one : given) {
+    if (is_empty({one})) {
+      return {one};
+    }
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    for (std::size_t j = i + 1; j < given.size(); ++j) {
+      if (is_empty({given[i], given[j]})) {
+        return {given[i], given[j]};
+      }
+    }
+  }
+  std::vector<Axis> kept = given;
+  for (const Axis axis : given) {
+    std::vector<Axis> fewer = kept;
+    std::erase(fewer, axis);
+    kept = is_empty(fewer) ? fewer : kept;
+  }
+  return kept;
+}
+
+/// The conflict that makes the space empty: axes whose values together leave no plan; without any
+/// one of them, some plan would be left. Nothing if the space is not empty, or if the GPUs and the
+/// batch alone leave no plan.
+///
+/// Model:   one axis, else a pair, else the axes that remain when axes are freed one after the
+///          other for as long as the space stays empty.
+std::optional<std::vector<Axis>> conflict_of(const SpaceQuestion& question) {
+  const std::vector<Axis> given = given_axes(question);
+  const auto beside = [&](SpaceQuestion some, const std::vector<Axis>& kept) {
+    for (const Axis axis : kept) {
+      some.constraints.of(axis) = question.constraints.of(axis);
+    }
+    return some;
+  };
+  SpaceQuestion least = freed(question);
+  const auto is_empty = [&](const std::vector<Axis>& kept) {
+    return cells_of(beside(least, kept)).empty();
+  };
+  if (!is_empty(given) || is_empty({})) {
+    return std::nullopt;
+  }
+  std::vector<Axis> conflict = least_conflict(given, is_empty);
+  // The runtimes that `freed` kept may be what excludes the others.
+  if (!std::exchange(least.constraints.of(Axis::kRuntime), {}).empty() &&
+      std::ranges::find(conflict, Axis::kRuntime) == conflict.end() && !is_empty(conflict)) {
+    conflict.insert(conflict.begin(), Axis::kRuntime);
+  }
+  return conflict;
+}
 
 std::string values_text(Axis axis, const AxisValues& values) {
   std::string text;
@@ -131,68 +216,35 @@ std::string frameworks_rule(const SpaceQuestion& question, Axis axis) {
     text += (text.empty() ? "" : "; ");
     text += all && rules.size() == 1 ? rule : names + ": " + rule;
   }
-  const bool otherwise = !all && !axis->demanded;
+  const bool otherwise = !all && !axis->demanded && find_common_axis(axis) == nullptr;
   return text + (otherwise ? "; other frameworks: " + value_text(axis, axis->absent) : "");
-}
-
-/// Why no requested framework has a plan.
-std::string runtime_rule(const SpaceQuestion& question) {
-  const AxisValues& asked = question.constraints.of(Axis::kRuntime);
-  const std::string own =
-      asked.size() == 1 ? search_of_runtime(asked.front()).requirement(question) : "";
-  return own.empty() ? "a framework that has the model and what is asked for" : own;
 }
 
 }  // namespace
 
 std::string rule_of(const SpaceQuestion& question, Axis axis) {
-  const std::string batch = std::to_string(question.global_batch);
-  if (axis == Axis::kRuntime) {
-    return runtime_rule(question);
-  }
-  if (axis == Axis::kGpus) {
-    return "GPUs that degrees divide and whose data-parallel ranks divide the batch (" + batch +
-           ")";
-  }
-  if (axis == Axis::kPrecision) {
-    return "a precision that the framework has; 8 bits: megatron, on a GPU of compute capability "
-           "8.9 or later (fp8-blockwise: 9.0 only, fp8-mxfp8: 10.0 or later), fp8-delayed without "
-           "recomputation";
-  }
-  if (axis == Axis::kOptimizer) {
-    return "an optimizer that the framework has (megatron: adamw)";
-  }
-  if (axis == Axis::kMicroBatch) {
-    return "a divisor of the sequences of a data-parallel rank (a batch of " + batch +
-           " over ranks that divide " + gpus_text(question) + " GPUs)";
-  }
-  if (axis == Axis::kSequence) {
-    const std::int64_t positions = question.model.max_positions;
-    return positions > 0
-               ? "a length that the model has positions for (" + std::to_string(positions) + ")"
-               : "a length that the framework has";
-  }
-  return frameworks_rule(question, axis);
+  const std::string own = frameworks_rule(question, axis);
+  const SearchAxis* const common = find_common_axis(axis);
+  return common == nullptr ? own : common->rule(question) + (own.empty() ? "" : "; " + own);
 }
 
 Error refusal_of(const SpaceQuestion& question) {
-  const std::optional<Conflict> conflict = conflict_of(question);
-  if (!conflict) {
+  const std::optional<std::vector<Axis>> axes = conflict_of(question);
+  if (!axes) {
     return Error::invalid_argument(
         "gpus",
         gpus_text(question) + " with --global-batch " + std::to_string(question.global_batch),
         rule_of(question, Axis::kGpus), "change one of the two");
   }
-  const std::vector<Axis>& axes = conflict->axes;
   std::string got;
   std::string wanted;
   std::string fix;
-  for (const Axis axis : axes) {
+  for (const Axis axis : *axes) {
     got += (got.empty() ? "" : " with ") + option_text(axis, question.constraints.of(axis));
     const std::string rule =
-        (axes.size() > 1 ? std::string(option_of(axis)) + ": " : "") + rule_of(question, axis);
+        (axes->size() > 1 ? std::string(option_of(axis)) + ": " : "") + rule_of(question, axis);
     wanted += (wanted.empty() ? "" : "; ") + rule;
-    std::string working = working_text(question, axes, axis);
+    std::string working = working_text(question, *axes, axis);
     if (!fix.empty() && working.starts_with("use ")) {
       working.erase(0, 4);  // The text becomes "use --tp 1, or --pp 1".
     }
@@ -201,7 +253,7 @@ Error refusal_of(const SpaceQuestion& question) {
   if (const std::string named = named_runtime_text(question); !named.empty()) {
     fix += (fix.empty() ? "" : ", or ") + named;
   }
-  return Error::invalid_argument(option_of(axes.front()), got, wanted,
+  return Error::invalid_argument(option_of(axes->front()), got, wanted,
                                  fix.empty() ? "leave one of them out" : fix);
 }
 

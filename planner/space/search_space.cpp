@@ -7,7 +7,7 @@
 #include <span>
 
 #include "model_ir/plan/plan_words.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/plan_check.h"
 
 namespace headroom::plan {
@@ -28,12 +28,6 @@ ir::Precision recipe_of(std::int64_t word) {
     default:
       return precision;
   }
-}
-
-/// Whether every framework receives the values of the axis.
-bool is_given(Axis axis) {
-  return axis == Axis::kRuntime || axis == Axis::kGpus || axis == Axis::kSequence ||
-         axis == Axis::kPrecision || axis == Axis::kOptimizer;
 }
 
 /// Turns the axes of one space into cells.
@@ -96,7 +90,8 @@ class CellWriter {
   /// Whether the constraints on axes that the framework does not have still permit a plan.
   [[nodiscard]] bool can_have_plans(const FrameworkSearch& framework) const {
     return std::ranges::all_of(all_axes(), [&](Axis axis) {
-      return allowed_.of(axis).empty() || is_given(axis) || find_axis(framework, axis) != nullptr ||
+      return allowed_.of(axis).empty() || find_common_axis(axis) != nullptr ||
+             find_axis(framework, axis) != nullptr ||
              (!axis->demanded && allowed_.allows(axis, axis->absent));
     });
   }

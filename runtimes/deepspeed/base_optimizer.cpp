@@ -1,5 +1,6 @@
 #include "runtimes/deepspeed/base_optimizer.h"
 
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/torch/foreach.h"
 #include "runtimes/torch/launch.h"
 

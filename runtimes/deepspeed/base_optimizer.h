@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model_ir/plan/parallel_plan.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/torch/eager.h"
 #include "runtimes/torch/optimizer.h"
 #include "runtimes/torch/tensor.h"

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtimes/deepspeed/gradient_checks.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/torch/ddp.h"
 #include "runtimes/torch/foreach.h"
 

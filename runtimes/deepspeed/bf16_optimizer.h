@@ -4,6 +4,7 @@
 
 #include "runtimes/deepspeed/base_optimizer.h"
 #include "runtimes/deepspeed/parameter_groups.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/wrapper.h"
 
 namespace headroom::ir::deepspeed {

@@ -11,6 +11,10 @@ namespace headroom::ir::deepspeed {
 /// The changes that make a DeepSpeed plan smaller, cheapest first.
 [[nodiscard]] std::span<const OwnChange> plan_changes();
 
+/// Changes that pass a plan of another framework to DeepSpeed, as the argument --deepspeed of
+/// transformers' Trainer does.
+[[nodiscard]] std::span<const OwnChange> moves();
+
 /// Plans that trade memory for speed: a lower ZeRO stage if communication is the bottleneck;
 /// parameters or optimizer on the device if offload is.
 [[nodiscard]] std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck,

@@ -5,6 +5,7 @@
 
 #include "model_ir/json/json_value.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/interface/refusals.h"
 
 namespace headroom::ir::deepspeed {
@@ -106,10 +107,10 @@ Status check_offload_ratio(const ParallelPlan& plan, const ZeroPlan& zero) {
 }
 
 Status check_zero(const ParallelPlan& plan) {
-  if (!plan.zero) {
+  if (!has_zero(plan)) {
     return ok();
   }
-  const ZeroPlan& zero = *plan.zero;
+  const ZeroPlan& zero = zero_of(plan);
   if (zero.offload_optimizer != OffloadDevice::kNone && zero.stage == 0) {
     return Error::invalid_argument("offload", "optimizer=cpu or nvme with --zero 0",
                                    "ZeRO stage 1, 2 or 3", "add --zero 2");

@@ -11,6 +11,8 @@
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/deepspeed/config_section.h"
 #include "runtimes/deepspeed/leaf_modules.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/torch/ddp_plan.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -332,13 +334,13 @@ void read_precision(ConfigSection& root, ParallelPlan& plan) {
     if (!type) {
       root.refuse("communication_data_type", type.error().wanted);
     } else if (name_of(*type) != own) {
-      plan.zero->communication_dtype = *type;
+      edit_zero(plan).communication_dtype = *type;
     }
   }
   ConfigSection types = root.section("data_types");
   const std::string accumulation = types.text("grad_accum_dtype").value_or(own);
-  if (accumulation == "fp32" && accumulation != own && plan.zero->stage > 0) {
-    plan.zero->grad_accum_dtype = DType::kFp32;
+  if (accumulation == "fp32" && accumulation != own && zero_of(plan).stage > 0) {
+    edit_zero(plan).grad_accum_dtype = DType::kFp32;
   } else if (accumulation != own) {
     types.refuse("grad_accum_dtype", own + " or, from ZeRO stage 1 on, fp32");
   }
@@ -381,7 +383,7 @@ void read_optimizer(ConfigSection& root, ParallelPlan& plan) {
   if (name == "adam" || name == "adamw") {
     const bool torch = params.boolean("torch_adam").value_or(false);
     plan.optimizer = {OptimizerKind::kAdamW, torch ? torch_form(params) : OptimizerForm::kFused, 0};
-    plan.zero->torch_adam = torch && plan.optimizer.form == OptimizerForm::kFused;
+    edit_zero(plan).torch_adam = torch && plan.optimizer.form == OptimizerForm::kFused;
     params.demand("amsgrad", JsonValue{false});
   } else if (name == "lion") {
     plan.optimizer = {OptimizerKind::kLion, OptimizerForm::kForeach, 0};
@@ -523,18 +525,18 @@ Result<ConfigReading> parse_config(std::string_view text, std::string_view file,
   ConfigSection root(&*document, "", findings);
   ParallelPlan plan = arguments;
   plan.runtime = "deepspeed";
-  plan.ddp.reset();
-  plan.zero = read_zero(root, model);
-  if (arguments.zero) {  // Only the trainer knows these of its optimizer.
-    plan.zero->decay_groups = arguments.zero->decay_groups;
-    plan.zero->torch_adam = arguments.zero->torch_adam;
+  plan.own.reset<DdpPlan>();
+  edit_zero(plan) = read_zero(root, model);
+  if (has_zero(arguments)) {  // Only the trainer knows these of its optimizer.
+    edit_zero(plan).decay_groups = zero_of(arguments).decay_groups;
+    edit_zero(plan).torch_adam = zero_of(arguments).torch_adam;
   }
   read_precision(root, plan);
   read_optimizer(root, plan);
   read_batch(root, plan);
   read_clipping(root, plan);
   check_removed(root);
-  check_reduction(root, plan.zero->stage);
+  check_reduction(root, zero_of(plan).stage);
   check_unmodelled(root);
   root.finish_root();
   if (!findings.errors.empty()) {

@@ -5,6 +5,7 @@
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/deepspeed/leaf_modules.h"
+#include "runtimes/deepspeed/plan.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -101,7 +102,7 @@ void add_optimizer(JsonFields& root, const ParallelPlan& plan) {
     untested = true;
   } else if (optimizer.kind == OptimizerKind::kAdamW) {
     section.add("type", "AdamW");
-    section.add("params", adam_params(optimizer.form, plan.zero.value_or(ZeroPlan{}).torch_adam));
+    section.add("params", adam_params(optimizer.form, zero_of(plan).torch_adam));
   } else if (optimizer.kind == OptimizerKind::kLion) {
     section.add("type", "Lion");
     section.add("params", lion_params());
@@ -115,7 +116,7 @@ void add_optimizer(JsonFields& root, const ParallelPlan& plan) {
   JsonValue finished = std::move(section).finish();
   if (!finished.as_object()->empty()) {
     root.add("optimizer", std::move(finished));
-  } else if (plan.zero && plan.zero->offload_optimizer != OffloadDevice::kNone) {
+  } else if (has_zero(plan) && zero_of(plan).offload_optimizer != OffloadDevice::kNone) {
     root.add("zero_force_ds_cpu_optimizer", false);
   }
   root.add("zero_allow_untested_optimizer", untested);
@@ -244,7 +245,7 @@ void add_drive(JsonFields& root, const ZeroPlan& zero) {
 }  // namespace
 
 std::string emitted_config(const ModelSpec& model, const ParallelPlan& plan) {
-  const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
+  const ZeroPlan zero = zero_of(plan);
   JsonFields root;
   root.add("train_batch_size", plan.world * plan.micro_batch * plan.accumulation);
   root.add("train_micro_batch_size_per_gpu", plan.micro_batch);

@@ -12,6 +12,7 @@
 #include "runtimes/deepspeed/base_optimizer.h"
 #include "runtimes/deepspeed/bf16_optimizer.h"
 #include "runtimes/deepspeed/full_masters.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/save.h"
 #include "runtimes/deepspeed/wrapper.h"
 #include "runtimes/deepspeed/zero_buckets.h"
@@ -143,7 +144,7 @@ Error refused(std::string_view key, std::string_view got, std::string_view wante
 /// The error for what is not modelled under ZeRO, in addition to what the model code refuses.
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
                                  const DeviceTraits& device) {
-  const bool partitions = plan.zero && plan.zero->stage == 3;
+  const bool partitions = has_zero(plan) && zero_of(plan).stage == 3;
   if (plan.lora && partitions && !plan.lora->modules_to_save.empty() &&
       plan.precision != Precision::kFp32) {
     // stage3.py, defragment: all trainable partitions must have one type.
@@ -154,7 +155,10 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (plan.generation) {
     return refused("generate", "is not supported with DeepSpeed", "");
   }
-  return transformers::unsupported(spec, plan, device);
+  if (std::optional<Error> error = transformers::unsupported(spec, plan, device)) {
+    return error;
+  }
+  return has_zero(plan) ? transformers::sharding_trouble(spec, plan) : std::nullopt;
 }
 
 std::optional<Error> refusal_of(const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph,
@@ -178,9 +182,14 @@ transformers::Model make_model(Eager& eager, const ModelSpec& spec, const Parall
                                const Graph& graph, ZeroInit* zero_init) {
   const PhaseScope phase(eager, PhaseKind::kModel);
   const auto partition = [&](const Tensor& parameter) { zero_init->partition(parameter); };
+  const transformers::ModelSource source{
+      .spec = spec,
+      .plan = plan,
+      .graph = graph,
+      .setting = {.reads_weights = has_zero(plan), .narrows_buffers = zero_of(plan).stage == 3}};
   transformers::Model model = zero_init != nullptr
-                                  ? transformers::load_model(eager, spec, plan, graph, partition)
-                                  : transformers::load_model(eager, spec, plan, graph);
+                                  ? transformers::load_model(eager, source, partition)
+                                  : transformers::load_model(eager, source);
   if (plan.quant && plan.quant->prepare_kbit) {
     transformers::prepare_kbit(eager, model);
   }
@@ -196,7 +205,7 @@ transformers::Model make_model(Eager& eager, const ModelSpec& spec, const Parall
 /// The quantiser reads eight elements at a time, so that some weights cannot be quantised.
 /// Source: deepspeed/runtime/zero/partition_parameters.py, CUDAQuantizer.quantize.
 std::optional<Error> unquantisable(const transformers::Model& model, const ParallelPlan& plan) {
-  if (!plan.zero || !plan.zero->quantized_weights || plan.world == 1) {
+  if (!has_zero(plan) || !zero_of(plan).quantized_weights || plan.world == 1) {
     return std::nullopt;
   }
   for (const Tensor& parameter : transformers::all_parameters(model)) {
@@ -273,7 +282,7 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   if (std::optional<Error> refused = refusal_of(spec, plan, graph, device)) {
     return *std::move(refused);
   }
-  const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
+  const ZeroPlan zero = zero_of(plan);
   Eager eager(device);
   ZeroInit zero_init(eager, plan, zero);
   transformers::Model model =

@@ -4,7 +4,28 @@
 #include <limits>
 
 #include "model_ir/plan/plan_limits.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/interface/settle.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::array<Word<OffloadDevice>, 3> kOffloads = {
+    {{"none", OffloadDevice::kNone}, {"cpu", OffloadDevice::kCpu}, {"nvme", OffloadDevice::kNvme}}};
+
+}  // namespace
+
+std::span<const Word<OffloadDevice>> offload_words() {
+  return kOffloads;
+}
+
+std::span<const Word<ZeroLeaf>> zero_leaf_words() {
+  static constexpr std::array<Word<ZeroLeaf>, 2> kLeaves = {
+      {{"default", ZeroLeaf::kDefault}, {"experts", ZeroLeaf::kExperts}}};
+  return kLeaves;
+}
+
+}  // namespace headroom::ir
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -149,9 +170,10 @@ constexpr std::array kKeyedOptions = {
     KeyedOption{"zeropp", "ZeRO++ and leaf modules, with --zero 3."}};
 
 constexpr PlanPart kZeroPart = [] {
-  PlanPart part = plan_part<&ParallelPlan::zero>("zero", kZeroFields);
+  PlanPart part = own_part<ZeroPlan>("zero", kZeroFields);
   part.title = "DeepSpeed ZeRO.";
   part.runtime = "deepspeed";
+  part.shards = true;
   part.keyed = kKeyedOptions;
   part.precision = with_masters;
   return part;

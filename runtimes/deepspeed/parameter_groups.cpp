@@ -3,6 +3,8 @@
 #include <set>
 #include <string_view>
 
+#include "runtimes/deepspeed/plan.h"
+
 namespace headroom::ir::deepspeed {
 namespace {
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "model_ir/plan/parallel_plan.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/torch/tensor.h"
 #include "runtimes/transformers/model.h"
 

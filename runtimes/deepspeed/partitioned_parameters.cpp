@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model_ir/base/check.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/torch/collective.h"
 #include "runtimes/torch/foreach.h"
 #include "runtimes/torch/launch.h"

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/quantised_tensor.h"
 #include "runtimes/deepspeed/wrapper.h"
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "runtimes/deepspeed/measured_runs.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/interface/runs/published_keys.h"
 #include "runtimes/interface/runs/published_words.h"
 
@@ -45,7 +46,7 @@ void read_qwen_spread(RunReader& row, ParallelPlan& plan) {
   if (stage >= 0) {
     plan.runtime = "deepspeed";
     plan.precision = Precision::kBf16Master;
-    plan.zero.emplace().stage = static_cast<int>(stage);
+    edit_zero(plan).stage = static_cast<int>(stage);
     if (stage == 3 && plan.lora) {  // Newer releases keep what a nested backward gathers.
       row.fail("zero_stage", "3 with adapters under reentrant checkpointing, by DeepSpeed of 2023");
     }

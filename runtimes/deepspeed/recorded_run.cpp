@@ -3,6 +3,7 @@
 #include <string>
 
 #include "runtimes/deepspeed/measured_runs.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/interface/runs/recorded_keys.h"
 #include "runtimes/transformers/recorded_keys.h"
 
@@ -166,7 +167,7 @@ void read_zero_run(RunReader& row, RunSetting& run) {
   read_configuration(row, zero, halves);
   read_types(row, halves, plan);
   read_zero_optimizer(row, plan, zero);
-  plan.zero = zero;
+  edit_zero(plan) = zero;
   if (const double clip = row.number("clip", 1); clip != 0) {
     plan.clip_norm = clip;
   }

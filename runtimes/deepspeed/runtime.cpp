@@ -9,6 +9,7 @@
 #include "runtimes/deepspeed/lowering.h"
 #include "runtimes/deepspeed/measured_runs.h"
 #include "runtimes/deepspeed/options.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/words.h"
 #include "runtimes/transformers/alone.h"
 
@@ -22,11 +23,11 @@ PlanControl stage_control() {
                       {1, "1: optimizer states", "Optimizer states are sharded"},
                       {2, "2: and gradients", "Optimizer states and gradients are sharded"},
                       {3, "3: and parameters", "Everything is sharded"}},
-          .get = [](const ParallelPlan& plan) { return plan.zero ? plan.zero->stage : 0; },
+          .get = [](const ParallelPlan& plan) { return has_zero(plan) ? zero_of(plan).stage : 0; },
           .set =
               [](ParallelPlan& plan, std::int64_t stage) {
-                if (plan.zero) {
-                  plan.zero->stage = static_cast<int>(stage);
+                if (has_zero(plan)) {
+                  edit_zero(plan).stage = static_cast<int>(stage);
                 }
               }};
 }
@@ -48,12 +49,12 @@ class Deepspeed final : public Runtime {
                                           Rank rank, const DeviceTraits& device) const override {
     return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }
-  void complete(ParallelPlan& plan) const override { static_cast<void>(options().edit(plan)); }
+  void complete(ParallelPlan& plan) const override { options().add(plan); }
   /// If the optimizer is on the host, it is DeepSpeedCPUAdam, which is fused.
   /// Source: deepspeedai/DeepSpeed deepspeed/ops/adam/cpu_adam.py.
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& plan) const override {
     OptimizerPlan optimizer;
-    if (plan.zero && plan.zero->offload_optimizer != OffloadDevice::kNone) {
+    if (has_zero(plan) && zero_of(plan).offload_optimizer != OffloadDevice::kNone) {
       optimizer.form = OptimizerForm::kFused;
     }
     return optimizer;
@@ -79,10 +80,10 @@ class Deepspeed final : public Runtime {
     return master_precisions();
   }
   void settle(ParallelPlan& plan) const override {
-    drop_foreign_parts(plan, {"zero"});
-    if (!plan.zero) {
-      plan.zero.emplace();
-      plan.zero->stage = 2;
+    plan.own.keep<ZeroPlan>();
+    if (!has_zero(plan)) {
+      edit_zero(plan) = {};
+      edit_zero(plan).stage = 2;
     }
   }
   [[nodiscard]] std::vector<PlanControl> controls() const override { return {stage_control()}; }
@@ -107,14 +108,14 @@ class Deepspeed final : public Runtime {
   void prepare_for_search(ParallelPlan& /*plan*/) const override {}
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
-    return transformers::one_rank_alone(plan);
+    return transformers::one_rank_alone(plan, transformers::without_masters(plan.precision));
   }
   /// ZeRO-3 prefetches and keeps parameters according to the free memory.
   [[nodiscard]] bool depends_on_room(const ParallelPlan& plan) const override {
-    return plan.zero.has_value();
+    return has_zero(plan);
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
-    const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
+    const ZeroPlan zero = zero_of(plan);
     HeldParameters held = whole_parameters(plan);
     // Gradients of stage 1 count as sharded: buckets may be reduced before the last layer's
     // backward.
@@ -130,12 +131,15 @@ class Deepspeed final : public Runtime {
   }
   /// Stage 3 reduces each gradient to its owner.
   [[nodiscard]] bool has_all_reduce(const ParallelPlan& plan) const override {
-    return !plan.zero || plan.zero->stage < 3;
+    return !has_zero(plan) || zero_of(plan).stage < 3;
   }
-  [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override { return !plan.zero; }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override {
+    return !has_zero(plan);
+  }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return plan_changes();
   }
+  [[nodiscard]] std::span<const OwnChange> moves_here() const override { return moves(); }
   [[nodiscard]] std::vector<ParallelPlan> plans_against(Bottleneck bottleneck,
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {

@@ -1,5 +1,6 @@
 #include "runtimes/deepspeed/words.h"
 
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/interface/description.h"
 
 namespace headroom::ir::deepspeed {
@@ -19,15 +20,15 @@ std::string zero_words(const ZeroPlan& zero) {
 }  // namespace
 
 std::string layout_words(const ParallelPlan& plan, const TypedOption& typed) {
-  if (!plan.zero) {
+  if (!has_zero(plan)) {
     return {};
   }
   const std::string plus = typed("zeropp");
-  return "ZeRO-" + std::to_string(plan.zero->stage) + (plus.empty() ? "" : " " + plus);
+  return "ZeRO-" + std::to_string(zero_of(plan).stage) + (plus.empty() ? "" : " " + plus);
 }
 
 std::string description(const ParallelPlan& plan) {
-  return "deepspeed" + (plan.zero ? zero_words(*plan.zero) : std::string()) + " dp " +
+  return "deepspeed" + (has_zero(plan) ? zero_words(zero_of(plan)) : std::string()) + " dp " +
          std::to_string(plan.world) + precision_words_of(plan) + optimizer_words_of(plan) +
          kernel_words_of(plan) + batch_words(plan.micro_batch, plan.accumulation) +
          (plan.recompute == Recompute::kNone ? "no recomputation" : "recomputes every layer");

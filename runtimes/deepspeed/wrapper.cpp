@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/torch/ddp.h"
 
 namespace headroom::ir::deepspeed {

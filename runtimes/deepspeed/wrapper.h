@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "model_ir/plan/parallel_plan.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/torch/eager.h"
 #include "runtimes/transformers/model.h"
 

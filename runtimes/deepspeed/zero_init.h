@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "runtimes/deepspeed/partitioned_parameters.h"
+#include "runtimes/deepspeed/plan.h"
 
 namespace headroom::ir::deepspeed {
 

@@ -7,6 +7,7 @@
 
 #include "runtimes/deepspeed/leaf_modules.h"
 #include "runtimes/deepspeed/parameter_groups.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/site_scope.h"
 #include "runtimes/deepspeed/zero_init.h"
 #include "runtimes/deepspeed/zero_partitions.h"

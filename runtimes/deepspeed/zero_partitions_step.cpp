@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtimes/deepspeed/gradient_checks.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/zero_partitions.h"
 #include "runtimes/torch/ddp.h"
 #include "runtimes/torch/foreach.h"

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "runtimes/fsdp/plan.h"
+
 namespace headroom::ir::fsdp {
 namespace {
 
@@ -22,14 +24,14 @@ std::span<const OwnChange> plan_changes() {
 
 std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck, const ParallelPlan& plan) {
   std::vector<ParallelPlan> out;
-  if (!plan.fsdp) {
+  if (!has_fsdp(plan)) {
     return out;
   }
-  if (bottleneck == Bottleneck::kCommunication && plan.fsdp->reshard_after_forward) {
-    out.emplace_back(plan).fsdp->reshard_after_forward = false;
+  if (bottleneck == Bottleneck::kCommunication && fsdp_of(plan).reshard_after_forward) {
+    edit_fsdp(out.emplace_back(plan)).reshard_after_forward = false;
   }
-  if (bottleneck == Bottleneck::kOffload && plan.fsdp->cpu_offload) {
-    out.emplace_back(plan).fsdp->cpu_offload = false;
+  if (bottleneck == Bottleneck::kOffload && fsdp_of(plan).cpu_offload) {
+    edit_fsdp(out.emplace_back(plan)).cpu_offload = false;
   }
   return out;
 }

@@ -2,11 +2,13 @@
 
 #include <string>
 
+#include "runtimes/fsdp/plan.h"
+
 namespace headroom::ir::fsdp {
 
 Status check_replicas(const ParallelPlan& plan) {
-  if (plan.fsdp && (plan.fsdp->replicas < 1 || plan.world % plan.fsdp->replicas != 0)) {
-    return Error::invalid_argument("fsdp", "replicas=" + std::to_string(plan.fsdp->replicas),
+  if (has_fsdp(plan) && (fsdp_of(plan).replicas < 1 || plan.world % fsdp_of(plan).replicas != 0)) {
+    return Error::invalid_argument("fsdp", "replicas=" + std::to_string(fsdp_of(plan).replicas),
                                    "a divisor of --gpus " + std::to_string(plan.world));
   }
   return ok();

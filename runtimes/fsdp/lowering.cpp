@@ -12,6 +12,7 @@
 #include "model_ir/graph/decoder.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/fsdp/fully_shard.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/sharded_model.h"
 #include "runtimes/fsdp/wrapped_model.h"
 #include "runtimes/torch/clip.h"
@@ -48,7 +49,7 @@ struct Run {
 /// Source: pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/_fsdp_init.py,
 ///         _get_post_forward_mesh_info.
 FsdpPlan resharding(const ParallelPlan& plan) {
-  FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
+  FsdpPlan fsdp = fsdp_of(plan);
   if (fsdp.reshard_ranks == 1) {
     fsdp.reshard_after_forward = false;
   }
@@ -155,8 +156,8 @@ std::optional<Error> unsupported_precision(const ModelSpec& model, const Paralle
   return std::nullopt;
 }
 
-std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan,
-                                 const FsdpPlan& fsdp) {
+std::optional<Error> unsupported_sharding(const ModelSpec& model, const ParallelPlan& plan,
+                                          const FsdpPlan& fsdp) {
   if (plan.world % fsdp.replicas != 0) {
     return Error::invalid_argument("fsdp", "replicas=" + std::to_string(fsdp.replicas),
                                    "a divisor of --gpus " + std::to_string(plan.world));
@@ -201,6 +202,39 @@ std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& pla
                                    {}, "leave out these keys, or use version=1");
   }
   return std::nullopt;
+}
+
+/// What the wrappers cannot do with the model, in addition to what its own code refuses.
+std::optional<Error> unsupported_model(const ModelSpec& model, const ParallelPlan& plan,
+                                       const FsdpPlan& fsdp, const DeviceTraits& device) {
+  if (plan.generation && (fsdp.cpu_offload || fsdp.version == 1)) {
+    return fsdp.cpu_offload
+               ? Error::invalid_argument("generate", "is not supported with offload of --fsdp", {},
+                                         "leave out --generate, or offload of --fsdp")
+               : Error::invalid_argument("generate", "is not supported with version=1 of --fsdp",
+                                         {}, "leave out --generate, or use --fsdp version=2");
+  }
+  if (std::optional<Error> error = transformers::unsupported(model, plan, device)) {
+    return error;
+  }
+  if (std::optional<Error> error = transformers::sharding_trouble(model, plan)) {
+    return error;
+  }
+  if (model.encoder && plan.lora && !plan.lora->modules_to_save.empty()) {
+    return Error::invalid_argument(
+        "lora", "with save=... is not supported with --fsdp for encoder-decoder models", {},
+        "leave save out, or use --zero");
+  }
+  return std::nullopt;
+}
+
+/// What FSDP changes in the model's code: it could not group integers with the other weights, and
+/// CPUOffloadPolicy, unlike CPUOffload, takes buffers to the host.
+transformers::ModelSetting with_shards(transformers::ModelSetting setting, const FsdpPlan& fsdp) {
+  setting.wide_codes = true;
+  setting.buffers_on_host = fsdp.cpu_offload && fsdp.version == 2;
+  setting.stops_together = true;
+  return setting;
 }
 
 transformers::ModelOutput call_root(Eager& eager, transformers::Model& model,
@@ -348,10 +382,8 @@ void train(Run& run) {
 
 /// The inputs of a program.
 struct Setting {
-  const ModelSpec& model;
   const ParallelPlan& plan;
-  const ParallelPlan& arithmetic;
-  const Graph& graph;
+  transformers::ModelSource source;  ///< In the types of the arithmetic.
   const Sharding& sharding;
 };
 
@@ -360,7 +392,7 @@ void run_fully_shard(const Setting& setting) {
   ShardedModel sharded;
   {
     const PhaseScope phase(sharding.eager, PhaseKind::kLoad);
-    sharded = load_sharded(sharding, setting.model, setting.arithmetic, setting.graph);
+    sharded = load_sharded(sharding, setting.source);
   }
   FullyShard hooks(sharding.eager, std::move(sharded.groups));
   transformers::ModuleHooks& calls = sharded.model.hooks;
@@ -389,7 +421,7 @@ void run_wrapped(const Setting& setting) {
   std::unique_ptr<WrappedModel> wrapped;
   {
     const PhaseScope phase(sharding.eager, PhaseKind::kLoad);
-    wrapped = load_wrapped(sharding, setting.model, setting.arithmetic, setting.graph);
+    wrapped = load_wrapped(sharding, setting.source);
   }
   WrapperHooks hooks(sharding.eager, sharding.plan, *wrapped);
   transformers::ModuleHooks& calls = wrapped->model.hooks;
@@ -419,15 +451,19 @@ void run_wrapped(const Setting& setting) {
 
 }  // namespace
 
+std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan) {
+  return unsupported_sharding(model, plan, resharding(plan));
+}
+
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
-                          const DeviceTraits& device) {
+                          const DeviceTraits& device, const transformers::ModelSetting& around) {
   const FsdpPlan fsdp = resharding(plan);
-  if (const std::optional<Error> error = unsupported(model, plan, fsdp)) {
+  if (const std::optional<Error> error = unsupported(model, plan)) {
     return *error;
   }
   const ParallelPlan arithmetic = arithmetic_plan(plan, fsdp);
   const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
-  if (const std::optional<Error> error = transformers::unsupported(model, arithmetic, device)) {
+  if (const std::optional<Error> error = unsupported_model(model, arithmetic, fsdp, device)) {
     return *error;
   }
   if (plan.lora) {
@@ -445,8 +481,12 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
                           .stride = 1,
                           .rank = static_cast<std::int64_t>(rank) % (plan.world / fsdp.replicas),
                           .autocast = autocast_dtype(plan.precision).has_value()};
-  const Setting setting{
-      .model = model, .plan = plan, .arithmetic = arithmetic, .graph = graph, .sharding = sharding};
+  const Setting setting{.plan = plan,
+                        .source = {.spec = model,
+                                   .plan = arithmetic,
+                                   .graph = graph,
+                                   .setting = with_shards(around, fsdp)},
+                        .sharding = sharding};
   if (fsdp.version == 1) {
     run_wrapped(setting);
   } else {

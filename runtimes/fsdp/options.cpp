@@ -3,6 +3,19 @@
 #include <array>
 
 #include "model_ir/plan/plan_limits.h"
+#include "runtimes/fsdp/plan.h"
+
+namespace headroom::ir {
+
+std::span<const Word<FsdpPrefetch>> fsdp_prefetch_words() {
+  static constexpr std::array<Word<FsdpPrefetch>, 3> kPrefetches = {
+      {{"pre", FsdpPrefetch::kBackwardPre},
+       {"post", FsdpPrefetch::kBackwardPost},
+       {"none", FsdpPrefetch::kNone}}};
+  return kPrefetches;
+}
+
+}  // namespace headroom::ir
 
 namespace headroom::ir::fsdp {
 namespace {
@@ -73,9 +86,10 @@ constexpr std::array kKeyedOptions = {
     KeyedOption{"fsdp", "PyTorch FSDP. --precision is the type of the shards."}};
 
 constexpr PlanPart kFsdpPart = [] {
-  PlanPart part = plan_part<&ParallelPlan::fsdp>("fsdp", kFsdpFields);
+  PlanPart part = own_part<FsdpPlan>("fsdp", kFsdpFields);
   part.title = "PyTorch FSDP.";
   part.runtime = "fsdp";
+  part.shards = true;
   part.keyed = kKeyedOptions;
   part.precision = [](Precision /*before*/) { return Precision::kFp32; };
   return part;

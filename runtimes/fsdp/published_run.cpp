@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtimes/fsdp/measured_runs.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/interface/runs/published_keys.h"
 #include "runtimes/interface/runs/published_words.h"
 
@@ -59,7 +60,7 @@ void read_foundry_sharding(RunReader& row, ParallelPlan& plan) {
   fsdp.reshard_after_forward = sharding.reshard;
   fsdp.param_dtype = DType::kBf16;
   fsdp.reduce_dtype = sharding.reduce;
-  plan.fsdp = fsdp;
+  edit_fsdp(plan) = fsdp;
   row.expect_one_of("precision", {"amp_bf16", "bf16"});
   plan.precision = Precision::kFp32;
 }

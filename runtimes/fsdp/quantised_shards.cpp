@@ -62,11 +62,13 @@ std::unique_ptr<ShardedGroup> shard_group(const Sharding& sharding, std::int32_t
 
 }  // namespace
 
-ShardedModel shard_quantised(const Sharding& sharding, const ModelSpec& spec,
-                             const ParallelPlan& plan, const Graph& graph) {
+ShardedModel shard_quantised(const Sharding& sharding, const transformers::ModelSource& source) {
+  const ModelSpec& spec = source.spec;
+  const ParallelPlan& plan = source.plan;
+  const Graph& graph = source.graph;
   Eager& eager = sharding.eager;
   ShardedModel result;
-  result.model = transformers::load_model(eager, spec, plan, graph);
+  result.model = transformers::load_model(eager, source);
   if (plan.quant->prepare_kbit) {
     transformers::prepare_kbit(eager, result.model);
   }

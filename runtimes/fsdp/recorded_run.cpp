@@ -3,6 +3,7 @@
 #include <string>
 
 #include "runtimes/fsdp/measured_runs.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/interface/runs/recorded_keys.h"
 #include "runtimes/transformers/recorded_keys.h"
 
@@ -33,7 +34,7 @@ void read_fsdp(RunReader& parallel, bool tied, ParallelPlan& plan) {
   fsdp.reduce_dtype = policy_dtype(parallel, "reduce_dtype", "fp32", plan);
   fsdp.replicas = parallel.integer("replicate", 1, kWorldRange);
   fsdp.cpu_offload = parallel.flag("offload", false);
-  plan.fsdp = fsdp;
+  edit_fsdp(plan) = fsdp;
 }
 
 /// Reads a run of FullyShardedDataParallel. Absent settings have the defaults of `accelerate
@@ -85,13 +86,15 @@ void read_sharded_run(RunReader& row, RunSetting& run) {
   }
   read_fsdp(parallel, says_tied(row.peek("config")), plan);
   if (kind == "fsdp1") {
-    read_wrapper(parallel, plan.world, *plan.fsdp);
+    read_wrapper(parallel, plan.world, edit_fsdp(plan));
   }
   if (says(row.peek("checkpointing"), "full_wrapper") && says(row.peek("task"), "seq2seq")) {
     row.fail("checkpointing", "'full_wrapper' around the encoder's layers alone");
   }
   row.absorb(parallel.trouble());
-  transformers::read_quant(row, plan);
+  // FullyShardedDataParallel's weights are quantised before they are copied. FSDP's codes have the
+  // type of the other weights.
+  transformers::read_quant(row, plan, {.on_host = fsdp_of(plan).version == 1, .wide_codes = true});
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "runtimes/fsdp/runtime.h"
 
+#include <algorithm>
 #include <array>
+#include <string>
 
 #include "model_ir/spec/param_count.h"
 #include "runtimes/fsdp/changes.h"
@@ -8,7 +10,9 @@
 #include "runtimes/fsdp/lowering.h"
 #include "runtimes/fsdp/measured_runs.h"
 #include "runtimes/fsdp/options.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/window.h"
+#include "runtimes/interface/description.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/transformers/alone.h"
 
@@ -25,33 +29,39 @@ class Fsdp final : public Runtime {
     static const std::array<const PlanPart*, 1> parts = {&options()};
     return parts;
   }
-  [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    if (Status newest = refuse_version(plan); !newest) {
-      return newest;
+  [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
+    for (const Status& status : {refuse_version(plan), check_replicas(plan)}) {
+      if (!status) {
+        return status;
+      }
     }
-    return check_replicas(plan);
+    const std::optional<Error> refused = unsupported(model, plan);
+    return refused ? Status(*refused) : ok();
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return fsdp::lower(model, plan, rank, device);
   }
-  void complete(ParallelPlan& plan) const override { static_cast<void>(options().edit(plan)); }
+  void complete(ParallelPlan& plan) const override { options().add(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &fsdp::measured_runs();
   }
 
   [[nodiscard]] std::string layout(const ParallelPlan& plan,
                                    const TypedOption& typed) const override {
-    return plan.fsdp ? typed("fsdp") : "";
+    return has_fsdp(plan) ? typed("fsdp") : "";
   }
   [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
+  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
+    return std::string(name()) + sharding_words(plan);
+  }
 
   /// The types in which shards are stored. FSDP's mixed-precision policy casts them.
   [[nodiscard]] std::span<const Precision> precisions() const override {
     return stored_precisions();
   }
   void settle(ParallelPlan& plan) const override {
-    drop_foreign_parts(plan, {"fsdp"});
+    plan.own.keep<FsdpPlan>();
     settle_shards(plan);
     plan.lora.reset();
   }
@@ -65,25 +75,27 @@ class Fsdp final : public Runtime {
   }
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
-    return transformers::one_rank_alone(plan);
+    return transformers::one_rank_alone(plan, arithmetic_precision(plan));
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
-    return sharded_parameters(plan);
+    return held_shards(plan);
   }
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
-    if (plan.fsdp) {
-      plan.fsdp->replicas = 1;
+    if (has_fsdp(plan)) {
+      edit_fsdp(plan).replicas = 1;
     }
     return plan;
   }
-  [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override { return !plan.fsdp; }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override {
+    return !has_fsdp(plan);
+  }
   [[nodiscard]] Bytes gathered_after_forward(const ModelSpec& model,
                                              const ParallelPlan& plan) const override {
-    const bool stay = plan.fsdp && !plan.fsdp->reshard_after_forward &&
-                      plan.fsdp->reshard_ranks == 0 && plan.world > plan.fsdp->replicas;
+    const bool stay = has_fsdp(plan) && !fsdp_of(plan).reshard_after_forward &&
+                      fsdp_of(plan).reshard_ranks == 0 && plan.world > fsdp_of(plan).replicas;
     return stay && !plan.quant
-               ? Bytes{count_parameters(model).total() * bits_of(plan.fsdp->param_dtype) / 8}
+               ? Bytes{count_parameters(model).total() * bits_of(fsdp_of(plan).param_dtype) / 8}
                : Bytes{0};
   }
   [[nodiscard]] DType product_dtype(const ParallelPlan& plan) const override {
@@ -106,9 +118,38 @@ const Runtime& runtime() {
   return runtime;
 }
 
+HeldParameters held_shards(const ParallelPlan& plan) {
+  const FsdpPlan& fsdp = fsdp_of(plan);
+  return fsdp.cpu_offload
+             ? HeldParameters{}
+             : sharded_parameters(plan, std::max<std::int64_t>(1, plan.world / fsdp.replicas));
+}
+
+std::string sharding_words(const ParallelPlan& plan) {
+  std::string text;
+  if (has_fsdp(plan)) {
+    const FsdpPlan& fsdp = fsdp_of(plan);
+    text = fsdp.reshard_after_forward ? "" : " reshard no";
+    add_degree(text, "replicas", fsdp.replicas, fsdp.replicas > 1);
+    text += fsdp.cpu_offload ? " offload all" : "";
+  }
+  return text + " dp " + std::to_string(plan.world) + precision_words(plan) +
+         training_words_of(plan);
+}
+
+std::string precision_words(const ParallelPlan& plan) {
+  const bool usual = has_fsdp(plan) && fsdp_of(plan).param_dtype == DType::kBf16;
+  return usual ? "" : precision_words_of(plan);
+}
+
+Precision arithmetic_precision(const ParallelPlan& plan) {
+  const bool bf16 = has_fsdp(plan) && fsdp_of(plan).param_dtype == DType::kBf16;
+  return bf16 ? Precision::kBf16 : transformers::without_masters(plan.precision);
+}
+
 DType gathered_dtype(const ParallelPlan& plan) {
-  const bool full =
-      plan.precision == Precision::kFp32 && (!plan.fsdp || plan.fsdp->param_dtype == DType::kFp32);
+  const bool full = plan.precision == Precision::kFp32 &&
+                    (!has_fsdp(plan) || fsdp_of(plan).param_dtype == DType::kFp32);
   return full ? DType::kFp32 : DType::kBf16;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtimes/fsdp/copy_tables.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/torch/collective.h"
 #include "runtimes/torch/ddp.h"
 #include "runtimes/torch/foreach.h"

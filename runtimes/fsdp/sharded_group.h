@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model_ir/plan/parallel_plan.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/torch/eager.h"
 #include "runtimes/torch/tensor.h"
 

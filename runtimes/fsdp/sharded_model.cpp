@@ -150,15 +150,17 @@ void give_tied_again(Eager& eager, std::span<const NamedParameter> named,
 
 }  // namespace
 
-ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan,
-                          const Graph& graph) {
+ShardedModel load_sharded(const Sharding& sharding, const transformers::ModelSource& source) {
+  const ModelSpec& spec = source.spec;
+  const ParallelPlan& plan = source.plan;
+  const Graph& graph = source.graph;
   if (plan.quant) {
-    return shard_quantised(sharding, spec, plan, graph);
+    return shard_quantised(sharding, source);
   }
   Eager& eager = sharding.eager;
   ShardedModel result;
   eager.set_meta(true);
-  result.model = transformers::load_model(eager, spec, plan, graph);
+  result.model = transformers::load_model(eager, source);
   transformers::Model& model = result.model;
   if (plan.lora) {
     add_meta_adapters(sharding, model, *plan.lora);

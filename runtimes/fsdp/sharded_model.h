@@ -29,8 +29,8 @@ struct ShardedModel {
 /// the other, because quantised weights cannot be moved to the meta device and back.
 /// Source: huggingface/accelerate src/accelerate/utils/fsdp_utils.py, fsdp2_prepare_model;
 ///         pytorch/pytorch 2.11 _fully_shard/_fsdp_param.py, _init_sharded_param.
-[[nodiscard]] ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec,
-                                        const ParallelPlan& plan, const Graph& graph);
+[[nodiscard]] ShardedModel load_sharded(const Sharding& sharding,
+                                        const transformers::ModelSource& source);
 
 /// Loads a whole model with 4-bit weights on the device, adds its adapters and shards it group by
 /// group. Each time the new shards are made first, then the whole parameters are freed. The codes
@@ -40,7 +40,7 @@ struct ShardedModel {
 /// Source: pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/_fsdp_param.py,
 ///         _init_sharded_param; bitsandbytes 0.50.2 bitsandbytes/nn/modules.py,
 ///         fix_4bit_weight_quant_state_from_module.
-[[nodiscard]] ShardedModel shard_quantised(const Sharding& sharding, const ModelSpec& spec,
-                                           const ParallelPlan& plan, const Graph& graph);
+[[nodiscard]] ShardedModel shard_quantised(const Sharding& sharding,
+                                           const transformers::ModelSource& source);
 
 }  // namespace headroom::ir::fsdp

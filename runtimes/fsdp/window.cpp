@@ -1,15 +1,17 @@
 #include "runtimes/fsdp/window.h"
 
+#include "runtimes/fsdp/plan.h"
+
 namespace headroom::ir::fsdp {
 
 void settle_shards(ParallelPlan& plan) {
-  if (!plan.fsdp || plan.world % plan.fsdp->replicas != 0) {
-    plan.fsdp = FsdpPlan{};
+  if (!has_fsdp(plan) || plan.world % fsdp_of(plan).replicas != 0) {
+    edit_fsdp(plan) = FsdpPlan{};
   }
 }
 
 PlanControl replicas_control() {
-  return degree_control(kReplicasLabel, &ParallelPlan::fsdp, &FsdpPlan::replicas);
+  return degree_control(kReplicasLabel, &FsdpPlan::replicas);
 }
 
 }  // namespace headroom::ir::fsdp

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtimes/fsdp/fully_shard.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/record.h"
 #include "runtimes/torch/work_recorder.h"
@@ -224,12 +225,14 @@ class Wrapper {
 
 }  // namespace
 
-std::unique_ptr<WrappedModel> load_wrapped(const Sharding& sharding, const ModelSpec& spec,
-                                           const ParallelPlan& plan, const Graph& graph) {
+std::unique_ptr<WrappedModel> load_wrapped(const Sharding& sharding,
+                                           const transformers::ModelSource& source) {
+  const ParallelPlan& plan = source.plan;
+  const Graph& graph = source.graph;
   Eager& eager = sharding.eager;
   auto result = std::make_unique<WrappedModel>();
   eager.set_meta(true);
-  result->model = transformers::load_model(eager, spec, plan, graph);
+  result->model = transformers::load_model(eager, source);
   if (plan.lora) {
     transformers::add_adapters(eager, result->model, *plan.lora);
   }

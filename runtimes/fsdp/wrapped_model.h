@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtimes/fsdp/flat_unit.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/transformers/model.h"
 
 namespace headroom::ir::fsdp {
@@ -34,9 +35,7 @@ inline constexpr std::int32_t kLeafModule = -4;
 ///         huggingface/accelerate 1.15 accelerator.py, prepare_model;
 ///         huggingface/peft 0.21 src/peft/utils/other.py, fsdp_auto_wrap_policy.
 [[nodiscard]] std::unique_ptr<WrappedModel> load_wrapped(const Sharding& sharding,
-                                                         const ModelSpec& spec,
-                                                         const ParallelPlan& plan,
-                                                         const Graph& graph);
+                                                         const transformers::ModelSource& source);
 
 /// The hooks of FullyShardedDataParallel on a model.
 ///

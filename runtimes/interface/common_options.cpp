@@ -19,25 +19,21 @@ constexpr OptionField checkpointing_field() {
   row.kind = OptionKind::kText;
   row.pattern = "^(none|full|full-reentrant|every-[1-9][0-9]*(-reentrant)?)$";
   row.form = "one of none, full, full-reentrant, every-K";
-  row.get = [](const void* part) {
-    const P& plan = *static_cast<const P*>(part);
+  row.get = [](const P& plan) {
     return JsonValue{checkpointing_text(plan.recompute, plan.recompute_every)};
   };
-  row.set = [](void* part, const JsonValue& value) {
+  row.set = [](P& plan, const JsonValue& value) {
     if (value.as_string() == nullptr) {
       return false;
     }
     const Result<Checkpointing> found = parse_checkpointing("checkpointing", *value.as_string());
     if (found) {
-      P& plan = *static_cast<P*>(part);
       plan.recompute = found->recompute;
       plan.recompute_every = found->every;
     }
     return found.has_value();
   };
-  row.same = [](const void* one, const void* other) {
-    const P& left = *static_cast<const P*>(one);
-    const P& right = *static_cast<const P*>(other);
+  row.same = [](const P& left, const P& right) {
     return left.recompute == right.recompute && left.recompute_every == right.recompute_every;
   };
   return row;
@@ -259,12 +255,12 @@ constexpr PlanPart kPlanPart = [] {
   part.title = "What every framework understands.";
   part.fields = kPlanFields;
   part.always = true;
-  part.find = [](const P& plan) -> const void* { return &plan; };
-  part.edit = [](P& plan) -> void* { return &plan; };
+  part.has = [](const P& /*plan*/) { return true; };
+  part.add = [](P& /*plan*/) {};
   part.drop = [](P& plan) { plan = P{}; };
-  part.usual = []() -> const void* {
+  part.usual = []() -> const P& {
     static const P usual;
-    return &usual;
+    return usual;
   };
   return part;
 }();

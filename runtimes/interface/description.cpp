@@ -21,9 +21,8 @@ std::string short_number(double value) {
 }
 
 std::string precision_words_of(const ParallelPlan& plan) {
-  const bool usual = plan.precision == Precision::kBf16Master ||
-                     plan.precision == Precision::kAutocastBf16 ||
-                     (plan.fsdp && plan.fsdp->param_dtype == DType::kBf16);
+  const bool usual =
+      plan.precision == Precision::kBf16Master || plan.precision == Precision::kAutocastBf16;
   return usual ? "" : " " + std::string(word_of(precision_words(), plan.precision));
 }
 
@@ -48,13 +47,10 @@ std::string batch_words(std::int64_t sequences, std::int64_t passes) {
   return ", micro-batch " + std::to_string(sequences) + " x " + std::to_string(passes) + ", ";
 }
 
-std::string sharding_words_of(const ParallelPlan& plan) {
-  if (!plan.fsdp) {
-    return {};
-  }
-  std::string text = plan.fsdp->reshard_after_forward ? "" : " reshard no";
-  add_degree(text, "replicas", plan.fsdp->replicas, plan.fsdp->replicas > 1);
-  return text + (plan.fsdp->cpu_offload ? " offload all" : "");
+std::string training_words_of(const ParallelPlan& plan) {
+  return optimizer_words_of(plan) + kernel_words_of(plan) +
+         batch_words(plan.micro_batch, plan.accumulation) +
+         (plan.recompute == Recompute::kNone ? "no recomputation" : "recomputes every layer");
 }
 
 std::string Runtime::kernels(const ParallelPlan& plan) const {
@@ -62,10 +58,8 @@ std::string Runtime::kernels(const ParallelPlan& plan) const {
 }
 
 std::string Runtime::describe(const ParallelPlan& plan) const {
-  return std::string(name()) + sharding_words_of(plan) + " dp " + std::to_string(plan.world) +
-         precision_words_of(plan) + optimizer_words_of(plan) + kernel_words_of(plan) +
-         batch_words(plan.micro_batch, plan.accumulation) +
-         (plan.recompute == Recompute::kNone ? "no recomputation" : "recomputes every layer");
+  return std::string(name()) + " dp " + std::to_string(plan.world) + precision_words_of(plan) +
+         training_words_of(plan);
 }
 
 Result<std::string> Runtime::emit(const ModelSpec& /*model*/, const ParallelPlan& /*plan*/,

@@ -26,7 +26,8 @@ void add_degree(std::string& text, std::string_view name, std::int64_t value, bo
 /// ", micro-batch 2 x 8, ": sequences of a forward pass x passes per optimizer step.
 [[nodiscard]] std::string batch_words(std::int64_t sequences, std::int64_t passes);
 
-/// The FSDP options that several frameworks have: " reshard no replicas 2".
-[[nodiscard]] std::string sharding_words_of(const ParallelPlan& plan);
+/// Optimizer, kernels, micro-batches and recomputation of a framework that recomputes whole layers
+/// or nothing.
+[[nodiscard]] std::string training_words_of(const ParallelPlan& plan);
 
 }  // namespace headroom::ir

@@ -1,7 +1,5 @@
 #include "runtimes/interface/held_parameters.h"
 
-#include <algorithm>
-
 namespace headroom::ir {
 namespace {
 
@@ -53,13 +51,8 @@ HeldParameters whole_parameters(const ParallelPlan& plan) {
           .optimizer = {.bits = state_bits(plan) + (keeps_master(plan.precision) ? 32 : 0)}};
 }
 
-HeldParameters sharded_parameters(const ParallelPlan& plan) {
-  const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
-  if (fsdp.cpu_offload) {
-    return {};
-  }
+HeldParameters sharded_parameters(const ParallelPlan& plan, std::int64_t ranks) {
   HeldParameters held = whole_parameters(plan);
-  const std::int64_t ranks = std::max<std::int64_t>(1, plan.world / fsdp.replicas);
   held.weights.ranks = held.gradients.ranks = held.optimizer.ranks = ranks;
   return held;
 }

@@ -25,8 +25,7 @@ struct HeldParameters {
 /// count as 0, because their pages leave the device when it is full.
 [[nodiscard]] HeldParameters whole_parameters(const ParallelPlan& plan);
 
-/// The same with every part sharded over the ranks of an FSDP group; 0 for parts that FSDP keeps on
-/// the host.
-[[nodiscard]] HeldParameters sharded_parameters(const ParallelPlan& plan);
+/// The same with every part sharded over `ranks` ranks.
+[[nodiscard]] HeldParameters sharded_parameters(const ParallelPlan& plan, std::int64_t ranks);
 
 }  // namespace headroom::ir

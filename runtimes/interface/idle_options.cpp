@@ -14,12 +14,12 @@ bool is_given(const ParallelPlan& plan, std::string_view option) {
   const PlanPart& own = plan_options();
   for (const OptionField& field : own.fields) {
     if (field.option == option) {
-      return !field.same(own.find(plan), own.usual());
+      return !field.same(plan, own.usual());
     }
   }
   for (const PlanPart* const part : {&lora_options(), &quant_options(), &generation_options()}) {
     if (part->option == option) {
-      return part->find(plan) != nullptr;
+      return part->has(plan);
     }
   }
   HEADROOM_ASSERT(false);

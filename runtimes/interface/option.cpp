@@ -66,17 +66,10 @@ std::string bound_text(double bound) {
 
 }  // namespace
 
-bool same_options(std::span<const OptionField> fields, const void* one, const void* other) {
+bool same_options(std::span<const OptionField> fields, const ParallelPlan& one,
+                  const ParallelPlan& other) {
   return std::ranges::all_of(fields,
                              [&](const OptionField& field) { return field.same(one, other); });
-}
-
-std::size_t hash_of_options(std::span<const OptionField> fields, const void* part) {
-  std::string text;
-  for (const OptionField& field : fields) {
-    text += to_json(field.get(part)) + ",";
-  }
-  return std::hash<std::string>{}(text);
 }
 
 bool accepts(const OptionField& field, const JsonValue& value) {

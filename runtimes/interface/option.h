@@ -40,8 +40,8 @@ struct OwnName {
   std::string_view off{};  ///< and the one that turns it off.
 };
 
-/// One row of a table: everything that the program knows about an option. `get` and `set` take the
-/// part to which the table belongs.
+/// One row of a table: everything that the program knows about an option. `get` and `set` take a
+/// plan that has the part to which the table belongs; `set` adds it to a plan that lacks it.
 struct OptionField {
   std::string_view name;    ///< Its key in JSON.
   std::string_view option;  ///< The command-line option that sets it; empty: files only.
@@ -64,11 +64,11 @@ struct OptionField {
   bool always_shown = false;  ///< Printed in the option's value even if it is the default.
   bool skips_commas = false;  ///< Commas in its text mean nothing and are removed.
 
-  JsonValue (*get)(const void* part) = nullptr;
+  JsonValue (*get)(const ParallelPlan& plan) = nullptr;
   /// Returns false and changes nothing for a value of another type or an unknown word. The caller
   /// checks the range.
-  bool (*set)(void* part, const JsonValue& value) = nullptr;
-  bool (*same)(const void* one, const void* other) = nullptr;
+  bool (*set)(ParallelPlan& plan, const JsonValue& value) = nullptr;
+  bool (*same)(const ParallelPlan& one, const ParallelPlan& other) = nullptr;
 
   // Steps that complete a row, for use in the tables.
   [[nodiscard]] constexpr OptionField key_of(std::string_view of, std::string_view as = {}) const {
@@ -161,10 +161,11 @@ struct PlanPart {
   /// given; nullptr: the same.
   Precision (*precision)(Precision before) = nullptr;
   bool always = false;  ///< Every plan has it; otherwise it may be absent (null in JSON).
-  const void* (*find)(const ParallelPlan& plan) = nullptr;  ///< nullptr: the plan lacks it.
-  void* (*edit)(ParallelPlan& plan) = nullptr;              ///< Creates a missing part.
+  bool shards = false;  ///< Its framework shards parameters or optimizer states among ranks.
+  bool (*has)(const ParallelPlan& plan) = nullptr;
+  void (*add)(ParallelPlan& plan) = nullptr;  ///< Nothing changes in a plan that has the part.
   void (*drop)(ParallelPlan& plan) = nullptr;
-  const void* (*usual)() = nullptr;  ///< The part with every option at its default.
+  const ParallelPlan& (*usual)() = nullptr;  ///< A plan that has every option at its default.
 };
 
 // -- Typed access for rows. ----------------------------------------------------------------------
@@ -194,16 +195,58 @@ struct Plain<std::optional<Value>> {
   static constexpr bool kOptional = true;
 };
 
+/// Where a plan keeps a part of type `Part`: among the frameworks' own options.
+template <typename Part>
+struct Place {
+  static const Part& read(const ParallelPlan& plan) { return plan.own.get<Part>(); }
+  static Part& edit(ParallelPlan& plan) { return plan.own.edit<Part>(); }
+};
+/// The place of a part that is the member `kPart` of every plan, or of some.
+template <auto kPart>
+struct MemberPlace {
+  using Part = typename Plain<ValueOf<kPart>>::Type;
+  static const Part& read(const ParallelPlan& plan) {
+    if constexpr (Plain<ValueOf<kPart>>::kOptional) {
+      static const Part usual{};
+      return plan.*kPart ? *(plan.*kPart) : usual;
+    } else {
+      return plan.*kPart;
+    }
+  }
+  static Part& edit(ParallelPlan& plan) {
+    if constexpr (Plain<ValueOf<kPart>>::kOptional) {
+      return plan.*kPart ? *(plan.*kPart) : (plan.*kPart).emplace();
+    } else {
+      return plan.*kPart;
+    }
+  }
+};
+template <>
+struct Place<OptimizerPlan> : MemberPlace<&ParallelPlan::optimizer> {};
+template <>
+struct Place<LoraPlan> : MemberPlace<&ParallelPlan::lora> {};
+template <>
+struct Place<QuantPlan> : MemberPlace<&ParallelPlan::quant> {};
+template <>
+struct Place<GenerationPlan> : MemberPlace<&ParallelPlan::generation> {};
+template <>
+struct Place<AllocatorSettings> : MemberPlace<&ParallelPlan::allocator> {};
+template <>
+struct Place<ParallelPlan> {
+  static const ParallelPlan& read(const ParallelPlan& plan) { return plan; }
+  static ParallelPlan& edit(ParallelPlan& plan) { return plan; }
+};
+
 template <auto kMember>
-const ValueOf<kMember>& read(const void* part) {
-  return static_cast<const PartOf<kMember>*>(part)->*kMember;
+const ValueOf<kMember>& read(const ParallelPlan& plan) {
+  return Place<PartOf<kMember>>::read(plan).*kMember;
 }
 template <auto kMember>
-ValueOf<kMember>& edit(void* part) {
-  return static_cast<PartOf<kMember>*>(part)->*kMember;
+ValueOf<kMember>& edit(ParallelPlan& plan) {
+  return Place<PartOf<kMember>>::edit(plan).*kMember;
 }
 template <auto kMember>
-bool same(const void* one, const void* other) {
+bool same(const ParallelPlan& one, const ParallelPlan& other) {
   return read<kMember>(one) == read<kMember>(other);
 }
 
@@ -257,15 +300,15 @@ std::optional<Value> value_in(const JsonValue& json) {
 
 /// Sets an option that may be absent: null removes its value.
 template <auto kMember, typename Value>
-bool assign(void* part, const JsonValue& json, const std::optional<Value>& value) {
+bool assign(ParallelPlan& plan, const JsonValue& json, const std::optional<Value>& value) {
   if constexpr (Plain<ValueOf<kMember>>::kOptional) {
     if (json.is_null()) {
-      edit<kMember>(part).reset();
+      edit<kMember>(plan).reset();
       return true;
     }
   }
   if (value) {
-    edit<kMember>(part) = *value;
+    edit<kMember>(plan) = *value;
   }
   return value.has_value();
 }
@@ -281,16 +324,16 @@ template <auto kMember>
   row.name = name;
   row.kind = option_detail::kind_of<Value>();
   row.optional = Plain::kOptional;
-  row.get = [](const void* part) -> JsonValue {
-    const auto& value = option_detail::read<kMember>(part);
+  row.get = [](const ParallelPlan& plan) -> JsonValue {
+    const auto& value = option_detail::read<kMember>(plan);
     if constexpr (Plain::kOptional) {
       return value ? option_detail::json_of(*value) : JsonValue{};
     } else {
       return option_detail::json_of(value);
     }
   };
-  row.set = [](void* part, const JsonValue& json) {
-    return option_detail::assign<kMember>(part, json, option_detail::value_in<Value>(json));
+  row.set = [](ParallelPlan& plan, const JsonValue& json) {
+    return option_detail::assign<kMember>(plan, json, option_detail::value_in<Value>(json));
   };
   row.same = option_detail::same<kMember>;
   return row;
@@ -306,15 +349,15 @@ template <auto kMember, auto kWords>
   row.kind = OptionKind::kWord;
   row.optional = Plain::kOptional;
   row.words = [] { return texts_of<Value>(kWords()); };
-  row.get = [](const void* part) -> JsonValue {
-    const auto& value = option_detail::read<kMember>(part);
+  row.get = [](const ParallelPlan& plan) -> JsonValue {
+    const auto& value = option_detail::read<kMember>(plan);
     if constexpr (Plain::kOptional) {
       return value ? JsonValue{std::string(word_of<Value>(kWords(), *value))} : JsonValue{};
     } else {
       return JsonValue{std::string(word_of<Value>(kWords(), value))};
     }
   };
-  row.set = [](void* part, const JsonValue& json) {
+  row.set = [](ParallelPlan& plan, const JsonValue& json) {
     std::optional<Value> found;
     if (const std::string* const text = json.as_string()) {
       for (const Word<Value>& known : kWords()) {
@@ -324,7 +367,7 @@ template <auto kMember, auto kWords>
         }
       }
     }
-    return option_detail::assign<kMember>(part, json, found);
+    return option_detail::assign<kMember>(plan, json, found);
   };
   row.same = option_detail::same<kMember>;
   return row;
@@ -345,16 +388,16 @@ template <auto kMember, auto kTable>
     }
     return names;
   };
-  row.get = [](const void* part) -> JsonValue {
+  row.get = [](const ParallelPlan& plan) -> JsonValue {
     std::vector<std::string> names;
     for (const auto& module : kTable()) {
-      if (option_detail::read<kMember>(part).*module.value) {
+      if (option_detail::read<kMember>(plan).*module.value) {
         names.emplace_back(module.name);
       }
     }
     return option_detail::json_of(names);
   };
-  row.set = [](void* part, const JsonValue& json) {
+  row.set = [](ParallelPlan& plan, const JsonValue& json) {
     const std::optional<std::vector<std::string>> names = option_detail::names_in(json);
     Chosen chosen;
     std::size_t found = 0;
@@ -369,7 +412,7 @@ template <auto kMember, auto kTable>
     if (!names || found != names->size()) {
       return false;
     }
-    option_detail::edit<kMember>(part) = chosen;
+    option_detail::edit<kMember>(plan) = chosen;
     return true;
   };
   row.same = option_detail::same<kMember>;
@@ -388,34 +431,35 @@ template <auto kMember>
 [[nodiscard]] constexpr PlanPart plan_part(std::string_view name,
                                            std::span<const OptionField> fields) {
   using Plain = option_detail::Plain<option_detail::ValueOf<kMember>>;
-  using Value = typename Plain::Type;
   PlanPart part;
   part.name = name;
   part.option = name;
   part.fields = fields;
   part.always = !Plain::kOptional;
-  part.usual = []() -> const void* {
-    static const Value usual{};
-    return &usual;
+  part.has = [](const ParallelPlan& plan) {
+    if constexpr (Plain::kOptional) {
+      return (plan.*kMember).has_value();
+    } else {
+      return true;
+    }
   };
-  if constexpr (Plain::kOptional) {
-    part.find = [](const ParallelPlan& plan) -> const void* {
-      return plan.*kMember ? &*(plan.*kMember) : nullptr;
-    };
-    part.edit = [](ParallelPlan& plan) -> void* {
-      return plan.*kMember ? &*(plan.*kMember) : &(plan.*kMember).emplace();
-    };
-    part.drop = [](ParallelPlan& plan) { (plan.*kMember).reset(); };
-  } else {
-    part.find = [](const ParallelPlan& plan) -> const void* { return &(plan.*kMember); };
-    part.edit = [](ParallelPlan& plan) -> void* { return &(plan.*kMember); };
-    part.drop = [](ParallelPlan& plan) { plan.*kMember = Value{}; };
-  }
+  part.add = [](ParallelPlan& plan) {
+    static_cast<void>(option_detail::MemberPlace<kMember>::edit(plan));
+  };
+  part.drop = [](ParallelPlan& plan) { plan.*kMember = option_detail::ValueOf<kMember>{}; };
+  part.usual = []() -> const ParallelPlan& {
+    static const ParallelPlan usual = [] {
+      ParallelPlan plan;
+      static_cast<void>(option_detail::MemberPlace<kMember>::edit(plan));
+      return plan;
+    }();
+    return usual;
+  };
   return part;
 }
 
-/// The part that is a plan's `OwnOptions` of type `T`, for a framework that has no member in
-/// `ParallelPlan`. `name` is its key in JSON and its option on the command line.
+/// The part that is a framework's own options, of type `T`. `name` is its key in JSON and its
+/// option on the command line.
 template <typename T>
 [[nodiscard]] constexpr PlanPart own_part(std::string_view name,
                                           std::span<const OptionField> fields) {
@@ -423,27 +467,29 @@ template <typename T>
   part.name = name;
   part.option = name;
   part.fields = fields;
-  part.find = [](const ParallelPlan& plan) -> const void* { return plan.own.find<T>(); };
-  part.edit = [](ParallelPlan& plan) -> void* { return &plan.own.edit<T>(); };
-  part.drop = [](ParallelPlan& plan) {
-    if (plan.own.find<T>() != nullptr) {
-      plan.own.reset();
+  part.has = [](const ParallelPlan& plan) { return plan.own.has<T>(); };
+  part.add = [](ParallelPlan& plan) {
+    if (!plan.own.has<T>()) {
+      static_cast<void>(plan.own.edit<T>());
     }
   };
-  part.usual = []() -> const void* {
-    static const T usual{};
-    return &usual;
+  part.drop = [](ParallelPlan& plan) { plan.own.reset<T>(); };
+  part.usual = []() -> const ParallelPlan& {
+    static const ParallelPlan usual = [] {
+      ParallelPlan plan;
+      static_cast<void>(plan.own.edit<T>());
+      return plan;
+    }();
+    return usual;
   };
   return part;
 }
 
 // -- What is made from the tables. ---------------------------------------------------------------
 
-/// Whether two parts of one type have the same value of every option.
-[[nodiscard]] bool same_options(std::span<const OptionField> fields, const void* one,
-                                const void* other);
-/// A hash of the values of all options. It is equal if `same_options` is true.
-[[nodiscard]] std::size_t hash_of_options(std::span<const OptionField> fields, const void* part);
+/// Whether two plans have the same value of every option.
+[[nodiscard]] bool same_options(std::span<const OptionField> fields, const ParallelPlan& one,
+                                const ParallelPlan& other);
 
 /// Whether a value of the right type is within the row's range or among its words. Null is accepted
 /// if the option may be absent.

@@ -29,10 +29,10 @@ std::optional<JsonValue> read_value(const JsonObject& object, const OptionField&
   return std::nullopt;
 }
 
-void read_option(const JsonObject& object, const OptionField& field, void* part) {
+void read_option(const JsonObject& object, const OptionField& field, ParallelPlan& plan) {
   if (object.is_null(field.name)) {
     if (field.optional) {
-      static_cast<void>(field.set(part, JsonValue{}));
+      static_cast<void>(field.set(plan, JsonValue{}));
     }
     return;
   }
@@ -40,7 +40,7 @@ void read_option(const JsonObject& object, const OptionField& field, void* part)
     return;
   }
   const std::optional<JsonValue> value = read_value(object, field);
-  if (value && (!accepts(field, *value) || !field.set(part, *value))) {
+  if (value && (!accepts(field, *value) || !field.set(plan, *value))) {
     object.refuse(field.name, wanted_of(field), suggestion_of(field, *value));
   }
 }
@@ -83,22 +83,22 @@ JsonValue::Array listed_values(const OptionField& field) {
 
 }  // namespace
 
-JsonFields options_json(std::span<const OptionField> fields, const void* part) {
+JsonFields options_json(std::span<const OptionField> fields, const ParallelPlan& plan) {
   JsonFields json;
   for (const OptionField& field : fields) {
-    json.add(field.name, field.get(part));
+    json.add(field.name, field.get(plan));
   }
   return json;
 }
 
 JsonValue part_json(const PlanPart& part, const ParallelPlan& plan) {
-  const void* const found = part.find(plan);
-  return found != nullptr ? options_json(part.fields, found).finish() : JsonValue{};
+  return part.has(plan) ? options_json(part.fields, plan).finish() : JsonValue{};
 }
 
-void read_options(const JsonObject& object, std::span<const OptionField> fields, void* part) {
+void read_options(const JsonObject& object, std::span<const OptionField> fields,
+                  ParallelPlan& plan) {
   for (const OptionField& field : fields) {
-    read_option(object, field, part);
+    read_option(object, field, plan);
   }
 }
 
@@ -108,7 +108,8 @@ void read_part(const JsonObject& root, const PlanPart& part, ParallelPlan& plan)
       part.drop(plan);
     }
   } else if (const std::optional<JsonObject> object = root.optional_object(part.name)) {
-    read_options(*object, part.fields, part.edit(plan));
+    part.add(plan);
+    read_options(*object, part.fields, plan);
   }
 }
 

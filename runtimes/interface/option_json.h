@@ -9,13 +9,15 @@
 namespace headroom::ir {
 
 /// Every option of a part, in the order of its table.
-[[nodiscard]] JsonFields options_json(std::span<const OptionField> fields, const void* part);
+[[nodiscard]] JsonFields options_json(std::span<const OptionField> fields,
+                                      const ParallelPlan& plan);
 /// The part's options; null if the plan lacks the part.
 [[nodiscard]] JsonValue part_json(const PlanPart& part, const ParallelPlan& plan);
 
 /// Reads what `options_json` writes. An absent key leaves its option unchanged; so does null if the
 /// option cannot be absent. Errors are noted in the reader.
-void read_options(const JsonObject& object, std::span<const OptionField> fields, void* part);
+void read_options(const JsonObject& object, std::span<const OptionField> fields,
+                  ParallelPlan& plan);
 /// Reads the part under its key: null removes it, an object sets it, an absent key leaves it
 /// unchanged.
 void read_part(const JsonObject& root, const PlanPart& part, ParallelPlan& plan);

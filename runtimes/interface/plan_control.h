@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -32,20 +31,18 @@ inline constexpr std::string_view kContextParallelLabel = "Context parallel";
 inline constexpr std::string_view kExpertParallelLabel = "Expert parallel";
 inline constexpr std::string_view kReplicasLabel = "Replicas";
 
-/// A control for `degree` of `part`. A plan without that part shows 1.
+/// A control for a degree among a framework's own options. A plan without these shows 1.
 template <typename Part>
-[[nodiscard]] PlanControl degree_control(std::string_view label,
-                                         std::optional<Part> ParallelPlan::*part,
-                                         std::int64_t Part::*degree) {
+[[nodiscard]] PlanControl degree_control(std::string_view label, std::int64_t Part::*degree) {
   return {.label = label,
           .get =
-              [part, degree](const ParallelPlan& plan) {
-                return plan.*part ? (*(plan.*part)).*degree : std::int64_t{1};
+              [degree](const ParallelPlan& plan) {
+                return plan.own.has<Part>() ? plan.own.get<Part>().*degree : std::int64_t{1};
               },
           .set =
-              [part, degree](ParallelPlan& plan, std::int64_t value) {
-                if (plan.*part) {
-                  (*(plan.*part)).*degree = value;
+              [degree](ParallelPlan& plan, std::int64_t value) {
+                if (plan.own.has<Part>()) {
+                  plan.own.edit<Part>().*degree = value;
                 }
               }};
 }

@@ -147,7 +147,7 @@ class Runtime {
   /// Adapts a plan that was made for another framework, or with other degrees, to this one: adds
   /// the framework's own part, removes those of others and replaces what the framework does not
   /// support. Idempotent. The caller settles the precision.
-  virtual void settle(ParallelPlan& plan) const { drop_foreign_parts(plan, {}); }
+  virtual void settle(ParallelPlan& plan) const { plan.own = {}; }
   /// The framework's own choices, in the order in which they are shown.
   [[nodiscard]] virtual std::vector<PlanControl> controls() const { return {}; }
   /// Which activations are recomputed, if the framework has an option of its own for that.
@@ -215,8 +215,8 @@ class Runtime {
   /// Whether the live bytes at each moment of a program grow by a constant with each layer, so that
   /// a few layers bound the peak of many. Buckets that fill up break this.
   [[nodiscard]] virtual bool grows_by_layers(const ParallelPlan& /*plan*/) const { return false; }
-  /// Whole parameters that a rank still has at the end of a forward besides what it holds, as far as
-  /// they are not counted among the tensors that forward keeps.
+  /// Whole parameters that a rank still has at the end of a forward besides what it holds, as far
+  /// as they are not counted among the tensors that forward keeps.
   [[nodiscard]] virtual Bytes gathered_after_forward(const ModelSpec& /*model*/,
                                                      const ParallelPlan& /*plan*/) const {
     return Bytes{0};
@@ -274,6 +274,10 @@ class Runtime {
   [[nodiscard]] virtual std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const {
     return usual_changes();
   }
+  /// Whether another framework may run the plan's model in the place of this one.
+  [[nodiscard]] virtual bool can_move(const ParallelPlan& /*plan*/) const { return false; }
+  /// Changes by which this framework takes over a plan that can move.
+  [[nodiscard]] virtual std::span<const OwnChange> moves_here() const { return {}; }
   /// Steps of the decision tree for a plan that is too large. Steps that `changes` lacks are
   /// skipped.
   [[nodiscard]] virtual std::vector<Change> remedy_order(const ParallelPlan& plan) const {

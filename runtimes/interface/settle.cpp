@@ -20,23 +20,6 @@ bool is_fp16(Precision precision) {
 
 }  // namespace
 
-void drop_foreign_parts(ParallelPlan& plan, std::initializer_list<std::string_view> own) {
-  const auto keeps = [own](std::string_view name) {
-    return std::ranges::find(own, name) != own.end();
-  };
-  const auto settle = [&keeps](std::string_view name, auto& part) {
-    if (!keeps(name)) {
-      part.reset();
-    }
-  };
-  settle("ddp", plan.ddp);
-  settle("fsdp", plan.fsdp);
-  settle("megatron", plan.megatron);
-  settle("titan", plan.titan);
-  settle("tune", plan.tune);
-  settle("zero", plan.zero);
-}
-
 std::span<const Precision> torch_precisions() {
   return kTorchPrecisions;
 }

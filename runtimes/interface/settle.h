@@ -1,17 +1,11 @@
 #pragma once
 
-#include <initializer_list>
 #include <span>
-#include <string_view>
 
 #include "model_ir/plan/parallel_plan.h"
 
 /// Helpers that frameworks share to adapt a plan (`Runtime::settle`).
 namespace headroom::ir {
-
-/// Removes the options of frameworks other than the plan's. `own` names the parts that stay, as in
-/// `refuse_foreign_parts`.
-void drop_foreign_parts(ParallelPlan& plan, std::initializer_list<std::string_view> own);
 
 /// Precisions of frameworks that run the model's PyTorch code unchanged.
 [[nodiscard]] std::span<const Precision> torch_precisions();

@@ -5,6 +5,7 @@
 #include "runtimes/interface/refusals.h"
 #include "runtimes/litgpt/lowering.h"
 #include "runtimes/litgpt/measured_runs.h"
+#include "runtimes/litgpt/model.h"
 #include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/options.h"
 
@@ -19,11 +20,14 @@ class Litgpt final : public Runtime {
     static const std::array<const PlanPart*, 1> parts = {&transformers::options()};
     return parts;
   }
-  [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    if (Status newest = refuse_version(plan); !newest) {
-      return newest;
+  [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
+    for (const Status& status : {refuse_version(plan), refuse_other_tasks(model, "litgpt")}) {
+      if (!status) {
+        return status;
+      }
     }
-    return ok();
+    const std::optional<Error> refused = unsupported(model, plan);
+    return refused ? Status(*refused) : ok();
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank /*rank*/,
@@ -47,7 +51,7 @@ class Litgpt final : public Runtime {
   /// quantised.
   void settle(ParallelPlan& plan) const override {
     const ParallelPlan usual;
-    drop_foreign_parts(plan, {});
+    plan.own = {};
     plan.world = 1;
     plan.recompute = usual.recompute;
     plan.recompute_every = usual.recompute_every;
@@ -64,6 +68,7 @@ class Litgpt final : public Runtime {
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return transformers::plan_changes();
   }
+  [[nodiscard]] bool can_move(const ParallelPlan& /*plan*/) const override { return true; }
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model_ir/base/check.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/streams.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/stream_scope.h"

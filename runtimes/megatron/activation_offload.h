@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/weights.h"
 #include "runtimes/torch/node.h"
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtimes/megatron/fp8_tensor.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::ir::megatron {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/transformer_engine.h"
 #include "runtimes/megatron/weights.h"
 

@@ -3,21 +3,23 @@
 #include <array>
 #include <optional>
 
+#include "runtimes/megatron/plan.h"
+
 namespace headroom::ir::megatron {
 namespace {
 
 std::optional<ParallelPlan> sequence_parallel(const ParallelPlan& plan,
                                               const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
-  changed.megatron->sequence_parallel = plan.megatron->tensor > 1;
+  edit_megatron(changed).sequence_parallel = megatron_of(plan).tensor > 1;
   return changed;
 }
 
 std::optional<ParallelPlan> fused_attention(const ParallelPlan& plan,
                                             const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
-  if (plan.megatron->attention == MegatronAttention::kUnfused) {
-    changed.megatron->attention = MegatronAttention::kFused;
+  if (megatron_of(plan).attention == MegatronAttention::kUnfused) {
+    edit_megatron(changed).attention = MegatronAttention::kFused;
   }
   return changed;
 }
@@ -25,7 +27,7 @@ std::optional<ParallelPlan> fused_attention(const ParallelPlan& plan,
 std::optional<ParallelPlan> distributed_optimizer(const ParallelPlan& plan,
                                                   const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
-  changed.megatron->distributed_optimizer = true;
+  edit_megatron(changed).distributed_optimizer = true;
   return changed;
 }
 
@@ -34,7 +36,7 @@ std::optional<ParallelPlan> distributed_optimizer(const ParallelPlan& plan,
 std::optional<ParallelPlan> selective_recompute(const ParallelPlan& plan,
                                                 const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
-  MegatronPlan& megatron = *changed.megatron;
+  MegatronPlan& megatron = edit_megatron(changed);
   if (megatron.recompute == MegatronRecompute::kNone) {
     megatron.recompute = MegatronRecompute::kSelective;
     megatron.recompute_modules = {.core_attention = true, .norms = true, .mlp = true};
@@ -46,7 +48,7 @@ std::optional<ParallelPlan> selective_recompute(const ParallelPlan& plan,
 std::optional<ParallelPlan> full_recompute(const ParallelPlan& plan,
                                            const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
-  MegatronPlan& megatron = *changed.megatron;
+  MegatronPlan& megatron = edit_megatron(changed);
   megatron.recompute = MegatronRecompute::kFullUniform;
   megatron.recompute_layers = 1;
   megatron.recompute_modules = {};
@@ -59,7 +61,7 @@ std::optional<ParallelPlan> full_recompute(const ParallelPlan& plan,
 std::optional<ParallelPlan> more_tensor_parallel(const ParallelPlan& plan,
                                                  const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
-  MegatronPlan& megatron = *changed.megatron;
+  MegatronPlan& megatron = edit_megatron(changed);
   const std::int64_t model = megatron.tensor * megatron.pipeline * megatron.context;
   if (plan.world % (2 * model) == 0) {
     megatron.tensor *= 2;
@@ -81,23 +83,23 @@ constexpr std::array<OwnChange, 8> kChanges = {
 
 std::vector<ParallelPlan> less_communication(const ParallelPlan& plan) {
   std::vector<ParallelPlan> out;
-  if (!plan.megatron->overlap_grad_reduce && plan.megatron->distributed_optimizer) {
-    MegatronPlan& overlapped = *out.emplace_back(plan).megatron;
+  if (!megatron_of(plan).overlap_grad_reduce && megatron_of(plan).distributed_optimizer) {
+    MegatronPlan& overlapped = edit_megatron(out.emplace_back(plan));
     overlapped.overlap_grad_reduce = true;
     overlapped.overlap_param_gather = true;
   }
-  if (plan.megatron->tensor % 2 == 0 && plan.accumulation % 2 == 0) {
+  if (megatron_of(plan).tensor % 2 == 0 && plan.accumulation % 2 == 0) {
     ParallelPlan& narrower = out.emplace_back(plan);
-    narrower.megatron->tensor /= 2;
-    narrower.megatron->sequence_parallel =
-        plan.megatron->sequence_parallel && narrower.megatron->tensor > 1;
+    edit_megatron(narrower).tensor /= 2;
+    edit_megatron(narrower).sequence_parallel =
+        megatron_of(plan).sequence_parallel && megatron_of(narrower).tensor > 1;
     narrower.accumulation /= 2;
   }
   return out;
 }
 
 std::vector<ParallelPlan> smaller_bubble(const ParallelPlan& plan, std::int64_t layers) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   std::vector<ParallelPlan> out;
   if (megatron.pipeline == 1 || !megatron.pipeline_layout.empty()) {
     return out;
@@ -106,24 +108,24 @@ std::vector<ParallelPlan> smaller_bubble(const ParallelPlan& plan, std::int64_t 
   const std::int64_t chunk = megatron.layers_per_chunk > 0 ? megatron.layers_per_chunk : own;
   const bool even = layers % megatron.pipeline == 0 && chunk % 2 == 0;
   if (even && plan.accumulation % megatron.pipeline == 0) {
-    out.emplace_back(plan).megatron->layers_per_chunk = chunk / 2;
+    edit_megatron(out.emplace_back(plan)).layers_per_chunk = chunk / 2;
   }
   if (const std::optional<ParallelPlan> smaller = changes::smaller_micro_batch(plan, {})) {
     out.push_back(*smaller);
   }
   if (megatron.pipeline % 2 == 0) {
     ParallelPlan& shorter = out.emplace_back(plan);
-    shorter.megatron->pipeline /= 2;
-    shorter.megatron->tensor *= 2;
+    edit_megatron(shorter).pipeline /= 2;
+    edit_megatron(shorter).tensor *= 2;
   }
   return out;
 }
 
 std::vector<ParallelPlan> less_offload(const ParallelPlan& plan) {
   std::vector<ParallelPlan> out;
-  if (plan.megatron->offloaded_layers > 0) {
-    for (const std::int64_t layers : {plan.megatron->offloaded_layers / 2, std::int64_t{0}}) {
-      out.emplace_back(plan).megatron->offloaded_layers = layers;
+  if (megatron_of(plan).offloaded_layers > 0) {
+    for (const std::int64_t layers : {megatron_of(plan).offloaded_layers / 2, std::int64_t{0}}) {
+      edit_megatron(out.emplace_back(plan)).offloaded_layers = layers;
     }
   }
   return out;

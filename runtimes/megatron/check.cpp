@@ -11,6 +11,7 @@
 #include "runtimes/megatron/option_checks.h"
 #include "runtimes/megatron/options.h"
 #include "runtimes/megatron/pipeline_layout.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::ir {
@@ -127,7 +128,7 @@ Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
 }
 
 Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   const std::int64_t tensor = megatron.tensor;
   const std::int64_t product = tensor * megatron.pipeline * megatron.context;
   if (Status whole = check_division({"tp x pp x cp", product, "GPUs", plan.world}); !whole) {
@@ -154,7 +155,7 @@ Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
 }
 
 Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   const std::int64_t tensor = megatron.tensor;
   if (megatron.sequence_parallel) {
     const Status parts = check_division(
@@ -286,7 +287,7 @@ Status check_model(const ModelSpec& model) {
 /// Source: megatron/core/pipeline_parallel/schedules.py,
 ///         forward_backward_pipelining_with_interleaving.
 Status check_groups(const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   const bool interleaved = is_interleaved(megatron);
   if (!interleaved && megatron.micro_batch_group > 0) {
     return Error::invalid_argument(
@@ -350,7 +351,7 @@ Status check_levels(const ModelSpec& model, const MegatronPlan& megatron) {
 /// kernel for mask and softmax. Source: megatron/core/fusions/fused_softmax.py,
 /// is_kernel_available.
 Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   if (megatron.transformer_engine) {
     return ok();
   }
@@ -479,7 +480,7 @@ Status check_prediction_forms(const ModelSpec& model, const MegatronPlan& megatr
 
 /// The error for what this model of the runtime does not support.
 Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   const MegatronModules& modules = megatron.recompute_modules;
   if (const Status attention = check_attention_forms(model, megatron); !attention) {
     return attention;
@@ -577,13 +578,13 @@ Status check_others(const ParallelPlan& plan) {
 }  // namespace
 
 Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
-  if (!plan.megatron) {
+  if (!has_megatron(plan)) {
     return Error::invalid_argument("megatron", "null",
                                    "the options of Megatron-Core, as {\"tp\": 1}");
   }
   return first_fault(std::array<Status, 7>{
       check_model(model), check_megatron_special_layers(model, plan), check_others(plan),
-      check_degrees(model, plan), check_widths(model, plan), check_needs(model, *plan.megatron),
+      check_degrees(model, plan), check_widths(model, plan), check_needs(model, megatron_of(plan)),
       check_forms(model, plan)});
 }
 

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "runtimes/megatron/head.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/torch/ddp.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"

@@ -1,6 +1,7 @@
 #include "runtimes/megatron/expert_rows.h"
 
 #include "model_ir/base/check.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::ir::megatron {
 

@@ -16,6 +16,7 @@
 #include "runtimes/megatron/local_modules.h"
 #include "runtimes/megatron/offloaded_part.h"
 #include "runtimes/megatron/overlapped_shared.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/router.h"
 #include "runtimes/megatron/rows.h"
 #include "runtimes/torch/checkpoint.h"

@@ -5,6 +5,7 @@
 
 #include "runtimes/megatron/expert_rows.h"
 #include "runtimes/megatron/fp8_tensor.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/te_gemm.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtimes/megatron/fp8_tensor.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/te_gemm.h"
 #include "runtimes/megatron/te_norm.h"
 #include "runtimes/torch/launch.h"

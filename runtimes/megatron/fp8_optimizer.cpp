@@ -5,6 +5,7 @@
 
 #include "runtimes/megatron/fp8_tensor.h"
 #include "runtimes/megatron/optimizer.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/torch/launch.h"
 
 /// What the optimizer's step does to parameters that are stored in FP8.

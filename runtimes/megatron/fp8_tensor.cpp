@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/te_gemm.h"
 #include "runtimes/torch/launch.h"
 

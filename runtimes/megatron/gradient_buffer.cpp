@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/transformer_engine.h"
 #include "runtimes/torch/stream_scope.h"
 

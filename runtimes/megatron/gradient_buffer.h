@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/transformer_engine.h"
 #include "runtimes/megatron/weights.h"
 #include "runtimes/torch/eager.h"

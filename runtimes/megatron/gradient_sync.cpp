@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtimes/megatron/fp8_tensor.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/torch/collective.h"
 #include "runtimes/torch/foreach.h"
 #include "runtimes/torch/launch.h"

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/plan/token_exchange.h"
+#include "model_ir/plan/device_work.h"
 #include "runtimes/megatron/expert_rows.h"
 #include "runtimes/megatron/experts.h"
 #include "runtimes/megatron/grouped_linear.h"

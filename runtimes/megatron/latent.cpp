@@ -6,6 +6,7 @@
 #include "runtimes/megatron/discarded_region.h"
 #include "runtimes/megatron/layer.h"
 #include "runtimes/megatron/offloaded_part.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/torch/ddp.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"

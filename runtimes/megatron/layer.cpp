@@ -9,6 +9,7 @@
 #include "runtimes/megatron/local_modules.h"
 #include "runtimes/megatron/offloaded_part.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/recomputable_norm.h"
 #include "runtimes/torch/checkpoint.h"
 #include "runtimes/torch/functions.h"

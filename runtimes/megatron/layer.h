@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/transformer_engine.h"
 #include "runtimes/torch/eager.h"
 

@@ -12,6 +12,7 @@
 #include "runtimes/megatron/mesh.h"
 #include "runtimes/megatron/optimizer.h"
 #include "runtimes/megatron/option_checks.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/process.h"
 #include "runtimes/megatron/schedule.h"
 #include "runtimes/megatron/stage.h"
@@ -153,7 +154,7 @@ class Trainer {
 
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std::int64_t rank,
                           const DeviceTraits& device) {
-  const MegatronPlan megatron = plan.megatron.value_or(MegatronPlan{});
+  const MegatronPlan megatron = megatron_of(plan);
   const Result<Mesh> mesh = mesh_of(megatron, plan.world, rank);
   if (!mesh) {
     return mesh.error();

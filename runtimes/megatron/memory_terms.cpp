@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <set>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::ir::megatron {
@@ -15,7 +16,7 @@ constexpr std::int64_t kRanksOfNode = 8;
 /// Source: transformer_engine/pytorch/module/base.py, initialize_ub: ten names.
 OutsideTerm userbuffers_term(const ModelSpec& model, const ParallelPlan& plan) {
   constexpr std::int64_t kProducts = 10;
-  const std::int64_t tokens = plan.micro_batch * plan.sequence / plan.megatron->context;
+  const std::int64_t tokens = plan.micro_batch * plan.sequence / megatron_of(plan).context;
   const Bytes bytes{kProducts * tokens * model.hidden * 2};
   return {.name = "tensor-parallel userbuffers",
           .bytes = bytes,
@@ -34,11 +35,11 @@ OutsideTerm userbuffers_term(const ModelSpec& model, const ParallelPlan& plan) {
 /// Source: deepseek-ai/DeepEP, branch hybrid-ep (94a9f8f), csrc/hybrid_ep/buffer/{intranode,
 ///         internode_doca}.cu, allocate_{dispatch,combine}_buffers; extension/allgather.cu.
 OutsideTerm hybrid_ep_term(const ModelSpec& model, const ParallelPlan& plan) {
-  const std::int64_t ranks = plan.megatron->expert;
+  const std::int64_t ranks = megatron_of(plan).expert;
   const std::int64_t nodes = ceil_div(ranks, kRanksOfNode);
-  const std::int64_t tokens = ceil_div(plan.micro_batch * plan.sequence, plan.megatron->context);
+  const std::int64_t tokens = ceil_div(plan.micro_batch * plan.sequence, megatron_of(plan).context);
   const std::int64_t own =
-      plan.megatron->sequence_parallel ? ceil_div(tokens, plan.megatron->tensor) : tokens;
+      megatron_of(plan).sequence_parallel ? ceil_div(tokens, megatron_of(plan).tensor) : tokens;
   const std::int64_t experts = model.moe->experts;
   const std::int64_t row = 2 * model.hidden;
   const std::int64_t scales = 4 * (model.hidden / 128);
@@ -62,7 +63,7 @@ OutsideTerm hybrid_ep_term(const ModelSpec& model, const ParallelPlan& plan) {
 }  // namespace
 
 std::vector<Rank> highest_ranks(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   std::set<std::int64_t> stages = {0, megatron.pipeline > 1 ? std::int64_t{1} : 0,
                                    megatron.pipeline - 1};
   std::set<StageLayers> seen;
@@ -85,7 +86,7 @@ std::vector<Rank> highest_ranks(const ModelSpec& model, const ParallelPlan& plan
 }
 
 HeldParameters parameters_of_rank(const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   HeldParameters held = whole_parameters(plan);
   if (megatron.fp8_parameters) {
     // A lower bound: products may read one copy in both directions, and parameters that stay in 16
@@ -108,10 +109,10 @@ HeldParameters parameters_of_rank(const ParallelPlan& plan) {
 
 std::vector<OutsideTerm> own_buffers(const ModelSpec& model, const ParallelPlan& plan) {
   std::vector<OutsideTerm> terms;
-  if (plan.megatron->tp_comm_overlap) {
+  if (megatron_of(plan).tp_comm_overlap) {
     terms.push_back(userbuffers_term(model, plan));
   }
-  if (plan.megatron->dispatcher == MegatronDispatcher::kHybridEp) {
+  if (megatron_of(plan).dispatcher == MegatronDispatcher::kHybridEp) {
     terms.push_back(hybrid_ep_term(model, plan));
   }
   return terms;

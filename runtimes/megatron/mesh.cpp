@@ -3,6 +3,8 @@
 #include <initializer_list>
 #include <string>
 
+#include "runtimes/megatron/plan.h"
+
 namespace headroom::ir::megatron {
 namespace {
 

@@ -8,6 +8,7 @@
 #include "model_ir/base/result.h"
 #include "model_ir/plan/device_work.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::ir::megatron {
 

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "runtimes/megatron/activation_offload.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/transformer_engine.h"
 
 namespace headroom::ir::megatron {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/torch/ddp.h"
 #include "runtimes/torch/foreach.h"
 #include "runtimes/torch/launch.h"

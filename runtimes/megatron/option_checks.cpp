@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::ir {
 
@@ -47,7 +48,7 @@ std::vector<std::int64_t> product_widths(const ModelSpec& model, const MegatronP
 }  // namespace
 
 Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   if (megatron.fp8 == MegatronFp8::kNone) {
     return ok();
   }
@@ -255,7 +256,7 @@ Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& 
 }
 
 Status check_megatron_special_layers(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   const bool windows = std::ranges::any_of(
       model.layers, [](const LayerSpec& layer) { return layer.window.has_value(); });
   const bool biases = model.moe && model.moe->expert_bias;

@@ -6,6 +6,7 @@
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/megatron/plan.h"
 
 /// Checks of single options of Megatron-Core, which `check_megatron` runs.
 namespace headroom::ir {

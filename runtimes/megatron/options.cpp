@@ -4,6 +4,7 @@
 #include <array>
 
 #include "model_ir/plan/plan_limits.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::ir {
 namespace {
@@ -436,11 +437,12 @@ constexpr std::array kKeyedOptions = {
     KeyedOption{"megatron", "Megatron-Core, as tp=2,sequence-parallel."}};
 
 constexpr PlanPart kMegatronPart = [] {
-  PlanPart part = plan_part<&ParallelPlan::megatron>("megatron", kMegatronFields);
+  PlanPart part = own_part<MegatronPlan>("megatron", kMegatronFields);
   part.title =
       "Megatron-Core with Transformer Engine. The degrees and the data-parallel degree, which is "
       "what they leave, multiply up to the GPUs.";
   part.runtime = "megatron";
+  part.shards = true;
   part.keyed = kKeyedOptions;
   return part;
 }();

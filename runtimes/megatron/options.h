@@ -9,6 +9,7 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/option.h"
+#include "runtimes/megatron/plan.h"
 
 /// The options of Megatron-Core. Their names are those of Megatron-LM's arguments; degrees have the
 /// usual letters.

@@ -10,6 +10,7 @@
 
 #include "runtimes/megatron/head.h"
 #include "runtimes/megatron/layer.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/rows.h"
 #include "runtimes/megatron/te_gemm.h"
 #include "runtimes/torch/checkpoint.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/torch/ddp.h"
 #include "runtimes/torch/launch.h"
 

@@ -11,6 +11,7 @@
 
 #include "runtimes/interface/runs/run_reader.h"
 #include "runtimes/megatron/measured_runs.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::ir::megatron {
@@ -130,7 +131,7 @@ void read_model_arguments(RunReader& args, std::int64_t vocabulary, PublishedRun
   spec.max_positions = args.integer("max-position-embeddings", 0, kSizeRange);
   // NullTokenizer adds an end-of-document token.
   spec.vocabulary = args.integer("vocab-size", vocabulary - 1, kSizeRange) + 1;
-  run.plan.megatron->vocabulary_divisor =
+  edit_megatron(run.plan).vocabulary_divisor =
       args.integer("make-vocab-size-divisible-by", 128, kSizeRange);
 }
 
@@ -143,7 +144,7 @@ void read_virtual_stages(RunReader& args, std::int64_t layers, MegatronPlan& meg
 }
 
 void read_degree_arguments(RunReader& args, ParallelPlan& plan) {
-  MegatronPlan& megatron = *plan.megatron;
+  MegatronPlan& megatron = edit_megatron(plan);
   megatron.tensor = args.integer("tensor-model-parallel-size", 1, kDegreeRange);
   megatron.pipeline = args.integer("pipeline-model-parallel-size", 1, kDegreeRange);
   megatron.context = args.integer("context-parallel-size", 1, kDegreeRange);
@@ -168,7 +169,7 @@ void read_degree_arguments(RunReader& args, ParallelPlan& plan) {
 }
 
 void read_switch_arguments(RunReader& args, ParallelPlan& plan) {
-  MegatronPlan& megatron = *plan.megatron;
+  MegatronPlan& megatron = edit_megatron(plan);
   megatron.distributed_optimizer = args.flag("use-distributed-optimizer", false);
   megatron.optimizer_instances =
       args.integer("num-distributed-optimizer-instances", 1, kDegreeRange);
@@ -198,7 +199,7 @@ void read_expert_arguments(RunReader& args, PublishedRun& run) {
     return;
   }
   ModelSpec& spec = run.model;
-  MegatronPlan& plan = *run.plan.megatron;
+  MegatronPlan& plan = edit_megatron(run.plan);
   MoeSpec moe;
   moe.experts = experts;
   moe.top_k = args.integer("moe-router-topk", 2, kSizeRange);
@@ -271,14 +272,14 @@ void read_attention_backend(RunReader& args, const Surroundings& around, Publish
   for (const RowWord<MegatronAttention>& each : kBackends) {
     absent = each.value == chosen ? each.word : absent;
   }
-  run.plan.megatron->attention =
+  edit_megatron(run.plan).attention =
       args.word<MegatronAttention>("attention-backend", absent, kBackends);
   constexpr std::array<RowWord<bool>, 2> kSpecs = {
       {{"transformer_engine", true}, {"local", false}}};
-  run.plan.megatron->transformer_engine =
+  edit_megatron(run.plan).transformer_engine =
       args.word<bool>("transformer-impl", "transformer_engine", kSpecs);
-  if (!run.plan.megatron->transformer_engine) {
-    run.plan.megatron->attention = MegatronAttention::kUnfused;
+  if (!megatron_of(run.plan).transformer_engine) {
+    edit_megatron(run.plan).attention = MegatronAttention::kUnfused;
     args.flag("apply-query-key-layer-scaling", false);  // It is a factor in the fused softmax.
   }
 }
@@ -288,9 +289,10 @@ void read_arguments(RunReader& args, const Surroundings& around, PublishedRun& r
   read_model_arguments(args, around.vocabulary, run);
   read_expert_arguments(args, run);
   read_degree_arguments(args, run.plan);
-  read_virtual_stages(args, static_cast<std::int64_t>(run.model.layers.size()), *run.plan.megatron);
+  read_virtual_stages(args, static_cast<std::int64_t>(run.model.layers.size()),
+                      edit_megatron(run.plan));
   read_switch_arguments(args, run.plan);
-  read_recompute_arguments(args, *run.plan.megatron);
+  read_recompute_arguments(args, edit_megatron(run.plan));
   read_attention_backend(args, around, run);
 }
 
@@ -310,7 +312,7 @@ void read_run_by_arguments(RunReader& row, const JsonValue& other,
     return;
   }
   run.plan.runtime = "megatron";
-  run.plan.megatron.emplace();
+  edit_megatron(run.plan) = {};
   run.plan.world = world;
   run.plan.steps = 3;
   run.rank = Rank{static_cast<std::int32_t>(world - 1)};

@@ -10,6 +10,7 @@
 #include "runtimes/interface/runs/published_keys.h"
 #include "runtimes/megatron/measured_runs.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -139,10 +140,10 @@ ModelSpec read_table_model(RunReader& row, ParallelPlan& plan) {
     model.fail("tied_embeddings", "not stated");
   }
   spec.tied_embeddings = model.flag("tied_embeddings", false);
-  read_published_experts(model, *plan.megatron, spec);
+  read_published_experts(model, edit_megatron(plan), spec);
   read_published_latent(model, spec);
   if (form == LayerForm::kGptOss) {
-    complete_gpt_oss(model, *plan.megatron, spec);
+    complete_gpt_oss(model, edit_megatron(plan), spec);
   }
   constexpr std::array<std::string_view, 4> kAside = {"params_b", "num_params", "padded_vocab",
                                                       "qk_norm"};
@@ -215,7 +216,7 @@ void read_layout(const JsonValue* other, MegatronPlan& megatron) {
 }
 
 void read_published_degrees(RunReader& row, std::int64_t layers, ParallelPlan& plan) {
-  MegatronPlan& megatron = *plan.megatron;
+  MegatronPlan& megatron = edit_megatron(plan);
   // The reader reports a degree that is not stated. It is set to 1, because it is a divisor below.
   megatron.tensor = std::max<std::int64_t>(row.stated("tp", kDegreeRange), 1);
   megatron.pipeline = std::max<std::int64_t>(row.stated("pp", kDegreeRange), 1);
@@ -309,11 +310,11 @@ void read_numbers(RunReader& row, std::string_view framework, ParallelPlan& plan
   const auto numbers = row.word<Numbers>("precision", "", kWords);
   plan.precision = numbers.precision;
   const bool history = framework.starts_with("NeMo") && numbers.fp8 == MegatronFp8::kTensorwise;
-  plan.megatron->fp8 = history ? MegatronFp8::kDelayed : numbers.fp8;
+  edit_megatron(plan).fp8 = history ? MegatronFp8::kDelayed : numbers.fp8;
 }
 
 void read_recipe(RunReader& row, std::string_view framework, ParallelPlan& plan) {
-  MegatronPlan& megatron = *plan.megatron;
+  MegatronPlan& megatron = edit_megatron(plan);
   read_numbers(row, framework, plan);
   constexpr std::array<RowWord<MegatronRecompute>, 6> kRecompute = {
       {{"none", MegatronRecompute::kNone},
@@ -438,7 +439,7 @@ std::optional<FlopCount> flop_count(RunReader& row) {
 
 /// Applies the settings of NeMo's and Megatron-Bridge's recipes.
 void apply_nemo_recipe(ParallelPlan& plan, const ModelSpec& model) {
-  MegatronPlan& megatron = *plan.megatron;
+  MegatronPlan& megatron = edit_megatron(plan);
   megatron.overlap_grad_reduce = megatron.overlap_param_gather =
       megatron.distributed_optimizer && plan.world > 1;
   if (megatron.fp8 == MegatronFp8::kMxfp8) {
@@ -480,7 +481,7 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
                         PublishedRun& run) {
   ParallelPlan& plan = run.plan;
   plan.runtime = "megatron";
-  MegatronPlan& megatron = plan.megatron.emplace();
+  MegatronPlan& megatron = edit_megatron(plan) = {};
   const std::string framework = row.text("framework", "");
   row.expect_one_of("mode", {"train"});
   plan.sequence = row.stated("seq_len", kSequenceRange);

@@ -6,6 +6,7 @@
 #include "runtimes/interface/runs/recorded_keys.h"
 #include "runtimes/megatron/measured_runs.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -108,10 +109,10 @@ void read_case_model(RunReader& model, ParallelPlan& plan, ModelSpec& spec) {
   spec.ffn = model.integer("ffn", usual, kSizeRange);
   plan.sequence = model.integer("seq", 2048, kSequenceRange);
   spec.max_positions = model.integer("max_pos", plan.sequence, kSizeRange);
-  plan.megatron->vocabulary_divisor = model.integer("vocab_divisor", 128, kSizeRange);
+  edit_megatron(plan).vocabulary_divisor = model.integer("vocab_divisor", 128, kSizeRange);
   if (const JsonValue* value = model.take("moe")) {
     RunReader moe(value, "case.model.moe");
-    spec.moe = read_case_experts(moe, *plan.megatron);
+    spec.moe = read_case_experts(moe, edit_megatron(plan));
     spec.moe->expert_bias = spec.mlp_bias;
     spec.moe->router_bias = spec.mlp_bias;
     read_sparse_layers(moe, spec);
@@ -192,7 +193,7 @@ void read_case_recompute(RunReader& recompute, MegatronPlan& plan) {
 }
 
 void read_case_degrees(RunReader& row, ParallelPlan& plan) {
-  MegatronPlan& megatron = *plan.megatron;
+  MegatronPlan& megatron = edit_megatron(plan);
   megatron.tensor = row.integer("tp", 1, kDegreeRange);
   megatron.pipeline = row.integer("pp", 1, kDegreeRange);
   megatron.context = row.integer("cp", 1, kDegreeRange);
@@ -281,7 +282,7 @@ bool read_fp8_parameters(RunReader& row, RunReader& config, MegatronFp8 recipe) 
 }
 
 void read_case_switches(RunReader& row, ParallelPlan& plan, ModelSpec& spec) {
-  MegatronPlan& megatron = *plan.megatron;
+  MegatronPlan& megatron = edit_megatron(plan);
   megatron.distributed_optimizer = row.flag("dist_opt", false);
   megatron.optimizer_instances = row.integer("dist_opt_instances", 1, kDegreeRange);
   megatron.deterministic = row.flag("deterministic", false);
@@ -347,9 +348,9 @@ void read_case_switches(RunReader& row, ParallelPlan& plan, ModelSpec& spec) {
                                                          {"fp32", Precision::kFp32}}};
   plan.precision = row.word<Precision>("dtype", "bf16", kTypes);
   constexpr std::array<RowWord<bool>, 2> kSpecs = {{{"te", true}, {"local", false}}};
-  plan.megatron->transformer_engine = row.word<bool>("spec", "te", kSpecs);
-  if (!plan.megatron->transformer_engine) {
-    plan.megatron->attention = MegatronAttention::kUnfused;
+  edit_megatron(plan).transformer_engine = row.word<bool>("spec", "te", kSpecs);
+  if (!megatron_of(plan).transformer_engine) {
+    edit_megatron(plan).attention = MegatronAttention::kUnfused;
   }
 }
 
@@ -389,7 +390,7 @@ void read_recorded_run(RunReader& row, Recorder /*recorder*/, RunSetting& run) {
   read_recorded_gpu(row, run);
   ParallelPlan& plan = run.plan;
   plan.runtime = "megatron";
-  plan.megatron.emplace();
+  edit_megatron(plan) = {};
   // Communicators are made at once or on first use; they use no memory of PyTorch's allocator. The
   // environment states which attention backends are allowed, and `attention` which one ran.
   constexpr std::array<std::string_view, 10> kAside = {"eager_nccl",
@@ -408,7 +409,7 @@ void read_recorded_run(RunReader& row, Recorder /*recorder*/, RunSetting& run) {
   row.absorb(model.trouble());
   read_usual(row, run.model);
   RunReader recompute(row.take("recompute"), "case.recompute");
-  read_case_recompute(recompute, *plan.megatron);
+  read_case_recompute(recompute, edit_megatron(plan));
   row.absorb(recompute.trouble());
   read_case_degrees(row, plan);
   read_case_switches(row, plan, run.model);

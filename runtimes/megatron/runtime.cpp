@@ -9,6 +9,7 @@
 #include "runtimes/megatron/measured_runs.h"
 #include "runtimes/megatron/memory_terms.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/megatron/window.h"
 #include "runtimes/megatron/words.h"
@@ -36,7 +37,7 @@ class Megatron final : public Runtime {
                                           Rank rank, const DeviceTraits& device) const override {
     return megatron::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }
-  void complete(ParallelPlan& plan) const override { static_cast<void>(options().edit(plan)); }
+  void complete(ParallelPlan& plan) const override { options().add(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &megatron::measured_runs();
   }
@@ -46,7 +47,7 @@ class Megatron final : public Runtime {
     return layout_words(plan);
   }
   [[nodiscard]] std::string kernels(const ParallelPlan& plan) const override {
-    return kernel_words(plan.megatron.value_or(MegatronPlan{}));
+    return kernel_words(megatron_of(plan));
   }
   [[nodiscard]] std::vector<WordedOption> worded_options() const override {
     return {{.option = "megatron", .keys = worded_keys()}};
@@ -71,16 +72,16 @@ class Megatron final : public Runtime {
 
   /// Experts with a capacity factor are padded to it, whatever the router does.
   [[nodiscard]] std::int64_t expert_ranks(const ParallelPlan& plan) const override {
-    return plan.megatron && !plan.megatron->capacity_factor ? plan.megatron->expert : 1;
+    return has_megatron(plan) && !megatron_of(plan).capacity_factor ? megatron_of(plan).expert : 1;
   }
   void set_expert_load(ParallelPlan& plan, double load) const override {
-    plan.megatron->expert_load = load;
+    edit_megatron(plan).expert_load = load;
   }
   [[nodiscard]] std::optional<ParallelPlan> with_more_stages(
       const ParallelPlan& plan) const override {
     ParallelPlan wider = plan;
-    wider.megatron = plan.megatron.value_or(MegatronPlan{});
-    wider.megatron->pipeline *= 2;
+    edit_megatron(wider) = megatron_of(plan);
+    edit_megatron(wider).pipeline *= 2;
     wider.world *= 2;
     return wider;
   }
@@ -89,19 +90,19 @@ class Megatron final : public Runtime {
   void prepare_for_search(ParallelPlan& /*plan*/) const override {}
   [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
                                                 const ParallelPlan& plan) const override {
-    return plan.megatron ? highest_ranks(model, plan) : std::vector<Rank>{Rank{0}};
+    return has_megatron(plan) ? highest_ranks(model, plan) : std::vector<Rank>{Rank{0}};
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
-    return plan.megatron ? parameters_of_rank(plan) : whole_parameters(plan);
+    return has_megatron(plan) ? parameters_of_rank(plan) : whole_parameters(plan);
   }
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
-    plan.megatron.reset();
+    plan.own.reset<MegatronPlan>();
     return plan;
   }
   [[nodiscard]] std::vector<OutsideTerm> outside_terms(const ModelSpec& model,
                                                        const ParallelPlan& plan) const override {
-    return plan.megatron ? own_buffers(model, plan) : std::vector<OutsideTerm>{};
+    return has_megatron(plan) ? own_buffers(model, plan) : std::vector<OutsideTerm>{};
   }
   /// The micro-batches in flight, plus two for the steady state. An interleaved schedule needs a
   /// multiple of the stages.
@@ -148,7 +149,7 @@ class Megatron final : public Runtime {
   }
   [[nodiscard]] bool has_wide_kernels(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& plan) const override {
-    return plan.megatron ? plan_changes() : usual_changes();
+    return has_megatron(plan) ? plan_changes() : usual_changes();
   }
   [[nodiscard]] std::vector<Change> remedy_order(const ParallelPlan& /*plan*/) const override {
     return tree_of_remedies();
@@ -156,13 +157,12 @@ class Megatron final : public Runtime {
   [[nodiscard]] std::vector<ParallelPlan> plans_against(Bottleneck bottleneck,
                                                         const ParallelPlan& plan,
                                                         std::int64_t layers) const override {
-    return plan.megatron ? faster_plans(bottleneck, plan, layers) : std::vector<ParallelPlan>{};
+    return has_megatron(plan) ? faster_plans(bottleneck, plan, layers)
+                              : std::vector<ParallelPlan>{};
   }
 
  private:
-  [[nodiscard]] static MegatronPlan own(const ParallelPlan& plan) {
-    return plan.megatron.value_or(MegatronPlan{});
-  }
+  [[nodiscard]] static MegatronPlan own(const ParallelPlan& plan) { return megatron_of(plan); }
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtimes/megatron/pipeline_layout.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::ir {
 namespace {

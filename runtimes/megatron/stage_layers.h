@@ -7,6 +7,7 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/interface/pipeline.h"
+#include "runtimes/megatron/plan.h"
 
 /// How Megatron assigns the layers of a model to pipeline stages and their chunks.
 /// Source: megatron/core/transformer/transformer_block.py, get_num_layers_to_build;

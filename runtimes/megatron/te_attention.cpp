@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/transformer_engine.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"

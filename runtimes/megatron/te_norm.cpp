@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"
 

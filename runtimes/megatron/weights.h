@@ -8,6 +8,7 @@
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/megatron/layer_modules.h"
 #include "runtimes/megatron/mesh.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/torch/eager.h"
 
 namespace headroom::ir::megatron {

@@ -1,10 +1,12 @@
 #include "runtimes/megatron/window.h"
 
+#include "runtimes/megatron/plan.h"
+
 namespace headroom::ir::megatron {
 
 void settle_plan(ParallelPlan& plan) {
-  drop_foreign_parts(plan, {"megatron"});
-  MegatronPlan megatron = plan.megatron.value_or(MegatronPlan{});
+  plan.own.keep<MegatronPlan>();
+  MegatronPlan megatron = megatron_of(plan);
   if (plan.world % (megatron.tensor * megatron.pipeline * megatron.context) != 0) {
     megatron.tensor = 1;
     megatron.pipeline = 1;
@@ -15,7 +17,7 @@ void settle_plan(ParallelPlan& plan) {
     megatron.recompute = MegatronRecompute::kFullUniform;
   }
   const ParallelPlan usual;
-  plan.megatron = megatron;
+  edit_megatron(plan) = megatron;
   plan.recompute = usual.recompute;
   plan.recompute_every = usual.recompute_every;
   plan.attention = usual.attention;
@@ -28,21 +30,22 @@ void settle_plan(ParallelPlan& plan) {
 }
 
 std::vector<PlanControl> window_controls() {
-  return {degree_control(kTensorParallelLabel, &ParallelPlan::megatron, &MegatronPlan::tensor),
-          degree_control(kPipelineStagesLabel, &ParallelPlan::megatron, &MegatronPlan::pipeline),
-          degree_control(kContextParallelLabel, &ParallelPlan::megatron, &MegatronPlan::context),
-          degree_control(kExpertParallelLabel, &ParallelPlan::megatron, &MegatronPlan::expert)};
+  return {degree_control(kTensorParallelLabel, &MegatronPlan::tensor),
+          degree_control(kPipelineStagesLabel, &MegatronPlan::pipeline),
+          degree_control(kContextParallelLabel, &MegatronPlan::context),
+          degree_control(kExpertParallelLabel, &MegatronPlan::expert)};
 }
 
 Recompute recomputation_of(const ParallelPlan& plan) {
-  const bool recomputes = plan.megatron && plan.megatron->recompute != MegatronRecompute::kNone;
+  const bool recomputes =
+      has_megatron(plan) && megatron_of(plan).recompute != MegatronRecompute::kNone;
   return recomputes ? Recompute::kFull : plan.recompute;
 }
 
 void put_recomputation(ParallelPlan& plan, Recompute recompute) {
   plan.recompute = recompute;  // `settle_plan` translates it.
-  if (plan.megatron && recompute == Recompute::kNone) {
-    plan.megatron->recompute = MegatronRecompute::kNone;
+  if (has_megatron(plan) && recompute == Recompute::kNone) {
+    edit_megatron(plan).recompute = MegatronRecompute::kNone;
   }
 }
 

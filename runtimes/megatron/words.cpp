@@ -4,6 +4,7 @@
 
 #include "runtimes/interface/description.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -75,7 +76,7 @@ std::string offload_words(const MegatronPlan& megatron) {
 }  // namespace
 
 std::string layout_words(const ParallelPlan& plan) {
-  const MegatronPlan megatron = plan.megatron.value_or(MegatronPlan{});
+  const MegatronPlan megatron = megatron_of(plan);
   struct Degree {
     std::string_view name;
     std::int64_t size;
@@ -135,7 +136,7 @@ std::span<const std::string_view> worded_keys() {
 }
 
 std::string description(const ParallelPlan& plan) {
-  const MegatronPlan megatron = plan.megatron.value_or(MegatronPlan{});
+  const MegatronPlan megatron = megatron_of(plan);
   return "megatron" + degree_words(plan, megatron) + precision_words_of(plan) +
          fp8_words(megatron) + optimizer_words_of(plan) +
          batch_words(plan.micro_batch, plan.accumulation) + recompute_words(megatron) +

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "runtimes/interface/runtime.h"
+#include "runtimes/megatron/plan.h"
 
 /// The words that describe a plan for Megatron-Core (`Runtime::layout`, `kernels`, `describe`).
 namespace headroom::ir::megatron {

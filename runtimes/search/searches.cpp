@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -5,27 +6,31 @@
 #include <string_view>
 #include <vector>
 
+#include "model_ir/base/check.h"
 #include "planner/space/framework_search.h"
 #include "runtimes/deepspeed/search/search.h"
 #include "runtimes/fsdp/search/search.h"
 #include "runtimes/megatron/search/search.h"
 #include "runtimes/registry.h"
+#include "runtimes/search/registered_search.h"
 #include "runtimes/torchtitan/search/search.h"
 #include "runtimes/transformers/search/search.h"
 
 namespace headroom::plan {
 namespace {
 
+/// The searches that frameworks bring: those that ship, then those of `RegisteredSearch`.
+std::vector<const FrameworkSearch*>& own_searches() {
+  static std::vector<const FrameworkSearch*> list = {&transformers_search(), &deepspeed_search(),
+                                                     &fsdp_search(), &megatron_search(),
+                                                     &torchtitan_search()};
+  return list;
+}
+
 /// The search that a framework brings; nothing if it brings none.
 const FrameworkSearch* own_search(std::string_view runtime) {
-  for (const FrameworkSearch* const search :
-       {&transformers_search(), &deepspeed_search(), &fsdp_search(), &megatron_search(),
-        &torchtitan_search()}) {
-    if (search->runtime() == runtime) {
-      return search;
-    }
-  }
-  return nullptr;
+  const auto found = std::ranges::find(own_searches(), runtime, &FrameworkSearch::runtime);
+  return found == own_searches().end() ? nullptr : *found;
 }
 
 /// The default `FrameworkSearch`, for frameworks that bring none.
@@ -46,6 +51,15 @@ const FrameworkSearch* search_named(std::string_view runtime) {
 }
 
 }  // namespace
+
+RegisteredSearch::RegisteredSearch(const FrameworkSearch& search) : search_(&search) {
+  HEADROOM_ASSERT(own_search(search.runtime()) == nullptr);
+  own_searches().push_back(search_);
+}
+
+RegisteredSearch::~RegisteredSearch() {
+  std::erase(own_searches(), search_);
+}
 
 std::vector<const FrameworkSearch*> framework_searches() {
   std::vector<const FrameworkSearch*> all;

@@ -137,14 +137,6 @@ Tensor checkpoint(Eager& eager, const Tensor& input,
   return std::move(run_region(eager, {input}, several, RegionForm::kRecomputed, stash)[0]);
 }
 
-Tensor checkpoint_reentrant(Eager& eager, const Tensor& input,
-                            std::function<Tensor(Eager&, const Tensor&)> region) {
-  const Region several = [region](Eager& again, const std::vector<Tensor>& inputs) {
-    return std::vector<Tensor>{region(again, inputs[0])};
-  };
-  return std::move(run_region(eager, {input}, several, RegionForm::kReentrant)[0]);
-}
-
 namespace {
 
 std::vector<Tensor> run_recomputed(Eager& eager, const std::vector<Tensor>& inputs,

@@ -83,17 +83,14 @@ class OffloadStash {
                                 std::function<Tensor(Eager&, const Tensor&)> region,
                                 OffloadStash* stash = nullptr);
 
-/// The same with use_reentrant=True: forward runs under no_grad; backward runs the region again
-/// from a detached input and calls backward inside backward.
-[[nodiscard]] Tensor checkpoint_reentrant(Eager& eager, const Tensor& input,
-                                          std::function<Tensor(Eager&, const Tensor&)> region);
-
 /// How a region of several arguments and results runs.
 enum class RegionForm : std::uint8_t {
   kKept,             ///< Without checkpointing.
   kRecomputed,       ///< As `checkpoint` does.
   kRecomputedWhole,  ///< As `checkpoint` does with early_stop=False.
-  kReentrant,        ///< As `checkpoint_reentrant` does.
+  /// As torch.utils.checkpoint(use_reentrant=True): forward runs under no_grad; backward runs the
+  /// region again from a detached input and calls backward inside backward.
+  kReentrant,
 };
 
 using Region = std::function<std::vector<Tensor>(Eager&, const std::vector<Tensor>&)>;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtimes/torch/collective.h"
+#include "runtimes/torch/ddp_plan.h"
 #include "runtimes/torch/foreach.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"

@@ -6,6 +6,7 @@
 #include "model_ir/spec/dtype.h"
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/torch/tensor.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 

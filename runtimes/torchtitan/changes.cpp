@@ -3,6 +3,8 @@
 #include <array>
 #include <optional>
 
+#include "runtimes/torchtitan/plan.h"
+
 namespace headroom::ir::torchtitan {
 namespace {
 
@@ -10,9 +12,9 @@ namespace {
 std::optional<ParallelPlan> full_checkpointing(const ParallelPlan& plan,
                                                const DeviceTypes& device) {
   std::optional<ParallelPlan> changed = changes::checkpointing(plan, device);
-  if (changed && changed->titan) {
-    changed->titan->selective_operators = false;
-    changed->titan->memory_budget.reset();
+  if (changed && has_titan(*changed)) {
+    edit_titan(*changed).selective_operators = false;
+    edit_titan(*changed).memory_budget.reset();
   }
   return changed;
 }

@@ -8,6 +8,7 @@
 #include "runtimes/torchtitan/budget_block.h"
 #include "runtimes/torchtitan/compiled_steps.h"
 #include "runtimes/torchtitan/memory_budget.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 
@@ -87,7 +88,7 @@ Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& 
 Sizes sizes_of(const Model& model, const Block& block, const Tensor& x) {
   Sizes sizes = block_sizes(*model.spec, x.shape()[0], x.shape()[1]);
   sizes.dtype = x.dtype();
-  sizes.float8 = model.plan->titan.value_or(TitanPlan{}).float8;
+  sizes.float8 = titan_of(*model.plan).float8;
   sizes.float8_weights = block.wq.dtype() == DType::kFp8;
   return sizes;
 }

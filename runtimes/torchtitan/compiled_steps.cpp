@@ -4,6 +4,7 @@
 
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 

@@ -8,6 +8,7 @@
 #include "runtimes/torch/compiled_graph.h"
 #include "runtimes/torchtitan/block_sizes.h"
 #include "runtimes/torchtitan/kept_values.h"
+#include "runtimes/torchtitan/plan.h"
 
 /// The steps of a compiled block, listed for a `CompiledGraph`.
 namespace headroom::ir::torchtitan {

@@ -6,6 +6,7 @@
 #include "runtimes/torch/functions_grouped.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torchtitan/expert_exchange.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -69,7 +70,7 @@ struct Order {
 /// The number of tensor-parallel ranks that divide the tokens among them before experts run
 /// (ReordererSequenceParallel). They do if experts are also distributed over these ranks.
 std::int64_t token_shares(const LayerRun& run) {
-  const TitanPlan titan = run.context.model.plan->titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(*run.context.model.plan);
   return titan.expert > 1 && titan.expert_tensor == 1 ? titan.tensor : 1;
 }
 
@@ -243,7 +244,7 @@ Tensor run_mixture(const LayerRun& run, const Tensor& x) {
     const Tensor tokens = torch::computed(eager, order.rows.shape(), DType::kInt64, {&order.rows});
     input = torch::gather_rows(eager, rows, tokens);
   }
-  const TitanPlan titan = run.context.model.plan->titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(*run.context.model.plan);
   ExpertExchange exchange(eager, titan.expert, titan.expert_tensor);
   Tensor routed = exchange.ranks() > 1 ? exchanged_experts(run, input, order.counts, exchange)
                                        : padded_experts(run, input, order.counts);

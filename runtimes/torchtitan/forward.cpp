@@ -10,6 +10,7 @@
 #include "runtimes/torch/record.h"
 #include "runtimes/torchtitan/compiled_block.h"
 #include "runtimes/torchtitan/experts.h"
+#include "runtimes/torchtitan/plan.h"
 #include "runtimes/torchtitan/ring_attention.h"
 
 namespace headroom::ir::torchtitan {
@@ -29,7 +30,7 @@ Tensor norm(Context& context, const Tensor& x, const Tensor& weight) {
 }
 
 TitanPlan titan_of(const Context& context) {
-  return context.model.plan->titan.value_or(TitanPlan{});
+  return titan_of(*context.model.plan);
 }
 
 /// A product of complex numbers with a table that has no gradient. Backward conjugates the table.

@@ -6,6 +6,7 @@
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"
 #include "runtimes/torchtitan/model.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 
@@ -154,7 +155,7 @@ Tensor sharded_cross_entropy(Eager& eager, const Tensor& logits, const Tensor& l
 }
 
 Tensor loss_of(Eager& eager, const ParallelPlan& plan, const Tensor& logits, const Tensor& labels) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   eager.set_site("cross_entropy", -1);
   eager.set_role(TensorRole::kLogits);
   Tensor sum;

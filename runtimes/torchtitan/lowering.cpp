@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/torch/clip.h"
 #include "runtimes/torch/collective.h"
 #include "runtimes/torch/ddp.h"
+#include "runtimes/torch/ddp_plan.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/optimizer.h"
@@ -19,6 +21,7 @@
 #include "runtimes/torchtitan/forward.h"
 #include "runtimes/torchtitan/loss.h"
 #include "runtimes/torchtitan/pipeline.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -114,7 +117,7 @@ Trainer::Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const Pa
                  std::int64_t stage)
     : eager_(sharding.eager),
       plan_(plan),
-      titan_(plan.titan.value_or(TitanPlan{})),
+      titan_(titan_of(plan)),
       mesh_(eager_, titan_.tensor, titan_.pipeline > 1),
       shards_(sharding.ranks),
       replicas_(sharding.plan.replicas) {
@@ -381,7 +384,7 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   }
   // Below compute capability 8.9, Float8LinearConverter leaves the layers as they are, and warns.
   // Source: torchtitan/components/quantization/float8.py.
-  const bool eight = plan.titan && plan.titan->float8 != Float8Recipe::kNone;
+  const bool eight = has_titan(plan) && titan_of(plan).float8 != Float8Recipe::kNone;
   if (eight && device.compute_major * 10 + device.compute_minor < 89) {
     return Error::invalid_argument("titan", "float8", "a GPU of compute capability 8.9 or later",
                                    "leave out float8: torchtitan ignores it on this GPU");
@@ -395,8 +398,8 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
                                    "experts",
                                    "leave out --titan");
   }
-  const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const FsdpPlan fsdp = fsdp_of(plan);
+  const TitanPlan titan = titan_of(plan);
   Eager eager(device);
   const DType stored = plan.precision == Precision::kBf16 ? DType::kBf16 : DType::kFp32;
   const fsdp::Sharding sharding{.eager = eager,

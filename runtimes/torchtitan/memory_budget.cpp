@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtimes/torch/partitioner.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 
@@ -27,7 +28,7 @@ Sizes block_sizes(const ModelSpec& spec, std::int64_t batch, std::int64_t sequen
 namespace {
 
 Sizes sizes_under(const ModelSpec& spec, const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   const std::int64_t batch = titan.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
   return block_sizes(spec, batch, plan.sequence);
 }
@@ -35,7 +36,7 @@ Sizes sizes_under(const ModelSpec& spec, const ParallelPlan& plan) {
 }  // namespace
 
 std::optional<KeptValues> kept_under_budget(const ModelSpec& spec, const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   if (!titan.memory_budget) {
     return std::nullopt;
   }
@@ -45,7 +46,7 @@ std::optional<KeptValues> kept_under_budget(const ModelSpec& spec, const Paralle
 }
 
 std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   if (!titan.memory_budget) {
     return std::nullopt;
   }
@@ -75,7 +76,7 @@ std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPla
 }
 
 bool weighs_shared_keys(const ModelSpec& spec, const ParallelPlan& plan) {
-  const double budget = plan.titan.value_or(TitanPlan{}).memory_budget.value_or(1);
+  const double budget = titan_of(plan).memory_budget.value_or(1);
   if (budget <= 0 || budget >= 1 || spec.heads == spec.kv_heads) {
     return false;
   }

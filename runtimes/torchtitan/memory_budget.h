@@ -8,6 +8,7 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/torchtitan/kept_values.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 

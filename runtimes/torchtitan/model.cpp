@@ -8,8 +8,10 @@
 
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/fsdp/fully_shard.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/interface/idle_options.h"
 #include "runtimes/torchtitan/memory_budget.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -73,8 +75,8 @@ bool is_known(const ModelSpec& spec) {
 }
 
 std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
-  const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
+  const TitanPlan titan = titan_of(plan);
+  const std::int64_t replicas = has_fsdp(plan) ? fsdp_of(plan).replicas : 1;
   const std::int64_t ranks = titan.tensor * titan.pipeline * replicas;
   if (const std::optional<Error> error =
           unsupported_pipeline(plan, static_cast<std::int64_t>(spec.layers.size()))) {
@@ -126,7 +128,7 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
 }
 
 std::optional<Error> unsupported_float8(const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   const bool any = titan.float8 != Float8Recipe::kNone;
   if (any && titan.pipeline > 1) {
     return refused("titan", "float8 with pp=" + std::to_string(titan.pipeline),
@@ -155,9 +157,9 @@ bool shards_by_columns(const ModelSpec& spec, const TitanPlan& titan, std::int64
 
 /// Errors in the degrees of the experts.
 std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   const std::int64_t inner = titan.expert * titan.expert_tensor;
-  const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
+  const std::int64_t replicas = has_fsdp(plan) ? fsdp_of(plan).replicas : 1;
   const std::int64_t ranks = plan.world / replicas / titan.pipeline;
   const std::string degrees =
       "ep=" + std::to_string(titan.expert) + ",etp=" + std::to_string(titan.expert_tensor);
@@ -185,7 +187,7 @@ std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPla
 }
 
 std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   if (!spec.moe) {
     return titan.expert > 1 || titan.expert_tensor > 1
                ? std::optional(refused("titan", "ep=" + std::to_string(titan.expert),
@@ -196,7 +198,7 @@ std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPl
     return refused("titan", "compiled for a model with experts",
                    "eager blocks: compiled experts are not modelled");
   }
-  if (plan.world == (plan.fsdp ? plan.fsdp->replicas : 1)) {
+  if (plan.world == (has_fsdp(plan) ? fsdp_of(plan).replicas : 1)) {
     return refused("gpus", std::to_string(plan.world),
                    "two or more FSDP ranks for a model with experts");
   }
@@ -421,7 +423,7 @@ std::vector<Prefetch> prefetches_of(const Model& model) {
 void load_head(Loader& load, Model& model) {
   const ParallelPlan& plan = *model.plan;
   // Whether to reshard the last group, which would be gathered again at once.
-  const bool last = plan.titan && plan.titan->reshard == TitanReshard::kAlways;
+  const bool last = has_titan(plan) && titan_of(plan).reshard == TitanReshard::kAlways;
   load.begin_group(has_chunked_loss(plan) ? kNormModule : transformers::kHeadModule, last);
   model.norm = load.norm(model.spec->hidden);
   if (has_chunked_loss(plan)) {
@@ -474,8 +476,8 @@ bool composes_norms(const ParallelPlan& plan) {
 
 bool compiles_loss(const ParallelPlan& plan) {
   const TorchVersion* const version = find_version(plan);
-  return plan.titan && plan.titan->compiled && !has_chunked_loss(plan) && version != nullptr &&
-         version->compiles_loss;
+  return has_titan(plan) && titan_of(plan).compiled && !has_chunked_loss(plan) &&
+         version != nullptr && version->compiles_loss;
 }
 
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
@@ -493,7 +495,7 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   }
   const bool known_precision =
       plan.precision == Precision::kFp32 || plan.precision == Precision::kBf16;
-  if (!known_precision || (plan.fsdp && plan.fsdp->param_dtype != DType::kBf16)) {
+  if (!known_precision || (has_fsdp(plan) && fsdp_of(plan).param_dtype != DType::kBf16)) {
     return refused("precision", word_of(precision_words(), plan.precision),
                    "fp32 or bf16, with param=bf16 of --fsdp");
   }
@@ -512,8 +514,8 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (plan.loss == LossKind::kFusedLinear) {
     return refused("loss", "fused-linear", "hf or chunked");
   }
-  if (plan.fsdp &&
-      (plan.fsdp->version != 2 || plan.fsdp->cpu_offload || plan.fsdp->reshard_ranks != 0)) {
+  if (has_fsdp(plan) && (fsdp_of(plan).version != 2 || fsdp_of(plan).cpu_offload ||
+                         fsdp_of(plan).reshard_ranks != 0)) {
     return refused("fsdp", "version=1, offload or reshard=N",
                    "version=2 without offload and reshard=N");
   }
@@ -546,7 +548,7 @@ ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
   model.spec = &spec;
   model.plan = &plan;
   model.first_layer = part.layers.first;
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   const bool pipelined = titan.pipeline > 1;
   const bool reshards = titan.reshard == TitanReshard::kAlways ||
                         (titan.reshard == TitanReshard::kDefault && !pipelined);

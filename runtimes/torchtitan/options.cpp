@@ -3,6 +3,32 @@
 #include <array>
 
 #include "model_ir/plan/plan_limits.h"
+#include "runtimes/torchtitan/plan.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::array<Word<Float8Recipe>, 4> kFloat8Recipes = {
+    {{"none", Float8Recipe::kNone},
+     {"tensorwise", Float8Recipe::kTensorwise},
+     {"rowwise", Float8Recipe::kRowwise},
+     {"rowwise-gw-hp", Float8Recipe::kRowwiseGradientHp}}};
+
+constexpr std::array<Word<TitanReshard>, 3> kTitanReshards = {{{"default", TitanReshard::kDefault},
+                                                               {"always", TitanReshard::kAlways},
+                                                               {"never", TitanReshard::kNever}}};
+
+}  // namespace
+
+std::span<const Word<TitanReshard>> titan_reshard_words() {
+  return kTitanReshards;
+}
+
+std::span<const Word<Float8Recipe>> float8_recipe_words() {
+  return kFloat8Recipes;
+}
+
+}  // namespace headroom::ir
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -111,7 +137,7 @@ constexpr std::array kKeyedOptions = {
     KeyedOption{"titan", "torchtitan; --fsdp says how it shards."}};
 
 constexpr PlanPart kTitanPart = [] {
-  PlanPart part = plan_part<&ParallelPlan::titan>("titan", kTitanFields);
+  PlanPart part = own_part<TitanPlan>("titan", kTitanFields);
   part.title = "torchtitan; --fsdp says how it shards.";
   part.runtime = "torchtitan";
   part.keyed = kKeyedOptions;

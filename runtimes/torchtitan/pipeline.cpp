@@ -7,6 +7,7 @@
 
 #include "runtimes/torch/range_scope.h"
 #include "runtimes/torchtitan/loss.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 
@@ -97,7 +98,7 @@ Pipeline::Pipeline(Eager& eager, TensorMesh& mesh,
 
 /// tensor_split along the batch; the results are views.
 Pipeline::Pieces Pipeline::split(const Tensor& whole) const {
-  const Shape piece = whole.shape().with(0, plan_.titan->pipeline_batch);
+  const Shape piece = whole.shape().with(0, titan_of(plan_).pipeline_batch);
   Pieces pieces;
   for (std::int64_t i = 0; i < shape_.micro_batches; ++i) {
     pieces.push_back(eager_.alias(whole, piece, true));

@@ -4,6 +4,7 @@
 
 #include "runtimes/torch/collective.h"
 #include "runtimes/torch/functions.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 
@@ -28,7 +29,7 @@ PipelineStage::PipelineStage(Eager& eager, TensorMesh& mesh, ModelPart& part,
 
 Shape PipelineStage::hidden_shape() const {
   const ParallelPlan& plan = *part_.model.plan;
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   return {titan.pipeline_batch, plan.sequence / titan.context / titan.tensor,
           part_.model.spec->hidden};
 }
@@ -49,7 +50,7 @@ void PipelineStage::tell_shapes(bool receives) {
 }
 
 void PipelineStage::prepare_forward() {
-  const TitanPlan titan = part_.model.plan->titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(*part_.model.plan);
   const Shape ids{titan.pipeline_batch, part_.model.plan->sequence / titan.context};
   if (receives_input()) {
     tell_shapes(true);

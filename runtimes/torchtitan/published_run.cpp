@@ -5,9 +5,11 @@
 #include <optional>
 #include <string>
 
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/interface/runs/published_keys.h"
 #include "runtimes/interface/runs/published_words.h"
 #include "runtimes/torchtitan/measured_runs.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -119,8 +121,8 @@ void read_titan_precision(RunReader& row, ParallelPlan& plan) {
     row.fail("precision", "'" + words + "'");
     return;
   }
-  plan.titan->float8 = float8->value.recipe;
-  plan.titan->float8_gather = float8->value.gather;
+  edit_titan(plan).float8 = float8->value.recipe;
+  edit_titan(plan).float8_gather = float8->value.gather;
 }
 
 void read_titan_checkpointing(RunReader& row, ParallelPlan& plan) {
@@ -130,13 +132,13 @@ void read_titan_checkpointing(RunReader& row, ParallelPlan& plan) {
       words == TitanCheckpointing::kFull || words == TitanCheckpointing::kEverySecond;
   plan.recompute = layers ? Recompute::kFull : Recompute::kNone;
   plan.recompute_every = words == TitanCheckpointing::kEverySecond ? 2 : 1;
-  plan.titan->selective_operators = words == TitanCheckpointing::kOperators;
+  edit_titan(plan).selective_operators = words == TitanCheckpointing::kOperators;
 }
 
 void read_titan_remarks(RunReader& row, ParallelPlan& plan) {
   RunReader other(row.take("other"), "other");
   plan.loss = other.word<LossKind>("loss", "plain CE", kTitanLosses);
-  plan.titan->reshard = other.word<TitanReshard>(
+  edit_titan(plan).reshard = other.word<TitanReshard>(
       "reshard_after_forward", "default (all but last block)", kTitanReshardRemarks);
   if (other.flag("async_tp", false)) {
     other.fail("async_tp", "true");
@@ -150,8 +152,8 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
                         PublishedRun& run) {
   ParallelPlan& plan = run.plan;
   plan.runtime = "torchtitan";
-  plan.fsdp.emplace();
-  plan.titan.emplace();
+  edit_fsdp(plan) = {};
+  edit_titan(plan) = {};
   plan.clip_norm = 1.0;
   // Branches run run_train.sh on one machine; the benchmarks' clusters have other launchers.
   plan.allocator.expandable_segments =
@@ -165,13 +167,13 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   read_titan_checkpointing(row, plan);
   row.expect_one_of("attention", {"SDPA flash", "SDPA"});
   row.expect_none({"quant", "offload", "lora"});
-  plan.titan->compiled = row.word<bool>("compile", "none", kTitanCompile);
-  plan.titan->tensor = row.integer("tp", 1, kWorldRange);
+  edit_titan(plan).compiled = row.word<bool>("compile", "none", kTitanCompile);
+  edit_titan(plan).tensor = row.integer("tp", 1, kWorldRange);
   row.expect_one({"pp", "cp", "ep"});
-  read_titan_sharding(row, *plan.fsdp);
+  read_titan_sharding(row, edit_fsdp(plan));
   read_titan_remarks(row, plan);
   ParallelPlan batch = plan;  // Tensor-parallel ranks read the same sequences.
-  batch.world = plan.world / plan.titan->tensor;
+  batch.world = plan.world / titan_of(plan).tensor;
   plan.accumulation = published_accumulation(row, batch);
   run.model = read_published_model(row);
 }

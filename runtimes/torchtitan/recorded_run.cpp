@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/interface/runs/recorded_keys.h"
 #include "runtimes/torchtitan/measured_runs.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -39,7 +41,7 @@ constexpr std::array<RowWord<AcMode>, 4> kAcModes = {{{"none", AcMode::kNone},
 void read_ac_keys(RunReader& row, ParallelPlan& plan) {
   const AcMode mode = row.word<AcMode>("ac", "none", kAcModes);
   const std::string option = row.text("ac_option", "op");
-  plan.titan->selective_operators = mode == AcMode::kSelective && option == "op";
+  edit_titan(plan).selective_operators = mode == AcMode::kSelective && option == "op";
   if (mode == AcMode::kFull) {
     plan.recompute = Recompute::kFull;
   }
@@ -49,7 +51,7 @@ void read_ac_keys(RunReader& row, ParallelPlan& plan) {
     return;
   }
   if (mode == AcMode::kBudget) {
-    plan.titan->memory_budget = budget;
+    edit_titan(plan).memory_budget = budget;
   }
   if (mode != AcMode::kSelective || option == "op") {
     return;
@@ -106,17 +108,17 @@ void read_float8(RunReader& row, TitanPlan& titan) {
 /// Reads the degrees, and keys that must have the modelled value.
 void read_titan_degrees(RunReader& row, ParallelPlan& plan) {
   plan.world = row.integer("world", 8, kWorldRange);
-  plan.titan->tensor = row.integer("tp", 1, kTitanDegreeRange);
-  plan.fsdp->replicas = row.integer("dp_replicate", 1, kWorldRange);
+  edit_titan(plan).tensor = row.integer("tp", 1, kTitanDegreeRange);
+  edit_fsdp(plan).replicas = row.integer("dp_replicate", 1, kWorldRange);
   const std::int64_t shards = row.integer("dp_shard", -1, {-1, kWorldRange.high});
-  const bool replicated = shards == 1 && plan.fsdp->replicas == plan.world;
+  const bool replicated = shards == 1 && fsdp_of(plan).replicas == plan.world;
   if (shards != -1 && !replicated) {
     row.fail("dp_shard", "another degree than what is left over");
   }
-  plan.titan->context = row.integer("cp", 1, kTitanDegreeRange);
-  plan.titan->pipeline = row.integer("pp", 1, kTitanDegreeRange);
-  plan.titan->expert = row.integer("ep", 1, kTitanDegreeRange);
-  plan.titan->expert_tensor = row.integer("etp", 1, kTitanDegreeRange);
+  edit_titan(plan).context = row.integer("cp", 1, kTitanDegreeRange);
+  edit_titan(plan).pipeline = row.integer("pp", 1, kTitanDegreeRange);
+  edit_titan(plan).expert = row.integer("ep", 1, kTitanDegreeRange);
+  edit_titan(plan).expert_tensor = row.integer("etp", 1, kTitanDegreeRange);
 }
 
 /// pipeline_parallel_schedule.
@@ -130,7 +132,7 @@ constexpr std::array<RowWord<PipelineKind>, 6> kSchedules = {
 
 /// Reads the pipeline, and the rank that was recorded.
 void read_pipeline(RunReader& row, RunSetting& run) {
-  TitanPlan& titan = *run.plan.titan;
+  TitanPlan& titan = edit_titan(run.plan);
   titan.schedule = row.word<PipelineKind>("pp_schedule", "1F1B", kSchedules);
   if (titan.schedule == PipelineKind::kDualPipeV && row.flag("pp_overlap", true)) {
     row.fail("pp_overlap", "a forward and a backward in two threads at once");
@@ -146,8 +148,9 @@ void read_pipeline(RunReader& row, RunSetting& run) {
 /// `global_batch`: -1 for what all ranks process at once.
 void read_global_batch(RunReader& row, ParallelPlan& plan) {
   const std::int64_t global = row.integer("global_batch", -1, {-1, 1 << 24});
-  const std::int64_t once = plan.micro_batch * plan.world /
-                            (plan.titan->tensor * plan.titan->context * plan.titan->pipeline);
+  const std::int64_t once =
+      plan.micro_batch * plan.world /
+      (titan_of(plan).tensor * titan_of(plan).context * titan_of(plan).pipeline);
   if (global == 0 || global < -1 || (global > 0 && global % std::max<std::int64_t>(1, once) != 0)) {
     row.fail("global_batch", "no multiple of what all ranks take at once");
     return;
@@ -159,18 +162,18 @@ void read_keys(RunReader& row, RunSetting& run) {
   ParallelPlan& plan = run.plan;
   plan.runtime = "torchtitan";
   plan.precision = row.word<Precision>("dtype", "float32", kStored);
-  plan.fsdp.emplace();
-  plan.titan.emplace();
+  edit_fsdp(plan) = {};
+  edit_titan(plan) = {};
   // Keys that repeat what `config` says in full, and keys that affect no tensor.
   constexpr std::array<std::string_view, 7> kAside = {"titan",  "model",    "flavor", "model_args",
                                                       "config", "log_freq", "events"};
   row.ignore(kAside);
   read_titan_degrees(row, plan);
   read_ac_keys(row, plan);
-  plan.titan->reshard = row.word<TitanReshard>("reshard", "default", kReshardPolicies);
-  plan.titan->compiled = row.flag("compile", false);
-  read_float8(row, *plan.titan);
-  plan.titan->loss_parallel = row.flag("loss_parallel", true);
+  edit_titan(plan).reshard = row.word<TitanReshard>("reshard", "default", kReshardPolicies);
+  edit_titan(plan).compiled = row.flag("compile", false);
+  read_float8(row, edit_titan(plan));
+  edit_titan(plan).loss_parallel = row.flag("loss_parallel", true);
   plan.optimizer = {.kind = OptimizerKind::kAdamW,
                     .form = row.word<OptimizerForm>("opt_impl", "fused", kOptimizerForms)};
   plan.clip_norm = 1.0;

@@ -6,6 +6,7 @@
 #include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/options.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/runtime.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torchtitan/changes.h"
@@ -15,6 +16,7 @@
 #include "runtimes/torchtitan/memory_budget.h"
 #include "runtimes/torchtitan/model.h"
 #include "runtimes/torchtitan/options.h"
+#include "runtimes/torchtitan/plan.h"
 #include "runtimes/torchtitan/stage_layers.h"
 #include "runtimes/torchtitan/window.h"
 #include "runtimes/torchtitan/words.h"
@@ -46,9 +48,7 @@ class Torchtitan final : public Runtime {
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const override {
     return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
   }
-  void complete(ParallelPlan& plan) const override {
-    static_cast<void>(fsdp::options().edit(plan));
-  }
+  void complete(ParallelPlan& plan) const override { fsdp::options().add(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &torchtitan::measured_runs();
   }
@@ -82,17 +82,17 @@ class Torchtitan final : public Runtime {
   [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
                                                 const ParallelPlan& plan) const override {
     const auto layers = static_cast<std::int64_t>(model.layers.size());
-    const bool pipelined = plan.titan && plan.titan->pipeline > 1;
+    const bool pipelined = has_titan(plan) && titan_of(plan).pipeline > 1;
     return pipelined && !unsupported_pipeline(plan, layers) ? highest_ranks(model, plan)
                                                             : std::vector<Rank>{Rank{0}};
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
-    return sharded_parameters(plan);
+    return fsdp::held_shards(plan);
   }
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
-    if (plan.fsdp) {
-      plan.fsdp->replicas = 1;
+    if (has_fsdp(plan)) {
+      edit_fsdp(plan).replicas = 1;
     }
     return plan;
   }
@@ -136,9 +136,7 @@ class Torchtitan final : public Runtime {
   }
 
  private:
-  [[nodiscard]] static TitanPlan own(const ParallelPlan& plan) {
-    return plan.titan.value_or(TitanPlan{});
-  }
+  [[nodiscard]] static TitanPlan own(const ParallelPlan& plan) { return titan_of(plan); }
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "model_ir/base/units.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir {
 namespace {
@@ -99,8 +100,8 @@ std::optional<Error> unsupported_order(const ParallelPlan& plan, const PipelineS
       break;
   }
   const bool splits = shape.kind == PipelineKind::kZbH1 || is_v_shaped(shape.kind);
-  const bool again = plan.recompute != Recompute::kNone || plan.titan->selective_operators;
-  if (splits && (plan.titan->compiled || again)) {
+  const bool again = plan.recompute != Recompute::kNone || titan_of(plan).selective_operators;
+  if (splits && (titan_of(plan).compiled || again)) {
     return refused("schedule=" + std::string(name_of(shape.kind)) +
                        (again ? " with checkpointing" : " with compiled blocks"),
                    "no compiled and no checkpointing: this schedule splits the backward pass");
@@ -112,7 +113,7 @@ std::optional<Error> unsupported_order(const ParallelPlan& plan, const PipelineS
 }  // namespace
 
 PipelineShape titan_pipeline(const ParallelPlan& plan, std::int64_t layers) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   const std::int64_t micro_batches =
       std::max<std::int64_t>(1, plan.micro_batch / titan.pipeline_batch);
   const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / titan.pipeline);
@@ -125,7 +126,7 @@ PipelineShape titan_pipeline(const ParallelPlan& plan, std::int64_t layers) {
 
 std::vector<TitanChunk> titan_chunks(const ParallelPlan& plan, std::int64_t layers,
                                      std::int64_t rank) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   if (titan.pipeline == 1) {
     return {{.index = 0, .layers = {.first = 0, .count = layers}, .first = true, .last = true}};
   }
@@ -143,7 +144,7 @@ std::vector<TitanChunk> titan_chunks(const ParallelPlan& plan, std::int64_t laye
 }
 
 std::optional<Error> unsupported_pipeline(const ParallelPlan& plan, std::int64_t layers) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   if (titan.pipeline == 1) {
     const TitanPlan usual;
     const bool idle = titan.schedule == usual.schedule &&

@@ -1,6 +1,8 @@
 #include "runtimes/torchtitan/window.h"
 
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/window.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -9,7 +11,7 @@ namespace {
 bool divides(const ParallelPlan& plan, const TitanPlan& titan) {
   const std::int64_t stages = titan.tensor * titan.pipeline;
   return plan.world % (stages * titan.context) == 0 &&
-         plan.world % (stages * plan.fsdp->replicas) == 0;
+         plan.world % (stages * fsdp_of(plan).replicas) == 0;
 }
 
 void settle_degrees(const ParallelPlan& plan, TitanPlan& titan) {
@@ -33,11 +35,11 @@ bool is_adamw(const OptimizerPlan& optimizer) {
 
 void settle_plan(ParallelPlan& plan) {
   const ParallelPlan usual;
-  drop_foreign_parts(plan, {"fsdp", "titan"});
+  plan.own.keep<FsdpPlan, TitanPlan>();
   fsdp::settle_shards(plan);
-  TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  TitanPlan titan = titan_of(plan);
   settle_degrees(plan, titan);
-  plan.titan = titan;
+  edit_titan(plan) = titan;
   plan.lora.reset();
   plan.attention = usual.attention;
   plan.loss = usual.loss;
@@ -50,11 +52,10 @@ void settle_plan(ParallelPlan& plan) {
 }
 
 std::vector<PlanControl> window_controls() {
-  return {degree_control(kTensorParallelLabel, &ParallelPlan::titan, &TitanPlan::tensor),
-          degree_control(kPipelineStagesLabel, &ParallelPlan::titan, &TitanPlan::pipeline),
-          degree_control(kContextParallelLabel, &ParallelPlan::titan, &TitanPlan::context),
-          degree_control(kExpertParallelLabel, &ParallelPlan::titan, &TitanPlan::expert),
-          fsdp::replicas_control()};
+  return {degree_control(kTensorParallelLabel, &TitanPlan::tensor),
+          degree_control(kPipelineStagesLabel, &TitanPlan::pipeline),
+          degree_control(kContextParallelLabel, &TitanPlan::context),
+          degree_control(kExpertParallelLabel, &TitanPlan::expert), fsdp::replicas_control()};
 }
 
 }  // namespace headroom::ir::torchtitan

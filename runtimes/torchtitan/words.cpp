@@ -1,7 +1,10 @@
 #include "runtimes/torchtitan/words.h"
 
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/fsdp/runtime.h"
 #include "runtimes/interface/description.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -9,7 +12,7 @@ namespace {
 /// Words for degrees, pipeline and sharding.
 std::string degree_words(const ParallelPlan& plan, const TitanPlan& titan) {
   const bool pipelined = titan.pipeline > 1;
-  const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
+  const std::int64_t replicas = has_fsdp(plan) ? fsdp_of(plan).replicas : 1;
   std::string text;
   add_degree(text, "tp", titan.tensor, true);
   add_degree(text, "pp", titan.pipeline, true);
@@ -50,15 +53,15 @@ std::string recompute_words(const ParallelPlan& plan, const TitanPlan& titan) {
 
 std::string layout_words(const ParallelPlan& plan, const TypedOption& typed) {
   // A plan without options of torchtitan has its defaults, which are still described.
-  const std::string own = plan.titan ? typed("titan") : "tp=1,reshard=default";
-  const bool compiled = plan.titan && plan.titan->compiled;
-  return own + (compiled ? " (approximate)" : "") + (plan.fsdp ? " " + typed("fsdp") : "");
+  const std::string own = has_titan(plan) ? typed("titan") : "tp=1,reshard=default";
+  const bool compiled = has_titan(plan) && titan_of(plan).compiled;
+  return own + (compiled ? " (approximate)" : "") + (has_fsdp(plan) ? " " + typed("fsdp") : "");
 }
 
 std::string description(const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   const std::int64_t sequences = titan.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
-  return "torchtitan" + degree_words(plan, titan) + precision_words_of(plan) +
+  return "torchtitan" + degree_words(plan, titan) + fsdp::precision_words(plan) +
          optimizer_words_of(plan) + kernel_words_of(plan) +
          batch_words(sequences, plan.micro_batch * plan.accumulation / sequences) +
          recompute_words(plan, titan);

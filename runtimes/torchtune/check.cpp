@@ -3,16 +3,19 @@
 #include <string_view>
 
 #include "runtimes/fsdp/check.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/interface/refusals.h"
+#include "runtimes/torch/ddp_plan.h"
+#include "runtimes/torchtune/plan.h"
 
 namespace headroom::ir::torchtune {
 namespace {
 
 /// The conflict between torchtune's options and its recipes; empty if there is none.
 std::string_view tune_trouble(const ParallelPlan& plan) {
-  const TunePlan& tune = *plan.tune;
+  const TunePlan& tune = tune_of(plan);
   const bool recomputed = plan.recompute == Recompute::kFull && plan.recompute_every == 1;
-  const bool alone = !plan.fsdp && !plan.ddp;
+  const bool alone = !has_fsdp(plan) && !has_ddp(plan);
   if (tune.compiled && !recomputed) {
     return "with compiled needs --checkpointing full: other checkpointing is not modelled";
   }
@@ -34,7 +37,7 @@ Status check_torchtune(const ParallelPlan& plan) {
   if (Status replicas = fsdp::check_replicas(plan); !replicas) {
     return replicas;
   }
-  const std::string_view trouble = plan.tune ? tune_trouble(plan) : std::string_view{};
+  const std::string_view trouble = has_tune(plan) ? tune_trouble(plan) : std::string_view{};
   if (!trouble.empty()) {
     return Error::invalid_argument("tune", trouble, {},
                                    "change these options, or leave out this key of --tune");

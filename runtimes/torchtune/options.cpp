@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "runtimes/torchtune/plan.h"
+
 namespace headroom::ir::torchtune {
 namespace {
 
@@ -24,7 +26,7 @@ constexpr std::array kTuneFields = {
         .means("The inputs of checkpointed layers are offloaded to the host.")};
 
 constexpr PlanPart kTunePart = [] {
-  PlanPart part = plan_part<&ParallelPlan::tune>("tune", kTuneFields);
+  PlanPart part = own_part<TunePlan>("tune", kTuneFields);
   part.title = "torchtune; --fsdp and --lora say the rest.";
   part.runtime = "torchtune";
   return part;

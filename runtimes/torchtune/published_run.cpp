@@ -2,9 +2,11 @@
 #include <array>
 #include <optional>
 
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/interface/runs/published_keys.h"
 #include "runtimes/interface/runs/published_words.h"
 #include "runtimes/torchtune/measured_runs.h"
+#include "runtimes/torchtune/plan.h"
 
 namespace headroom::ir::torchtune {
 namespace {
@@ -50,8 +52,8 @@ void read_tune_remarks(RunReader& row, ParallelPlan& plan) {
   if (!other.flag("packed", true)) {
     row.fail("other.packed", "false, so seq_len is only the limit");
   }
-  plan.tune->optimizer_in_backward =
-      other.flag("optimizer_in_backward", plan.tune->optimizer_in_backward);
+  edit_tune(plan).optimizer_in_backward =
+      other.flag("optimizer_in_backward", tune_of(plan).optimizer_in_backward);
   constexpr std::array<std::string_view, 1> kAside = {"step"};
   other.ignore(kAside);
   row.absorb(other.trouble());
@@ -72,11 +74,11 @@ void read_tune_spread(RunReader& row, ParallelPlan& plan) {
   plan.world = row.stated("num_gpus", kWorldRange);
   const bool sharded = row.word<bool>("fsdp", "", kTuneShardings);
   const auto offload = row.word<TuneOffload>("offload", "", kTuneOffloads);
-  plan.tune->offload_activations = offload == TuneOffload::kActivations;
+  edit_tune(plan).offload_activations = offload == TuneOffload::kActivations;
   if (sharded) {
     // The configuration with offload lists tok_embeddings and output in custom_sharded_layers.
     const bool offloads = offload == TuneOffload::kStates;
-    plan.fsdp = FsdpPlan{
+    edit_fsdp(plan) = FsdpPlan{
         .shard_embeddings = offloads, .reduce_dtype = DType::kBf16, .cpu_offload = offloads};
   } else {
     refuse_several_gpus(row, plan);
@@ -90,16 +92,16 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
                         PublishedRun& run) {
   ParallelPlan& plan = run.plan;
   plan.runtime = "torchtune";
-  plan.tune.emplace();
+  edit_tune(plan) = {};
   plan.micro_batch = row.stated("micro_batch", kBatchRange);
   plan.sequence = row.stated("seq_len", kSequenceRange);
   plan.precision = row.lookup<Precision>("precision", published_precision);
   const auto optimizer = row.word<TuneOptimizer>("optimizer", "not stated", kTuneOptimizers);
   plan.optimizer.form = optimizer.form;
-  plan.tune->optimizer_in_backward = optimizer.in_backward;
+  edit_tune(plan).optimizer_in_backward = optimizer.in_backward;
   plan.recompute = row.lookup<Recompute>("checkpointing", published_checkpointing);
-  plan.tune->compiled = row.word<bool>("compile", "not stated", kTuneCompile);
-  if (plan.tune->compiled && plan.recompute == Recompute::kNone) {
+  edit_tune(plan).compiled = row.word<bool>("compile", "not stated", kTuneCompile);
+  if (tune_of(plan).compiled && plan.recompute == Recompute::kNone) {
     row.fail("compile", "'torch.compile' without checkpointing: what layers keep is not modelled");
   }
   row.expect_none({"attention"});
@@ -107,7 +109,7 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   read_tune_remarks(row, plan);
   read_tune_adapters(row, plan);
   plan.accumulation = published_accumulation(row, plan);
-  if (plan.tune->compiled) {
+  if (tune_of(plan).compiled) {
     run.untimed = "compiled layers are priced as eager ones";
   }
   run.model = read_published_model(row);

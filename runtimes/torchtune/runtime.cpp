@@ -1,17 +1,21 @@
 #include "runtimes/torchtune/runtime.h"
 
 #include <array>
+#include <optional>
 
 #include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/lowering.h"
 #include "runtimes/fsdp/options.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/runtime.h"
 #include "runtimes/fsdp/window.h"
 #include "runtimes/interface/refusals.h"
+#include "runtimes/torch/ddp_plan.h"
 #include "runtimes/torchtune/check.h"
 #include "runtimes/torchtune/measured_runs.h"
 #include "runtimes/torchtune/options.h"
+#include "runtimes/torchtune/plan.h"
 #include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
 #include "runtimes/transformers/options.h"
@@ -30,21 +34,32 @@ class Torchtune final : public Runtime {
                                                          &options()};
     return parts;
   }
-  [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    return check_torchtune(plan);
+  [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
+    for (const Status& status : {check_torchtune(plan), refuse_other_tasks(model, "torchtune")}) {
+      if (!status) {
+        return status;
+      }
+    }
+    const std::optional<Error> refused =
+        has_fsdp(plan) ? fsdp::unsupported(model, plan) : std::nullopt;
+    return refused ? Status(*refused) : ok();
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     if (Status task = refuse_other_tasks(model, "torchtune"); !task) {
       return task.error();
     }
-    return plan.fsdp ? fsdp::lower(model, plan, rank, device)
-                     : transformers::lower(model, plan, device);
+    const TunePlan& tune = tune_of(plan);
+    const transformers::ModelSetting setting{.offloads_activations = tune.offload_activations,
+                                             .compiles_loss = tune.compiled,
+                                             .steps_in_backward = tune.optimizer_in_backward};
+    return has_fsdp(plan) ? fsdp::lower(model, plan, rank, device, setting)
+                          : transformers::lower(model, plan, device, setting);
   }
   /// torchtune's recipes shard with FSDP2 or not at all.
   void complete(ParallelPlan& plan) const override {
-    if (plan.fsdp) {
-      plan.ddp.reset();
+    if (has_fsdp(plan)) {
+      plan.own.reset<DdpPlan>();
     } else {
       transformers::complete_data_parallel(plan);
     }
@@ -55,9 +70,12 @@ class Torchtune final : public Runtime {
 
   [[nodiscard]] std::string layout(const ParallelPlan& plan,
                                    const TypedOption& typed) const override {
-    return plan.fsdp ? typed("fsdp") : "";
+    return has_fsdp(plan) ? typed("fsdp") : "";
   }
   [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
+  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
+    return std::string(name()) + fsdp::sharding_words(plan);
+  }
 
   /// The values of the recipes' `dtype`.
   [[nodiscard]] std::span<const Precision> precisions() const override {
@@ -65,9 +83,9 @@ class Torchtune final : public Runtime {
   }
   /// Recipes for several GPUs shard with FSDP2.
   void settle(ParallelPlan& plan) const override {
-    drop_foreign_parts(plan, {"fsdp", "tune"});
+    plan.own.keep<FsdpPlan, TunePlan>();
     if (plan.world == 1) {
-      plan.fsdp.reset();
+      plan.own.reset<FsdpPlan>();
     } else {
       fsdp::settle_shards(plan);
     }
@@ -80,34 +98,37 @@ class Torchtune final : public Runtime {
   void prepare_for_search(ParallelPlan& plan) const override {
     Runtime::prepare_for_search(plan);
     if (plan.world > 1) {
-      plan.fsdp.emplace();
+      edit_fsdp(plan) = {};
     }
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
-    HeldParameters held = plan.fsdp ? sharded_parameters(plan) : whole_parameters(plan);
-    if (plan.tune && plan.tune->optimizer_in_backward) {
+    HeldParameters held = has_fsdp(plan) ? fsdp::held_shards(plan) : whole_parameters(plan);
+    if (has_tune(plan) && tune_of(plan).optimizer_in_backward) {
       held.gradients.bits = 0;
     }
     return held;
   }
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
-    if (plan.fsdp) {
-      plan.fsdp->replicas = 1;
+    if (has_fsdp(plan)) {
+      edit_fsdp(plan).replicas = 1;
     }
     return plan;
   }
-  [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override { return !plan.fsdp; }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override {
+    return !has_fsdp(plan);
+  }
   /// With FSDP2, the groups of FSDP determine the peak, whatever the model code.
   [[nodiscard]] std::string_view residual_family(const ParallelPlan& plan) const override {
-    return plan.fsdp ? fsdp::runtime().name() : name();
+    return has_fsdp(plan) ? fsdp::runtime().name() : name();
   }
   [[nodiscard]] DType product_dtype(const ParallelPlan& plan) const override {
     return fsdp::gathered_dtype(plan);
   }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& plan) const override {
-    return plan.fsdp ? fsdp::plan_changes() : transformers::plan_changes();
+    return has_fsdp(plan) ? fsdp::plan_changes() : transformers::plan_changes();
   }
+  [[nodiscard]] bool can_move(const ParallelPlan& plan) const override { return !has_fsdp(plan); }
   [[nodiscard]] std::vector<ParallelPlan> plans_against(Bottleneck bottleneck,
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {

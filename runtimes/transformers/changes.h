@@ -6,25 +6,14 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "runtimes/interface/change.h"
 
-/// Changes that make a plan of transformers' Trainer smaller. Some pass the model to DeepSpeed, as
-/// the Trainer's argument --deepspeed does.
+/// Changes that make a plan of transformers' Trainer smaller.
 namespace headroom::ir::transformers {
 
 /// All of them, cheapest first.
 [[nodiscard]] std::span<const OwnChange> plan_changes();
 
-[[nodiscard]] std::optional<ParallelPlan> zero1(const ParallelPlan& plan,
-                                                const DeviceTypes& device);
-[[nodiscard]] std::optional<ParallelPlan> zero2(const ParallelPlan& plan,
-                                                const DeviceTypes& device);
-[[nodiscard]] std::optional<ParallelPlan> zero3(const ParallelPlan& plan,
-                                                const DeviceTypes& device);
 [[nodiscard]] std::optional<ParallelPlan> fused_loss(const ParallelPlan& plan,
                                                      const DeviceTypes& device);
-[[nodiscard]] std::optional<ParallelPlan> offloaded_optimizer(const ParallelPlan& plan,
-                                                              const DeviceTypes& device);
-[[nodiscard]] std::optional<ParallelPlan> offloaded_parameters(const ParallelPlan& plan,
-                                                               const DeviceTypes& device);
 [[nodiscard]] std::optional<ParallelPlan> adapters(const ParallelPlan& plan,
                                                    const DeviceTypes& device);
 /// QLoRA: adapters on 4-bit weights, with paged states in 8 bits.

@@ -225,10 +225,8 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
   // Positions that are passed are those of every sequence.
   const std::int64_t sequences = model.cache != nullptr ? model.plan->micro_batch : 1;
   const Shape sizes{sequences * model.plan->sequence, rotated_dims(spec)};
-  const bool on_host =  // FullyShardedDataParallel leaves buffers on the device.
-      model.plan->fsdp && model.plan->fsdp->cpu_offload && model.plan->fsdp->version == 2;
-  const bool copies =
-      on_host || (!model.buffers.empty() && model.buffers.back().dtype() != DType::kFp32);
+  const bool copies = model.setting.buffers_on_host ||
+                      (!model.buffers.empty() && model.buffers.back().dtype() != DType::kFp32);
   const RopeRequest request{.form = form,
                             .sizes = sizes,
                             .copies = copies,

@@ -94,14 +94,14 @@ void check_stop(Eager& eager, Sequences& names) {
 }
 
 /// _has_unfinished_sequences: ranks that share parameters stop together (synced_gpus).
-void ask_ranks(Eager& eager, const ParallelPlan& plan) {
-  if (!plan.fsdp || plan.world == 1) {
+void ask_ranks(Eager& eager, const Model& model) {
+  if (!model.setting.stops_together || model.plan->world == 1) {
     return;
   }
   const Tensor unfinished = torch::computed(eager, {}, DType::kFp32, TensorRole::kCommunication);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                             .bytes = torch::bytes_of(unfinished),
-                            .group = {.size = plan.world}});
+                            .group = {.size = model.plan->world}});
 }
 
 /// Appends the token with the highest score and releases `logits`.
@@ -134,17 +134,6 @@ void prepare_inputs(Eager& eager, Sequences& names) {
 std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (!plan.generation) {
     return std::nullopt;
-  }
-  const bool shards = plan.fsdp && plan.fsdp->version == 2 && !plan.fsdp->cpu_offload;
-  if ((plan.fsdp || plan.zero) && !shards) {
-    const bool offload = plan.fsdp && plan.fsdp->cpu_offload;
-    return Error::invalid_argument(
-        "generate",
-        offload ? "is not supported with offload of --fsdp"
-                : "is not supported with --zero and with version=1 of --fsdp",
-        {},
-        offload ? "leave out --generate, or offload of --fsdp"
-                : "leave out --generate, or use --fsdp version=2");
   }
   const bool served = spec.architecture == Architecture::kCausalLm && !spec.latent &&
                       spec.position != PositionKind::kAlibi && !spec.attention_sinks;
@@ -189,14 +178,14 @@ void generate(Eager& eager, const Model& model, const ForwardCall& call) {
     names.kwargs.positions = count_along(eager, names.kwargs.mask);
     given = names;  // The caller's arguments and generate's own.
     names.unfinished = torch::computed(eager, {batch}, DType::kInt64, TensorRole::kInput);
-    ask_ranks(eager, *model.plan);
+    ask_ranks(eager, model);
     Tensor passed = row(eager, batch, prompt);
     prefill.cache->given = names.kwargs;
     Tensor logits = call(eager, prefill, {passed, passed}).logits;
     passed.reset();
     prefill.cache->given = {};
     append_token(eager, names, std::move(logits));
-    ask_ranks(eager, *model.plan);
+    ask_ranks(eager, model);
   }
   const PhaseScope phase(eager, PhaseKind::kDecode);
   ParallelPlan one = *model.plan;
@@ -212,7 +201,7 @@ void generate(Eager& eager, const Model& model, const ForwardCall& call) {
     Tensor logits = call(eager, decode, {names.last, names.last}).logits;
     decode.cache->given = {};
     append_token(eager, names, std::move(logits));
-    ask_ranks(eager, *model.plan);
+    ask_ranks(eager, model);
   }
   prefill.cache.reset();
   decode.cache.reset();

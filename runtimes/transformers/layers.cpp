@@ -114,7 +114,7 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
                   Tensor hidden) {
   const ParallelPlan& plan = *model.plan;
   torch::OffloadStash stash;
-  const bool offloads = plan.tune && plan.tune->offload_activations;
+  const bool offloads = model.setting.offloads_activations;
   for (const LayerRange& range : model.graph->layers()) {
     eager.set_layer(range.layer);
     const LayerArguments arguments = arguments_of(eager, model, range, interpreter->shared());

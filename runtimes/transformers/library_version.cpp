@@ -229,7 +229,6 @@ LibraryTraits library_traits(const ModelSpec& spec, const ParallelPlan& plan) {
   traits.contiguous_heads = *version >= 448 && *version <= 455;
   traits.masks_packed = *version >= std::max(453, releases.shared_masks);
   traits.scales_tables_late = *version <= 450;
-  traits.fills_masks = *version < releases.shared_masks;
   if (spec.moe) {
     traits.spare_class = *version >= 457;
     traits.loop = *version >= releases.expert_tensors   ? ExpertLoop::kTensors

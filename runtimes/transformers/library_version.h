@@ -44,9 +44,6 @@ struct LibraryTraits {
   bool masks_packed = false;
   /// Until 4.50, both rotary tables were made before they were scaled.
   bool scales_tables_late = false;
-  /// Until masking_utils.py (Llama: 4.53), an eager mask was filled with the lowest number and
-  /// multiplied by a 0/1 mask of the hidden tokens.
-  bool fills_masks = false;
   /// The family had no fused attention yet; a default request for sdpa runs eager.
   bool eager_alone = false;
   /// Until 4.53, a layer's result left out attention weights that nobody requested.

@@ -72,9 +72,8 @@ void add_rotary_buffers(Eager& eager, Model& model) {
     }
     return;
   }
-  // zero.Init gives new floating-point tensors the type of the parameters.
-  const bool partitioned = model.plan->zero && model.plan->zero->stage == 3;
-  const DType dtype = partitioned ? param_dtype(model.plan->precision) : DType::kFp32;
+  const DType dtype =
+      model.setting.narrows_buffers ? param_dtype(model.plan->precision) : DType::kFp32;
   for (int table = 0; table < tables; ++table) {
     if (model.plan->quant) {  // Made on the host; two buffers are copied.
       model.buffers.push_back(eager.empty({count}, DType::kFp32, TensorRole::kBuffer));
@@ -83,7 +82,7 @@ void add_rotary_buffers(Eager& eager, Model& model) {
     }
     model.buffers.push_back(inverse_frequencies(eager, count, dtype));
     model.buffers.push_back(eager.empty({count}, dtype, TensorRole::kBuffer));  // clone()
-    if (!model.plan->zero) {
+    if (!model.setting.reads_weights) {
       const Tensor again =
           inverse_frequencies(eager, count, dtype);  // Repeated when weights are initialised.
     }
@@ -171,24 +170,21 @@ Tensor load_quantised(Eager& eager, Model& model, TensorId id) {
       model.spec->qkv == QkvLayout::kFusedConv1d ? torch::Shape{stored[1], stored[0]} : stored;
   const Tensor whole = eager.empty(shape, dtype, TensorRole::kTemporary);
   QuantisedWeight& weight = model.quantised[static_cast<std::uint32_t>(id)];
-  // FSDP stores the codes in the type of the other weights; it could not group integers with them.
-  const DType storage = model.plan->fsdp ? dtype : DType::kUInt8;
+  const DType storage = model.setting.wide_codes ? dtype : DType::kUInt8;
   weight = quantise(eager, quant, whole, storage, model.dynamic_codes);
   return weight.packed;
 }
 
 /// A module initialises its parameters when it is made, and transformers does so again. Weights of
 /// experts are plain parameters, which only transformers initialises.
-///
-/// DeepSpeed reads weights instead of making them: only norms, which are set to ones, are filled.
-void initialise(Eager& eager, const ParallelPlan& plan, const TensorInfo& info,
+void initialise(Eager& eager, const ModelSetting& setting, const TensorInfo& info,
                 const Tensor& parameter) {
   const bool norm = info.dims.size() == 1 && info.name.ends_with(".weight");
-  if (plan.zero && !norm) {
+  if (setting.reads_weights && !norm) {
     return;
   }
   torch::launch_fill(eager, parameter);
-  if (parameter.shape().rank() < 3 && !plan.zero) {
+  if (parameter.shape().rank() < 3 && !setting.reads_weights) {
     torch::launch_fill(eager, parameter);
   }
 }
@@ -247,7 +243,7 @@ Tensor tied_head(Eager& eager, const Model& model, DType dtype) {
   Tensor head =
       eager.empty({spec.vocabulary, spec.embedding_dim > 0 ? spec.embedding_dim : spec.hidden},
                   dtype, TensorRole::kParameter);
-  if (!model.plan->zero) {
+  if (!model.setting.reads_weights) {
     torch::launch_fill(eager, head);
     torch::launch_fill(eager, head);
   }
@@ -333,12 +329,16 @@ std::set<TensorId> kept_wide(const ModelSpec& spec, const ParallelPlan& plan, co
   return wide;
 }
 
-Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph,
+Model load_model(Eager& eager, const ModelSource& source,
                  const std::function<void(const Tensor&)>& created) {
+  const ModelSpec& spec = source.spec;
+  const ParallelPlan& plan = source.plan;
+  const Graph& graph = source.graph;
   Model model;
   model.spec = &spec;
   model.plan = &plan;
   model.graph = &graph;
+  model.setting = source.setting;
   model.parameters.resize(graph.tensor_count());
   const DType dtype = param_dtype(plan.precision);
   const bool trainable = !plan.lora.has_value();
@@ -374,7 +374,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
             ? load_quantised(eager, model, id)
             : eager.parameter(shape, wide.contains(id) ? DType::kFp32 : dtype, trainable);
     if (!plan.quant) {
-      initialise(eager, plan, graph.tensor(id), parameter);
+      initialise(eager, model.setting, graph.tensor(id), parameter);
     }
     model.parameter_count += shape.elements();
     model.parameters[index_of(id)] = parameter;

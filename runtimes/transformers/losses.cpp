@@ -149,7 +149,7 @@ Tensor shifted_logits_loss(Eager& eager, const Tensor& logits, const Tensor& ids
 HeadInput head_input(const Model& model, NodeId first, const Tensor& hidden) {
   const Graph& graph = *model.graph;
   HeadInput head{.hidden = hidden, .weight = {}, .bias = {}};
-  head.compiled = model.plan->tune && model.plan->tune->compiled;
+  head.compiled = model.setting.compiles_loss;
   for (std::size_t at = index_of(first); at + 1 < graph.op_count(); ++at) {
     const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(at)});
     if (op.kind == OpKind::kLinear && op.role == OpRole::kHead) {

@@ -12,7 +12,7 @@
 namespace headroom::ir::transformers {
 
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
-                          const DeviceTraits& device) {
+                          const DeviceTraits& device, const ModelSetting& setting) {
   if (plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master) {
     return Error::invalid_argument("precision", word_of(precision_words(), plan.precision),
                                    "fp32, bf16, fp16, autocast-bf16, autocast-fp16 or "
@@ -31,7 +31,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
     }
   }
   torch::Eager eager(device);
-  train(eager, model, plan, graph);
+  train(eager, {.spec = model, .plan = plan, .graph = graph, .setting = setting});
   return eager.finish();
 }
 

@@ -5,6 +5,7 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/rank_program.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/transformers/model.h"
 
 namespace headroom::ir::transformers {
 
@@ -19,6 +20,7 @@ namespace headroom::ir::transformers {
 /// Errors:  kInvalidArgument for options this runtime does not have.
 /// Source:  huggingface/transformers 5.17.0, pytorch/pytorch 2.11.0.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
-                                        const DeviceTraits& device);
+                                        const DeviceTraits& device,
+                                        const ModelSetting& setting = {});
 
 }  // namespace headroom::ir::transformers

@@ -119,11 +119,28 @@ enum class ParameterReader : std::uint8_t {
 
 class KeyValueCache;
 
+/// What the framework that trains the model changes in the model's own code.
+struct ModelSetting {
+  /// Weights are read and not initialised. Norms, which are set to ones, are filled all the same.
+  bool reads_weights = false;
+  /// New floating-point tensors have the type of the parameters (deepspeed.zero.Init).
+  bool narrows_buffers = false;
+  /// The codes of quantised weights are stored in the type of the other weights.
+  bool wide_codes = false;
+  bool buffers_on_host = false;
+  bool offloads_activations = false;  ///< Inputs of checkpointed layers go to the host.
+  bool compiles_loss = false;
+  bool steps_in_backward = false;  ///< Each gradient is applied at once.
+  /// Ranks that share parameters stop generating together (synced_gpus).
+  bool stops_together = false;
+};
+
 /// The module tree after loading, which lives as long as the process.
 struct Model {
   const ModelSpec* spec = nullptr;
   const ParallelPlan* plan = nullptr;
   const Graph* graph = nullptr;
+  ModelSetting setting;
   std::vector<torch::Tensor> parameters;  ///< By TensorId; undefined for other tensors.
   std::map<std::uint32_t, torch::Tensor> corrections;  ///< By TensorId of a router's weight.
   std::vector<torch::Tensor> buffers;                  ///< Rotary tables and the like.
@@ -141,10 +158,17 @@ struct Model {
   std::shared_ptr<KeyValueCache> cache;  ///< Generation: a forward appends to it.
 };
 
+/// What a model is made from.
+struct ModelSource {
+  const ModelSpec& spec;
+  const ParallelPlan& plan;
+  const Graph& graph;
+  ModelSetting setting{};
+};
+
 /// Creates the parameters and buffers in the order of the modelling code's constructors. `created`
 /// receives the parameters of each module when its constructor returns.
-[[nodiscard]] Model load_model(torch::Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
-                               const Graph& graph,
+[[nodiscard]] Model load_model(torch::Eager& eager, const ModelSource& source,
                                const std::function<void(const torch::Tensor&)>& created = {});
 
 [[nodiscard]] ParameterReader reader_of(const Model& model, const Op& op);

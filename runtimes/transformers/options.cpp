@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "runtimes/torch/ddp_plan.h"
+
 namespace headroom::ir::transformers {
 namespace {
 
@@ -20,7 +22,7 @@ constexpr std::array kDdpFields = {
         .means("Size of the buckets in which gradients are reduced.")};
 
 constexpr PlanPart kDdpPart = [] {
-  PlanPart part = plan_part<&ParallelPlan::ddp>("ddp", kDdpFields);
+  PlanPart part = own_part<DdpPlan>("ddp", kDdpFields);
   part.title = "PyTorch DistributedDataParallel.";
   part.runtime = "transformers";
   return part;
@@ -34,9 +36,9 @@ const PlanPart& options() {
 
 void complete_data_parallel(ParallelPlan& plan) {
   if (plan.world == 1) {
-    plan.ddp.reset();
-  } else if (!plan.ddp) {
-    plan.ddp.emplace();
+    plan.own.reset<DdpPlan>();
+  } else if (!has_ddp(plan)) {
+    edit_ddp(plan) = {};
   }
 }
 

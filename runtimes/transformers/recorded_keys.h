@@ -29,8 +29,13 @@ void read_liger(RunReader& row, ParallelPlan& plan);
 void read_lora(RunReader& row, ParallelPlan& plan);
 /// PEFT's LoraConfig, of recorded and of published rows.
 [[nodiscard]] LoraPlan read_peft_config(RunReader& peft);
+/// How a framework loads quantised weights.
+struct QuantLoading {
+  bool on_host = false;     ///< 4-bit weights are quantised before they are copied.
+  bool wide_codes = false;  ///< Codes have the type of the other weights.
+};
 /// {bits, double, load, type, compute} and `prepare_kbit`.
-void read_quant(RunReader& row, ParallelPlan& plan);
+void read_quant(RunReader& row, ParallelPlan& plan, const QuantLoading& loading = {});
 /// The key that gives the parameters' type, and the type if it is absent.
 struct DtypeKey {
   std::string_view key;

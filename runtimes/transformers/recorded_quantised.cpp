@@ -42,7 +42,7 @@ void read_quantised_keys(RunReader& row, RunSetting& run) {
 
 }  // namespace
 
-void read_quant(RunReader& row, ParallelPlan& plan) {
+void read_quant(RunReader& row, ParallelPlan& plan, const QuantLoading& loading) {
   const bool prepare = row.flag("prepare_kbit", false);
   const JsonValue* value = row.take("quant");
   if (value == nullptr) {
@@ -58,14 +58,13 @@ void read_quant(RunReader& row, ParallelPlan& plan) {
   if (plan.quant->bits != 4 && plan.quant->bits != 8) {
     quant.fail("bits", std::to_string(plan.quant->bits));
   }
-  // 4-bit weights are quantised on the GPU; 8-bit weights and those of FullyShardedDataParallel are
-  // quantised before they are copied. FSDP's codes have the type of the other weights.
-  const bool wrapped = plan.fsdp && plan.fsdp->version == 1;
+  // 4-bit weights are quantised on the GPU unless the framework loads them on the host; 8-bit
+  // weights are quantised before they are copied.
   if (const std::string load = quant.text("load", "gpu");
-      load != (plan.quant->bits == 8 || wrapped ? "cpu" : "gpu")) {
+      load != (plan.quant->bits == 8 || loading.on_host ? "cpu" : "gpu")) {
     quant.fail("load", "'" + load + "'");
   }
-  quant.expect("storage", plan.fsdp ? "bf16" : "uint8");
+  quant.expect("storage", loading.wide_codes ? "bf16" : "uint8");
   if (const std::string type = quant.text("type", "nf4"); type != "nf4" && type != "fp4") {
     quant.fail("type", "'" + type + "'");
   }

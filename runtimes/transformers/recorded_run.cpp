@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 
+#include "runtimes/torch/ddp_plan.h"
 #include "runtimes/transformers/recorded_keys.h"
 
 namespace headroom::ir::transformers {
@@ -30,7 +31,7 @@ void read_ddp(RunReader& parallel, ParallelPlan& plan) {
   if (!(cap > 0 && cap < 1e6)) {
     parallel.fail("bucket_cap_mb", std::to_string(cap));
   }
-  plan.ddp = DdpPlan{
+  edit_ddp(plan) = DdpPlan{
       .gradient_as_bucket_view = parallel.flag("bucket_view", false),
       .bucket_cap_bytes = cap > 0 && cap < 1e6 ? static_cast<std::int64_t>(cap * kMiB) : 25 * kMiB};
   if (parallel.flag("static_graph", false)) {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "runtimes/torch/ddp_plan.h"
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
@@ -41,7 +42,7 @@ class Transformers final : public Runtime {
   }
   /// Several GPUs mean DDP.
   void settle(ParallelPlan& plan) const override {
-    drop_foreign_parts(plan, {"ddp"});
+    plan.own.keep<DdpPlan>();
     complete_data_parallel(plan);
   }
   /// This framework computes in 16 bits by torch.autocast.
@@ -54,12 +55,13 @@ class Transformers final : public Runtime {
   }
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
-    return transformers::one_rank_alone(plan);
+    return transformers::one_rank_alone(plan, transformers::without_masters(plan.precision));
   }
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return plan_changes();
   }
+  [[nodiscard]] bool can_move(const ParallelPlan& /*plan*/) const override { return true; }
 };
 
 }  // namespace

@@ -162,22 +162,20 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
                                    "is not supported for encoders and encoder-decoder models", {},
                                    "leave out --padded");
   }
-  const bool sharded = plan.fsdp || plan.zero;
-  if (sharded && plan.quant) {
-    return Error::invalid_argument("qlora",
-                                   "is not supported with --fsdp or --zero for encoders and "
-                                   "encoder-decoder models",
-                                   {}, "use --lora, or leave out --fsdp and --zero");
-  }
-  if (plan.fsdp && spec.encoder && plan.lora && !plan.lora->modules_to_save.empty()) {
-    return Error::invalid_argument(
-        "lora", "with save=... is not supported with --fsdp for encoder-decoder models", {},
-        "leave out save, or use --zero");
-  }
   if (plan.loss != LossKind::kHf) {
     return Error::invalid_argument("loss", word_of(loss_words(), plan.loss),
                                    "hf: the other losses are those of causal language models",
                                    "leave out --loss");
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> sharding_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (spec.architecture != Architecture::kCausalLm && plan.quant) {
+    return Error::invalid_argument("qlora",
+                                   "is not supported with --fsdp or --zero for encoders and "
+                                   "encoder-decoder models",
+                                   {}, "use --lora, or leave out --fsdp and --zero");
   }
   return std::nullopt;
 }

@@ -14,4 +14,8 @@ namespace headroom::ir::transformers {
 [[nodiscard]] std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
                                                const DeviceTraits& device);
 
+/// What no framework that shards the weights can do with the model.
+[[nodiscard]] std::optional<Error> sharding_trouble(const ModelSpec& spec,
+                                                    const ParallelPlan& plan);
+
 }  // namespace headroom::ir::transformers

@@ -9,6 +9,7 @@
 
 #include "runtimes/torch/clip.h"
 #include "runtimes/torch/ddp.h"
+#include "runtimes/torch/ddp_plan.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/grad_scaler.h"
 #include "runtimes/torch/launch.h"
@@ -188,7 +189,8 @@ std::vector<Tensor> all_buffers(const Model& model) {
 
 }  // namespace
 
-void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph) {
+void train(Eager& eager, const ModelSource& source) {
+  const ParallelPlan& plan = source.plan;
   Training run{.eager = eager,
                .plan = plan,
                .model = {},
@@ -202,12 +204,12 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
   }
   {
     const PhaseScope phase(eager, PhaseKind::kLoad);
-    run.model = load_model(eager, spec, plan, graph);
+    run.model = load_model(eager, source);
     if (!plan.quant) {
       attach(run);
     }
-    if (plan.ddp) {
-      run.ddp = std::make_unique<torch::Ddp>(eager, *plan.ddp, plan.world, run.model.trainable,
+    if (has_ddp(plan)) {
+      run.ddp = std::make_unique<torch::Ddp>(eager, ddp_of(plan), plan.world, run.model.trainable,
                                              all_buffers(run.model));
     }
   }
@@ -216,7 +218,7 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
     attach(run);
   }
   note_layer_matrices(run);
-  const bool in_backward = plan.tune && plan.tune->optimizer_in_backward;
+  const bool in_backward = source.setting.steps_in_backward;
   if (in_backward) {
     step_in_backward(run);
   }

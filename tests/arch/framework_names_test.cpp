@@ -16,7 +16,7 @@ namespace {
 /// Folders whose code asks `ir::Runtime` about a plan and knows no framework by name.
 const std::vector<std::string_view>& folders_without_names() {
   static const std::vector<std::string_view> folders = {"cli", "costmodel", "gui", "planner",
-                                                       "validators"};
+                                                        "validators"};
   return folders;
 }
 
@@ -71,7 +71,7 @@ const std::regex& names() {
   return pattern;
 }
 
-/// "costmodel/change.cpp:12: plan.zero" of every line that names one.
+/// "costmodel/remedies.cpp:12: plan.zero" of every line that names one.
 std::vector<std::string> lines_with_names(const std::string& file) {
   std::vector<std::string> found;
   std::size_t number = 0;
@@ -89,6 +89,18 @@ std::vector<std::string> lines_with_names(const std::string& file) {
 }
 
 }  // namespace
+
+TEST_CASE("framework names: a framework's options are in its folder alone") {
+  const std::regex options("(Megatron|Zero|Fsdp|Ddp|Titan|Tune)Plan");
+  std::vector<std::string_view> folders = folders_without_names();
+  folders.insert(folders.end(), {"model_ir", "runtimes/interface"});
+  for (const std::string& file : files_below({product_folders(), {".h", ".cpp"}})) {
+    const bool within = std::ranges::any_of(
+        folders, [&file](std::string_view folder) { return is_in(file, folder); });
+    CAPTURE(file);
+    CHECK_FALSE((within && std::regex_search(text_of(file), options)));
+  }
+}
 
 TEST_CASE("framework names: comments and strings may have them, code may not") {
   CHECK_FALSE(std::regex_search(code_of("int a;  // Megatron\n"), names()));

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -12,9 +11,6 @@
 
 namespace headroom::arch {
 namespace {
-
-/// Folders that still have cycles; this list only ever gets shorter.
-constexpr std::array<std::string_view, 1> kNotYet = {"cli"};
 
 /// A header with the source of its name: "costmodel/memory/timeline".
 std::string unit_of(std::string_view file) {
@@ -32,10 +28,7 @@ void add_include(Units& units, const std::string& file, const std::string& targe
 Units product_units() {
   Units units;
   for (const Include& include : product_includes()) {
-    const bool covered = std::none_of(kNotYet.begin(), kNotYet.end(), [&](std::string_view folder) {
-      return is_in(include.file, folder);
-    });
-    if (include.is_quoted && covered) {
+    if (include.is_quoted) {
       add_include(units, include.file, include.target);
     }
   }

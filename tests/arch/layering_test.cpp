@@ -44,7 +44,7 @@ const std::vector<Layer>& layers() {
       {"runtimes/megatron/search",
        {"model_ir", "runtimes", "runtimes/megatron", "costmodel", "planner"}},
       {"runtimes/torchtitan/search",
-       {"model_ir", "runtimes", "runtimes/torchtitan", "costmodel", "planner"}},
+       {"model_ir", "runtimes", "runtimes/torchtitan", "runtimes/fsdp", "costmodel", "planner"}},
       {"runtimes/search",
        {"model_ir", "runtimes", "planner", "runtimes/transformers/search",
         "runtimes/deepspeed/search", "runtimes/fsdp/search", "runtimes/megatron/search",
@@ -93,7 +93,7 @@ const std::vector<Library>& libraries() {
       {.name = "Boost.Math", .prefixes = {"boost/math/"}, .folders = {"costmodel"}},
       // Boost.Graph has the graph algorithms that PyTorch's compiler takes from networkx or writes
       // out: minimum cuts, topological orders, reachability.
-      {.name = "Boost", .prefixes = {"boost/"}, .folders = {"model_ir/graph", "runtimes/torch"}},
+      {.name = "Boost", .prefixes = {"boost/"}, .folders = {"runtimes/torch"}},
       {.name = "CLI11", .prefixes = {"CLI/"}, .folders = {"cli"}},
       {.name = "Qt", .prefixes = {"Q"}, .folders = {"gui"}, .in_headers = true},
       {.name = "zlib",

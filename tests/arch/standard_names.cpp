@@ -26,7 +26,7 @@ const std::vector<Row>& rows() {
        "set_union shuffle sort stable_partition stable_sort transform unique upper_bound"},
       {"array", "array begin data end get size size_t"},
       {"atomic",
-       "atomic memory_order_acquire memory_order_relaxed memory_order_release "
+       "atomic memory_order_acq_rel memory_order_acquire memory_order_relaxed memory_order_release "
        "memory_order_seq_cst"},
       {"bit",
        "bit_cast bit_ceil bit_floor bit_width countl_zero countr_zero has_single_bit "

@@ -12,6 +12,7 @@
 #include "costmodel/time/machine.h"
 #include "costmodel/time/step_time.h"
 #include "model_ir/spec/model_catalogue.h"
+#include "runtimes/megatron/plan.h"
 #include "tests/bench/measurement.h"
 
 namespace headroom::cost {
@@ -26,10 +27,10 @@ ir::ParallelPlan eight_stages() {
   plan.world = 64;
   plan.sequence = 4096;
   plan.accumulation = 64;
-  plan.megatron.emplace();
-  plan.megatron->tensor = 8;
-  plan.megatron->pipeline = 8;
-  plan.megatron->sequence_parallel = true;
+  edit_megatron(plan) = {};
+  edit_megatron(plan).tensor = 8;
+  edit_megatron(plan).pipeline = 8;
+  edit_megatron(plan).sequence_parallel = true;
   return plan;
 }
 
@@ -63,8 +64,9 @@ int run(const bench::Options& options) {
                         const PriceList prices = prices_on(*machine, plan);
                         std::vector<StagePrice> stages;
                         for (std::size_t i = 0; i < programs.size(); ++i) {
-                          stages.push_back({i + 1 < programs.size() ? static_cast<std::int64_t>(i)
-                                                                    : plan.megatron->pipeline - 1,
+                          stages.push_back({i + 1 < programs.size()
+                                                ? static_cast<std::int64_t>(i)
+                                                : megatron_of(plan).pipeline - 1,
                                             price_program(programs[i], plan, prices)});
                         }
                         return microseconds(compose_step(*model, plan, *device, stages));

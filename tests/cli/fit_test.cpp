@@ -1,4 +1,4 @@
-#include "cli/commands/fit.h"
+#include "cli/commands/verbs.h"
 
 #include <doctest/doctest.h>
 

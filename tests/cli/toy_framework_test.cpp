@@ -6,6 +6,7 @@
 
 #include "model_ir/json/json_value.h"
 #include "runtimes/plan_json.h"
+#include "runtimes/search/registered_search.h"
 #include "tests/support/cli.h"
 #include "tests/support/toy_framework.h"
 
@@ -43,6 +44,31 @@ TEST_CASE("toy framework: plan searches it and explains what it found") {
   const Answer refused = headroom("plan gpt2 --gpu t4 --runtime toy --recompute full");
   CHECK(refused.complains("--recompute full"));
   CHECK(headroom("plan gpt2 --gpu t4 --runtime toy --tp 2").code == cli::ExitCode::kUsage);
+}
+
+TEST_CASE("toy framework: plan searches an axis that its own search brings, and explains it") {
+  const ToyFramework toy;
+  const ir::RegisteredRuntime registered(toy);
+  const ToySearch search;
+  const plan::RegisteredSearch searched(search);
+  const std::string question = "plan gpt2 --gpu t4 --gpus 4 --global-batch 8 --runtime toy";
+  CHECK(headroom(question + " --wheels 2 --json").says(R"("wheels": 2)"));
+  const Answer found = headroom(question + " --why wheels=1");
+  CHECK(found.code == cli::ExitCode::kYes);
+  CHECK(found.says("optimal"));
+  CHECK(found.says("wheels 1: "));
+  CHECK(headroom(question + " --wheels 1-4 --objective memory --json").says(R"("wheels": 4)"));
+  CHECK(headroom(question + " --wheels 3").complains("a divisor of the GPUs (4)"));
+  CHECK(headroom(question + " --wheels x").complains("wheels"));
+  const Answer all = headroom("explain" + question.substr(4));
+  CHECK(all.says("wheels 2: "));
+  CHECK(headroom("plan --help toy").says("ranks among which every tensor is cut (toy)"));
+}
+
+TEST_CASE("toy framework: without its search, its axis is unknown") {
+  const ToyFramework toy;
+  const ir::RegisteredRuntime registered(toy);
+  CHECK(headroom("plan gpt2 --gpu t4 --runtime toy --wheels 1").code == cli::ExitCode::kUsage);
 }
 
 TEST_CASE("toy framework: a plan with its options reads back from its JSON") {

@@ -1,4 +1,4 @@
-#include "cli/commands/validate.h"
+#include "cli/commands/verbs.h"
 
 #include <fstream>
 #include <sstream>

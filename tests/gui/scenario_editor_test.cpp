@@ -10,6 +10,10 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/megatron/plan.h"
+#include "runtimes/torchtitan/plan.h"
 #include "tests/gui/fake_estimate.h"
 
 namespace headroom::gui {
@@ -130,8 +134,8 @@ TEST_CASE("ScenarioEditor: ZeRO stages are for DeepSpeed, ranks and frozen weigh
   CHECK(stage->isEnabled());
   CHECK(scene.control<QComboBox>("Precision")->currentText() == QStringLiteral("bf16-master"));
   stage->setCurrentIndex(3);
-  REQUIRE(scene.last().after.plan.zero);
-  CHECK(scene.last().after.plan.zero->stage == 3);
+  REQUIRE(has_zero(scene.last().after.plan));
+  CHECK(zero_of(scene.last().after.plan).stage == 3);
 
   scene.control<QCheckBox>("Train LoRA adapters")->click();
   CHECK(scene.last().after.plan.lora == ir::LoraPlan{});
@@ -157,25 +161,25 @@ TEST_CASE("ScenarioEditor: a framework shows the controls that it has, and no ot
   CHECK(tensor->isVisibleTo(&scene.editor));
   CHECK_FALSE(replicas->isVisibleTo(&scene.editor));
   tensor->setValue(4);
-  REQUIRE(scene.last().after.plan.megatron);
-  CHECK(scene.last().after.plan.megatron->tensor == 4);
+  REQUIRE(has_megatron(scene.last().after.plan));
+  CHECK(megatron_of(scene.last().after.plan).tensor == 4);
   CHECK(scene.last().edit.field == Field::kControl);
   CHECK(scene.last().edit.control == "Tensor parallel");
   choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("full"));
-  CHECK(scene.last().after.plan.megatron->recompute == ir::MegatronRecompute::kFullUniform);
+  CHECK(megatron_of(scene.last().after.plan).recompute == ir::MegatronRecompute::kFullUniform);
   choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("none"));
-  CHECK(scene.last().after.plan.megatron->recompute == ir::MegatronRecompute::kNone);
+  CHECK(megatron_of(scene.last().after.plan).recompute == ir::MegatronRecompute::kNone);
 
   choose(scene.control<QComboBox>("Runtime"), QStringLiteral("torchtitan"));
   CHECK(tensor->isVisibleTo(&scene.editor));
   CHECK(tensor->value() == 1);
   CHECK(replicas->isVisibleTo(&scene.editor));
   tensor->setValue(2);
-  REQUIRE(scene.last().after.plan.titan);
-  CHECK(scene.last().after.plan.titan->tensor == 2);
+  REQUIRE(has_titan(scene.last().after.plan));
+  CHECK(titan_of(scene.last().after.plan).tensor == 2);
   replicas->setValue(2);
-  REQUIRE(scene.last().after.plan.fsdp);
-  CHECK(scene.last().after.plan.fsdp->replicas == 2);
+  REQUIRE(has_fsdp(scene.last().after.plan));
+  CHECK(fsdp_of(scene.last().after.plan).replicas == 2);
 
   choose(scene.control<QComboBox>("Runtime"), QStringLiteral("litgpt"));
   CHECK_FALSE(tensor->isVisibleTo(&scene.editor));

@@ -7,8 +7,11 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
+#include "runtimes/torch/ddp_plan.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::gui {
@@ -57,16 +60,16 @@ TEST_CASE("settled: DeepSpeed has a ZeRO plan and a master copy, transformers ne
   scenario.plan.precision = ir::Precision::kAutocastFp16;
   scenario.plan.world = 8;
   scenario = settled(scenario);
-  REQUIRE(scenario.plan.zero);
-  CHECK(scenario.plan.zero->stage == 2);
+  REQUIRE(has_zero(scenario.plan));
+  CHECK(zero_of(scenario.plan).stage == 2);
   CHECK(scenario.plan.precision == ir::Precision::kFp16Master);
-  CHECK_FALSE(scenario.plan.ddp);
+  CHECK_FALSE(has_ddp(scenario.plan));
 
   scenario.plan.runtime = "transformers";
   scenario = settled(scenario);
-  CHECK_FALSE(scenario.plan.zero);
+  CHECK_FALSE(has_zero(scenario.plan));
   CHECK(scenario.plan.precision == ir::Precision::kFp16);
-  CHECK(scenario.plan.ddp);
+  CHECK(has_ddp(scenario.plan));
 }
 
 TEST_CASE("settled: Megatron takes checkpointing as its own and degrees that divide the GPUs") {
@@ -75,37 +78,37 @@ TEST_CASE("settled: Megatron takes checkpointing as its own and degrees that div
   scenario.plan.recompute = ir::Recompute::kFull;
   scenario.plan.attention = ir::AttentionKind::kEager;
   scenario.plan.runtime = "megatron";
-  scenario.plan.megatron = ir::MegatronPlan{.tensor = 4};
+  edit_megatron(scenario.plan) = ir::MegatronPlan{.tensor = 4};
   scenario = settled(scenario);
-  REQUIRE(scenario.plan.megatron);
-  CHECK(scenario.plan.megatron->tensor == 4);
-  CHECK(scenario.plan.megatron->sequence_parallel);
-  CHECK(scenario.plan.megatron->recompute == ir::MegatronRecompute::kFullUniform);
+  REQUIRE(has_megatron(scenario.plan));
+  CHECK(megatron_of(scenario.plan).tensor == 4);
+  CHECK(megatron_of(scenario.plan).sequence_parallel);
+  CHECK(megatron_of(scenario.plan).recompute == ir::MegatronRecompute::kFullUniform);
   CHECK(scenario.plan.recompute == ir::Recompute::kNone);
   CHECK(scenario.plan.attention == ir::AttentionKind::kSdpa);
   CHECK(scenario.plan.precision == ir::Precision::kBf16Master);
   scenario.plan.world = 2;
-  CHECK(settled(scenario).plan.megatron->tensor == 1);
+  CHECK(megatron_of(settled(scenario).plan).tensor == 1);
   scenario.plan.runtime = "transformers";
-  CHECK_FALSE(settled(scenario).plan.megatron);
+  CHECK_FALSE(has_megatron(settled(scenario).plan));
 }
 
 TEST_CASE("settled: DDP comes with the second GPU and goes with it") {
   Scenario scenario = default_scenario();
-  CHECK_FALSE(scenario.plan.ddp);
+  CHECK_FALSE(has_ddp(scenario.plan));
   scenario.plan.world = 2;
-  CHECK(settled(scenario).plan.ddp);
+  CHECK(has_ddp(settled(scenario).plan));
   scenario = settled(scenario);
   scenario.plan.world = 1;
-  CHECK_FALSE(settled(scenario).plan.ddp);
+  CHECK_FALSE(has_ddp(settled(scenario).plan));
 }
 
 TEST_CASE("settled: keeps choices that go together as they are") {
   Scenario scenario = default_scenario();
   scenario.plan.runtime = "deepspeed";
   scenario.plan.precision = ir::Precision::kFp32;
-  scenario.plan.zero.emplace();
-  scenario.plan.zero->stage = 3;
+  edit_zero(scenario.plan) = {};
+  edit_zero(scenario.plan).stage = 3;
   scenario.plan.lora.emplace();
   scenario.plan.quant.emplace();
   CHECK(settled(scenario) == scenario);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/torch/ddp_plan.h"
 #include "tests/gui/fake_estimate.h"
 
 namespace headroom::gui {
@@ -89,7 +90,7 @@ TEST_CASE("WhatIf: a change is settled, announced, and named in the undo menu") 
   Scenario next = what_if.scenario();
   next.plan.world = 4;
   what_if.change(next, {.field = Field::kGpus, .gesture = 0});
-  CHECK(what_if.scenario().plan.ddp);
+  CHECK(has_ddp(what_if.scenario().plan));
   CHECK(changed.count() == 1);
   CHECK(what_if.undoStack()->undoText() == QStringLiteral("number of GPUs"));
 }

@@ -1,4 +1,5 @@
 #include "runtimes/megatron/search/block_times.h"
+#include "runtimes/megatron/plan.h"
 
 #include <doctest/doctest.h>
 
@@ -88,13 +89,13 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
       const BlockTimes floor = block_floor(plans.model, plan, plans.machine);
       const BlockTimes times = block_times(plans.model, plan, plans.machine, plans.device).value();
       CAPTURE(plans.model.name);
-      CAPTURE(plan.megatron->tensor);
-      CAPTURE(plan.megatron->context);
-      CAPTURE(static_cast<int>(plan.megatron->context_exchange));
-      CAPTURE(value_with(plan.megatron->offload_modules));
-      CAPTURE(plan.megatron->expert);
-      CAPTURE(plan.megatron->expert_tensor);
-      CAPTURE(static_cast<int>(plan.megatron->fp8));
+      CAPTURE(megatron_of(plan).tensor);
+      CAPTURE(megatron_of(plan).context);
+      CAPTURE(static_cast<int>(megatron_of(plan).context_exchange));
+      CAPTURE(value_with(megatron_of(plan).offload_modules));
+      CAPTURE(megatron_of(plan).expert);
+      CAPTURE(megatron_of(plan).expert_tensor);
+      CAPTURE(static_cast<int>(megatron_of(plan).fp8));
       CHECK(floor.dense.forward <= times.dense.forward);
       CHECK(floor.dense.backward <= times.dense.backward);
       CHECK(floor.sparse.forward <= times.sparse.forward);
@@ -156,7 +157,7 @@ TEST_CASE("block times: pieces add up to the passes of a whole program") {
     plan.world = tensor * context;
     plan.micro_batch = 4;
     plan.accumulation = 3;
-    ir::MegatronPlan& megatron = *plan.megatron;
+    ir::MegatronPlan& megatron = edit_megatron(plan);
     megatron = {};
     megatron.tensor = tensor;
     megatron.context = context;

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/random_plan.h"
@@ -151,10 +152,10 @@ TEST_CASE("device work: the counters of sharded models are the sums over their i
     plan.runtime = "fsdp";
     plan.precision = Precision::kFp32;
     plan.world = 8;
-    plan.fsdp = FsdpPlan{};
-    plan.fsdp->replicas = random.pick<std::int64_t>({1, 2});
-    plan.fsdp->reshard_after_forward = random.chance(1, 2);
-    plan.fsdp->cpu_offload = random.chance(1, 4);
+    edit_fsdp(plan) = FsdpPlan{};
+    edit_fsdp(plan).replicas = random.pick<std::int64_t>({1, 2});
+    edit_fsdp(plan).reshard_after_forward = random.chance(1, 2);
+    edit_fsdp(plan).cpu_offload = random.chance(1, 4);
     check_plan_work(plan);
   }
 }

@@ -6,7 +6,7 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "planner/explain/infeasible.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/search/plan_memory.h"
 #include "tests/support/configs.h"

@@ -1,3 +1,4 @@
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/stage_placement.h"
 
 #include <algorithm>
@@ -185,11 +186,12 @@ TEST_CASE("placement: counts of a stage never take less than its whole program")
     plan.sequence = 256 * random.between(2, 8);
     plan.micro_batch = random.between(1, 3);
     plan.allocator.expandable_segments = true;
-    plan.megatron = ir::MegatronPlan{};
-    plan.megatron->pipeline = random.pick<std::int64_t>({1, 2, 3});
-    plan.megatron->layers_per_chunk = plan.megatron->pipeline > 1 && random.chance(1, 2) ? 2 : 0;
-    plan.world = plan.megatron->pipeline;
-    plan.accumulation = 4 * plan.megatron->pipeline;
+    edit_megatron(plan) = ir::MegatronPlan{};
+    edit_megatron(plan).pipeline = random.pick<std::int64_t>({1, 2, 3});
+    edit_megatron(plan).layers_per_chunk =
+        megatron_of(plan).pipeline > 1 && random.chance(1, 2) ? 2 : 0;
+    plan.world = megatron_of(plan).pipeline;
+    plan.accumulation = 4 * megatron_of(plan).pipeline;
     plan.loss = ir::LossKind::kHf;
     const std::vector<StagePlacement> roomy =
         stage_placements(model, plan, device, machine, Bytes{80 * kGiB}).value();

@@ -73,9 +73,9 @@ std::vector<ir::ParallelPlan> neighbours(const ir::ModelSpec& model, const ir::P
   std::vector<ir::ParallelPlan> all;
   const ir::PlanPart& part = megatron_part();
   for (const ir::OptionField& field : part.fields) {
-    for (const ir::JsonValue& value : other_values(field, field.get(part.find(plan)))) {
+    for (const ir::JsonValue& value : other_values(field, field.get(plan))) {
       ir::ParallelPlan other = plan;
-      if (field.set(part.edit(other), value) && !(other == plan) && ir::check_plan(model, other)) {
+      if (field.set(other, value) && !(other == plan) && ir::check_plan(model, other)) {
         all.push_back(std::move(other));
       }
     }

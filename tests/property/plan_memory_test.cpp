@@ -8,7 +8,9 @@
 #include "costmodel/estimate.h"
 #include "model_ir/spec/hf_config.h"
 #include "planner/space/axis.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/search/plan_memory.h"
 #include "runtimes/megatron/search/stage_forms.h"
@@ -46,7 +48,7 @@ cost::DeviceSpec ampere() {
 /// More layers, stages and groups than any sample has.
 ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model, bool uneven) {
   ir::ParallelPlan plan = test::random_megatron_plan(random);
-  ir::MegatronPlan& megatron = *plan.megatron;
+  ir::MegatronPlan& megatron = edit_megatron(plan);
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   megatron.pipeline = random.pick<std::int64_t>({1, 2, 4, 8});
   megatron.layers_per_chunk = 0;
@@ -128,7 +130,7 @@ struct Extra {
 };
 
 void add_extra(test::Random& random, const Extra& extra, ir::ParallelPlan& plan) {
-  ir::MegatronPlan& megatron = *plan.megatron;
+  ir::MegatronPlan& megatron = edit_megatron(plan);
   if (!extra.eight_bits.empty()) {
     plan.precision = ir::Precision::kBf16Master;
     megatron.fp8 = extra.eight_bits[static_cast<std::size_t>(
@@ -179,13 +181,13 @@ void compare(const ir::ModelSpec& model, std::uint64_t series, int rounds,
     CHECK(memory.cell_floor(plan) <= replayed);
     if (extra.offloads) {
       ir::ParallelPlan twin = plan;  // With the same static part.
-      twin.megatron->offload_modules = {};
-      twin.megatron->least_offloaded = ir::MegatronPlan{}.least_offloaded;
+      edit_megatron(twin).offload_modules = {};
+      edit_megatron(twin).least_offloaded = ir::MegatronPlan{}.least_offloaded;
       CHECK(memory.peak(twin).value() == replayed_peak(model, twin, device));
     }
-    if (plan.megatron->distributed_optimizer && plan.megatron->overlap_grad_reduce) {
+    if (megatron_of(plan).distributed_optimizer && megatron_of(plan).overlap_grad_reduce) {
       ir::ParallelPlan twin = plan;  // Which shares what is known of the first.
-      twin.megatron->overlap_param_gather = !twin.megatron->overlap_param_gather;
+      edit_megatron(twin).overlap_param_gather = !megatron_of(twin).overlap_param_gather;
       CHECK(memory.peak(twin).value() == replayed_peak(model, twin, device));
     }
   }
@@ -267,10 +269,10 @@ TEST_CASE("plan memory: micro-batches in groups are lowered whole, and that is c
   PlanMemory memory(model, ampere());
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  plan.megatron = ir::MegatronPlan{};
-  plan.megatron->pipeline = 2;
-  plan.megatron->layers_per_chunk = 2;
-  plan.megatron->micro_batch_group = 4;
+  edit_megatron(plan) = ir::MegatronPlan{};
+  edit_megatron(plan).pipeline = 2;
+  edit_megatron(plan).layers_per_chunk = 2;
+  edit_megatron(plan).micro_batch_group = 4;
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 2;
   plan.accumulation = 8;
@@ -286,7 +288,7 @@ TEST_CASE("plan memory: other runtimes are lowered whole, and that is counted") 
   ir::ParallelPlan plan;
   plan.runtime = "fsdp";
   plan.precision = ir::Precision::kFp32;
-  plan.fsdp = ir::FsdpPlan{};
+  edit_fsdp(plan) = ir::FsdpPlan{};
   plan.world = 4;
   plan.sequence = 512;
   plan.allocator.expandable_segments = true;

@@ -11,6 +11,7 @@
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/spec/hf_config.h"
 #include "planner/search/evaluator.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/search/plan_memory.h"
 #include "runtimes/megatron/search/sampled_blocks.h"
@@ -337,7 +338,7 @@ TEST_CASE("search: stages that lie next to each other send within the node") {
     constraints.of(megatron_axes::kMeshOrder) = {order};
     const std::vector<Cell> cells = cells_of(question.space);
     REQUIRE(!cells.empty());
-    CHECK(cells.front().plan.megatron->pipeline_before_data == (order != 0));
+    CHECK(megatron_of(cells.front().plan).pipeline_before_data == (order != 0));
     return block_times(model, cells.front().plan, question.machine, question.device).value();
   };
   const BlockTimes apart = blocks(0);

@@ -14,6 +14,7 @@
 #include "planner/search/evaluator.h"
 #include "planner/space/framework_search.h"
 #include "runtimes/plan_json.h"
+#include "runtimes/torchtitan/plan.h"
 #include "runtimes/torchtitan/search/axes.h"
 #include "runtimes/torchtitan/search/titan_bounds.h"
 #include "tests/support/model_of.h"
@@ -159,7 +160,7 @@ TEST_CASE("torchtitan's plans: time and peak are the replay's, and no bound is a
       CHECK(bounds->floor(plan) <= lowered.peak);
       CHECK(bounds->sampled_floor(plan).value().value() <= lowered.peak);
       CHECK(bounds->floor(plan) > Bytes{0});
-      pipelines += plan.titan->pipeline > 1 ? 1 : 0;
+      pipelines += titan_of(plan).pipeline > 1 ? 1 : 0;
       ++compared;
     }
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "model_ir/plan/parallel_plan.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::test {
 
@@ -16,7 +17,7 @@ constexpr std::int64_t kOffloadingTokens = 2048;
   plan.sequence = kOffloadingTokens;
   plan.world = megatron.pipeline;
   plan.steps = 2;
-  plan.megatron = megatron;
+  edit_megatron(plan) = megatron;
   return plan;
 }
 

@@ -51,9 +51,10 @@ inline ir::JsonValue random_value(Random& random, const ir::OptionField& field) 
 }
 
 /// Gives every option of the part a random value. The options need not be compatible.
-inline void randomise(Random& random, std::span<const ir::OptionField> fields, void* part) {
+inline void randomise(Random& random, std::span<const ir::OptionField> fields,
+                      ir::ParallelPlan& plan) {
   for (const ir::OptionField& field : fields) {
-    field.set(part, random_value(random, field));
+    field.set(plan, random_value(random, field));
   }
 }
 

@@ -2,7 +2,12 @@
 
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
+#include "runtimes/torch/ddp_plan.h"
+#include "runtimes/torchtitan/plan.h"
 #include "tests/support/random.h"
 
 namespace headroom::test {
@@ -98,34 +103,34 @@ inline ir::ParallelPlan random_deepspeed_plan(Random& random) {
   plan.runtime = "deepspeed";
   plan.precision = random.pick<ir::Precision>(
       {ir::Precision::kBf16Master, ir::Precision::kFp16Master, ir::Precision::kFp32});
-  plan.zero = random_zero(random);
-  if (plan.zero->stage == 3 && plan.world % 2 == 0 && random.chance(1, 4)) {
-    plan.zero->hpz_partition_size = 2;
+  edit_zero(plan) = random_zero(random);
+  if (zero_of(plan).stage == 3 && plan.world % 2 == 0 && random.chance(1, 4)) {
+    edit_zero(plan).hpz_partition_size = 2;
   }
-  if (plan.world > plan.zero->node_devices && plan.world % plan.zero->node_devices != 0) {
-    plan.zero->quantized_gradients = false;
+  if (plan.world > zero_of(plan).node_devices && plan.world % zero_of(plan).node_devices != 0) {
+    edit_zero(plan).quantized_gradients = false;
   }
-  if (!plan.zero->reduce_scatter) {
-    plan.zero->quantized_gradients = false;
+  if (!zero_of(plan).reduce_scatter) {
+    edit_zero(plan).quantized_gradients = false;
   }
-  if (plan.zero->quantized_weights || plan.zero->hpz_partition_size > 1) {
-    plan.zero->allgather_sequential = false;
+  if (zero_of(plan).quantized_weights || zero_of(plan).hpz_partition_size > 1) {
+    edit_zero(plan).allgather_sequential = false;
   }
   do {
     plan.optimizer = random_word(random, ir::optimizer_words());
   } while (plan.optimizer.kind == ir::OptimizerKind::kMuon);  // Muon needs whole matrices.
-  if (plan.zero->stage > 0 && plan.precision != ir::Precision::kFp32 && random.chance(1, 2)) {
-    plan.zero->grad_accum_dtype = ir::DType::kFp32;
+  if (zero_of(plan).stage > 0 && plan.precision != ir::Precision::kFp32 && random.chance(1, 2)) {
+    edit_zero(plan).grad_accum_dtype = ir::DType::kFp32;
   }
-  if (plan.zero->stage == 3 && plan.zero->offload_optimizer == ir::OffloadDevice::kCpu &&
+  if (zero_of(plan).stage == 3 && zero_of(plan).offload_optimizer == ir::OffloadDevice::kCpu &&
       plan.optimizer.kind == ir::OptimizerKind::kAdamW &&
       plan.optimizer.form == ir::OptimizerForm::kFused) {
-    plan.zero->offload_ratio = static_cast<double>(random.between(0, 4)) / 4;
+    edit_zero(plan).offload_ratio = static_cast<double>(random.between(0, 4)) / 4;
   }
-  plan.zero->torch_adam = plan.optimizer.kind == ir::OptimizerKind::kAdamW &&
-                          plan.optimizer.form == ir::OptimizerForm::kFused &&
-                          plan.zero->offload_optimizer == ir::OffloadDevice::kNone &&
-                          random.chance(1, 2);
+  edit_zero(plan).torch_adam = plan.optimizer.kind == ir::OptimizerKind::kAdamW &&
+                               plan.optimizer.form == ir::OptimizerForm::kFused &&
+                               zero_of(plan).offload_optimizer == ir::OffloadDevice::kNone &&
+                               random.chance(1, 2);
   return plan;
 }
 
@@ -136,8 +141,8 @@ inline ir::ParallelPlan random_transformers_plan(Random& random) {
   plan.optimizer = random_word(random, ir::optimizer_words());
   plan.allocator = random_allocator(random);
   if (plan.world > 1) {
-    plan.ddp = ir::DdpPlan{.gradient_as_bucket_view = random.chance(1, 2),
-                           .bucket_cap_bytes = random.between(1, 100) * kMiB};
+    edit_ddp(plan) = ir::DdpPlan{.gradient_as_bucket_view = random.chance(1, 2),
+                                 .bucket_cap_bytes = random.between(1, 100) * kMiB};
   }
   if (plan.lora && random.chance(1, 2)) {
     plan.quant = ir::QuantPlan{.bits = random.chance(1, 2) ? 4 : 8,
@@ -154,7 +159,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   plan.runtime = "megatron";
   plan.precision = random.pick<ir::Precision>(
       {ir::Precision::kBf16Master, ir::Precision::kFp16Master, ir::Precision::kFp32});
-  ir::MegatronPlan megatron;
+  ir::MegatronPlan& megatron = edit_megatron(plan);
   megatron.tensor = random.pick<std::int64_t>({1, 2, 4, 8});
   megatron.pipeline = random.pick<std::int64_t>({1, 2, 4});
   megatron.context = random.pick<std::int64_t>({1, 2, 4});
@@ -163,7 +168,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   }
   for (const ir::OptionField& field : ir::megatron::options().fields) {
     if (field.kind == ir::OptionKind::kSwitch) {
-      field.set(&megatron, ir::JsonValue{random.chance(1, 2)});
+      field.set(plan, ir::JsonValue{random.chance(1, 2)});
     }
   }
   // The model is dense. Options that need another model, or other options, have their defaults.
@@ -208,7 +213,6 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   } else if (megatron.recompute != ir::MegatronRecompute::kNone) {
     megatron.recompute_layers = random.between(1, 4);
   }
-  plan.megatron = megatron;
   plan.world = megatron.tensor * megatron.pipeline * megatron.context * random.between(1, 4);
   plan.sequence = 64 * random.between(1, 32);
   plan.micro_batch = random.between(1, 4);
@@ -222,21 +226,21 @@ inline ir::ParallelPlan random_titan_plan(Random& random) {
   ir::ParallelPlan plan;
   plan.runtime = "torchtitan";
   plan.precision = ir::Precision::kFp32;
-  plan.titan = ir::TitanPlan{.tensor = random.pick<std::int64_t>({1, 2, 4, 8}),
-                             .context = random.pick<std::int64_t>({1, 2}),
-                             .loss_parallel = random.chance(1, 2),
-                             .reshard = random_word(random, ir::titan_reshard_words()),
-                             .selective_operators = random.chance(1, 2),
-                             .compiled = random.chance(1, 2)};
-  plan.fsdp = ir::FsdpPlan{};
-  plan.fsdp->replicas = random.pick<std::int64_t>({1, 2});
-  plan.world =
-      plan.titan->tensor * plan.titan->context * plan.fsdp->replicas * random.between(2, 8);
+  edit_titan(plan) = ir::TitanPlan{.tensor = random.pick<std::int64_t>({1, 2, 4, 8}),
+                                   .context = random.pick<std::int64_t>({1, 2}),
+                                   .loss_parallel = random.chance(1, 2),
+                                   .reshard = random_word(random, ir::titan_reshard_words()),
+                                   .selective_operators = random.chance(1, 2),
+                                   .compiled = random.chance(1, 2)};
+  edit_fsdp(plan) = ir::FsdpPlan{};
+  edit_fsdp(plan).replicas = random.pick<std::int64_t>({1, 2});
+  plan.world = titan_of(plan).tensor * titan_of(plan).context * fsdp_of(plan).replicas *
+               random.between(2, 8);
   plan.sequence = 64 * random.between(1, 32);
   plan.micro_batch = random.between(1, 4);
   plan.accumulation = random.between(1, 3);
-  if (plan.titan->compiled && !plan.titan->selective_operators && random.chance(1, 2)) {
-    plan.titan->memory_budget = random.pick<double>({0, 0.1, 0.5, 1});
+  if (titan_of(plan).compiled && !titan_of(plan).selective_operators && random.chance(1, 2)) {
+    edit_titan(plan).memory_budget = random.pick<double>({0, 0.1, 0.5, 1});
   }
   return plan;
 }

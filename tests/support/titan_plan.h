@@ -5,6 +5,8 @@
 
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::test {
 
@@ -30,8 +32,8 @@ namespace headroom::test {
   plan.optimizer.form = ir::OptimizerForm::kFused;
   plan.sequence = 1024;
   plan.world = world;
-  plan.fsdp.emplace();
-  plan.titan = titan;
+  edit_fsdp(plan) = {};
+  edit_titan(plan) = titan;
   plan.allocator.expandable_segments = true;
   return plan;
 }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/interface/option.h"
 #include "runtimes/registry.h"
 
@@ -113,7 +113,7 @@ class ToyFramework final : public ir::Runtime {
     return std::to_string(toy_of(plan).wheels) + " wheels";
   }
   void settle(ir::ParallelPlan& plan) const override {
-    ir::drop_foreign_parts(plan, {"toy"});
+    plan.own.keep<ToyOptions>();
     plan.own.edit<ToyOptions>();
   }
   [[nodiscard]] std::vector<ir::PlanControl> controls() const override {
@@ -133,6 +133,41 @@ class ToyFramework final : public ir::Runtime {
   [[nodiscard]] std::span<const ir::OwnChange> changes(
       const ir::ParallelPlan& /*plan*/) const override {
     return kToyChanges;
+  }
+};
+
+/// The axis that the toy alone has.
+inline constexpr plan::AxisTraits kWheelsTraits{.order = 1000,
+                                                .option = "wheels",
+                                                .values = "N,..",
+                                                .help = "ranks among which every tensor is cut",
+                                                .absent = 1};
+inline constexpr plan::Axis kWheels{kWheelsTraits};
+
+inline plan::SearchAxis wheels_axis() {
+  return {.axis = kWheels,
+          .get = [](const ir::ParallelPlan& plan) { return toy_of(plan).wheels; },
+          .rule =
+              [](const plan::SpaceQuestion& question) {
+                return "a divisor of the GPUs (" + plan::gpus_text(question) + ")";
+              },
+          .candidates = [](plan::SpaceWalk& walk) { return plan::divisors(walk.plan.world); },
+          .set = [](plan::SpaceWalk& walk,
+                    std::int64_t value) { walk.plan.own.edit<ToyOptions>().wheels = value; }};
+}
+
+/// How the toy is searched: wheels, then micro-batches.
+class ToySearch final : public plan::FrameworkSearch {
+ public:
+  ToySearch() : FrameworkSearch("toy") {}
+
+  [[nodiscard]] std::span<const plan::SearchAxis> axes() const override {
+    static const std::array rows = {wheels_axis(), plan::micro_batch_axis()};
+    return rows;
+  }
+  [[nodiscard]] std::vector<plan::Alternative> alternatives(
+      const ir::ParallelPlan& plan) const override {
+    return plan::halves_and_doubles(plan, std::array{kWheels, plan::Axis::kMicroBatch});
   }
 };
 

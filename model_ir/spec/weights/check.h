@@ -28,9 +28,6 @@ struct TensorCheck {
   std::vector<std::string> missing;  ///< Expected, not in the checkpoint.
   std::vector<std::string> extra;    ///< In the checkpoint, not expected.
   std::vector<ShapeDifference> differing;
-  [[nodiscard]] bool matches() const {
-    return missing.empty() && extra.empty() && differing.empty();
-  }
   friend bool operator==(const TensorCheck&, const TensorCheck&) = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/registry.h"
 #include "runtimes/transformers/search/search.h"
 
@@ -17,7 +18,7 @@ constexpr auto kOptimizer = static_cast<std::int64_t>(OffloadChoice::kOptimizer)
 constexpr auto kAll = static_cast<std::int64_t>(OffloadChoice::kAll);
 
 std::int64_t stage_of(const ParallelPlan& plan) {
-  return plan.zero ? plan.zero->stage : 0;
+  return has_zero(plan) ? zero_of(plan).stage : 0;
 }
 
 /// At stage 3, only causal models are modelled.
@@ -34,10 +35,10 @@ AxisValues offloads(SpaceWalk& walk) {
 }
 
 std::int64_t offload_of(const ParallelPlan& plan) {
-  if (!plan.zero || plan.zero->offload_optimizer == OffloadDevice::kNone) {
+  if (!has_zero(plan) || zero_of(plan).offload_optimizer == OffloadDevice::kNone) {
     return kNone;
   }
-  return plan.zero->offload_param == OffloadDevice::kNone ? kOptimizer : kAll;
+  return zero_of(plan).offload_param == OffloadDevice::kNone ? kOptimizer : kAll;
 }
 
 /// The share of the optimizer on the host: all of it, or at stage 3 a fraction if the user asks for
@@ -49,7 +50,7 @@ AxisValues shares(SpaceWalk& walk) {
 }
 
 void set_share(SpaceWalk& walk, std::int64_t share) {
-  walk.plan.zero->offload_ratio =
+  edit_zero(walk.plan).offload_ratio =
       share > 0 ? static_cast<double>(share) / static_cast<double>(kOffloadSteps) : 1;
   walk.plan.optimizer = walk.optimizer;
   if (walk.optimizer == ir::OptimizerPlan{}) {
@@ -67,18 +68,19 @@ std::vector<SearchAxis> zero_axes() {
        .candidates = stages,
        .set =
            [](SpaceWalk& walk, std::int64_t stage) {
-             walk.plan.zero = ZeroPlan{};
-             walk.plan.zero->stage = static_cast<int>(stage);
+             edit_zero(walk.plan) = ZeroPlan{};
+             edit_zero(walk.plan).stage = static_cast<int>(stage);
            }},
       {.axis = Axis::kOffload,
        .get = offload_of,
+       .help = "none, optimizer, all",
        .rule = [](const SpaceQuestion& /*question*/) -> std::string {
          return "none, optimizer (stages 1 to 3) or all (stage 3)";
        },
        .candidates = offloads,
        .set =
            [](SpaceWalk& walk, std::int64_t offload) {
-             ZeroPlan& zero = *walk.plan.zero;
+             ZeroPlan& zero = edit_zero(walk.plan);
              zero.offload_optimizer = offload != kNone ? OffloadDevice::kCpu : OffloadDevice::kNone;
              zero.offload_param = offload == kAll ? OffloadDevice::kCpu : OffloadDevice::kNone;
            }},
@@ -86,8 +88,9 @@ std::vector<SearchAxis> zero_axes() {
        .get = [](const ParallelPlan& plan) -> std::int64_t {
          return offload_of(plan) == kNone
                     ? 0
-                    : std::lround(plan.zero->offload_ratio * static_cast<double>(kOffloadSteps));
+                    : std::lround(zero_of(plan).offload_ratio * static_cast<double>(kOffloadSteps));
        },
+       .help = "0, 1, at stage 3 also 0.25, 0.5, 0.75",
        .rule = [](const SpaceQuestion& /*question*/) -> std::string {
          return "0, or with the optimizer on the host 1, at stage 3 0.25, 0.5 or 0.75 as well";
        },

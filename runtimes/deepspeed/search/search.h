@@ -9,7 +9,7 @@ namespace deepspeed_axes {
 inline constexpr AxisTraits kZeroTraits{.order = 360,
                                         .option = "zero",
                                         .values = "STAGE,..",
-                                        .help = "ZeRO stage: 0, 1, 2 or 3 (deepspeed)",
+                                        .help = "ZeRO stage: 0, 1, 2 or 3",
                                         .demanded = true};
 inline constexpr Axis kZero{kZeroTraits};
 }  // namespace deepspeed_axes

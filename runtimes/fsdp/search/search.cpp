@@ -1,5 +1,7 @@
 #include "runtimes/fsdp/search/search.h"
 
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/fsdp/runtime.h"
 #include "runtimes/registry.h"
 #include "runtimes/transformers/search/search.h"
 
@@ -21,15 +23,15 @@ AxisValues replicas_below(SpaceWalk& walk) {
 std::vector<SearchAxis> fsdp_axes() {
   std::vector<SearchAxis> rows = {
       {.axis = Axis::kReplicas,
-       .get = [](const ParallelPlan& plan) { return plan.fsdp ? plan.fsdp->replicas : 1; },
+       .get = [](const ParallelPlan& plan) { return has_fsdp(plan) ? fsdp_of(plan).replicas : 1; },
        .rule = [](const SpaceQuestion& question) -> std::string {
          return "a divisor of the GPUs (" + gpus_text(question) + ") below them";
        },
        .candidates = replicas_below,
-       .set = [](SpaceWalk& walk, std::int64_t value) { walk.plan.fsdp->replicas = value; }},
+       .set = [](SpaceWalk& walk, std::int64_t value) { edit_fsdp(walk.plan).replicas = value; }},
       {.axis = Axis::kReshard,
        .get = [](const ParallelPlan& plan) -> std::int64_t {
-         return plan.fsdp && plan.fsdp->reshard_after_forward ? 1 : 0;
+         return has_fsdp(plan) && fsdp_of(plan).reshard_after_forward ? 1 : 0;
        },
        .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "yes or no"; },
        .candidates =
@@ -37,18 +39,22 @@ std::vector<SearchAxis> fsdp_axes() {
              return AxisValues{1, 0};
            },
        .set = [](SpaceWalk& walk,
-                 std::int64_t value) { walk.plan.fsdp->reshard_after_forward = value != 0; }},
+                 std::int64_t value) { edit_fsdp(walk.plan).reshard_after_forward = value != 0; }},
       {.axis = Axis::kOffload,
        .get = [](const ParallelPlan& plan) -> std::int64_t {
-         return plan.fsdp && plan.fsdp->cpu_offload ? kEverything : 0;
+         return has_fsdp(plan) && fsdp_of(plan).cpu_offload ? kEverything : 0;
        },
+       .help = "none, all",
        .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "none or all"; },
        .candidates =
            [](SpaceWalk& /*walk*/) {
              return AxisValues{0, kEverything};
            },
        .set = [](SpaceWalk& walk,
-                 std::int64_t value) { walk.plan.fsdp->cpu_offload = value != 0; }}};
+                 std::int64_t value) { edit_fsdp(walk.plan).cpu_offload = value != 0; }},
+      {.axis = Axis::kPrecision, .get = [](const ParallelPlan& plan) {
+         return precision_value(ir::fsdp::arithmetic_precision(plan));
+       }}};
   for (const SearchAxis& row : transformers_axes()) {
     rows.push_back(row);
   }
@@ -72,15 +78,11 @@ class FsdpSearch final : public FrameworkSearch {
       return false;
     }
     ir::runtime_of(walk.plan).prepare_for_search(walk.plan);
-    walk.plan.fsdp = ir::FsdpPlan{};
+    edit_fsdp(walk.plan) = ir::FsdpPlan{};
     if (asked == ir::Precision::kFp32) {
-      walk.plan.fsdp->param_dtype = ir::DType::kFp32;
+      edit_fsdp(walk.plan).param_dtype = ir::DType::kFp32;
     }
     return true;
-  }
-
-  [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {
-    return precision_value(arithmetic_of(plan));
   }
 };
 

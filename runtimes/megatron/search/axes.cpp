@@ -4,6 +4,7 @@
 
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::plan {
 namespace {

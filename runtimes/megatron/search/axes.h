@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "planner/space/axis.h"
+#include "runtimes/megatron/plan.h"
 
 /// Axes that only Megatron-Core has.
 namespace headroom::plan {
@@ -26,8 +27,7 @@ inline constexpr AxisTraits kContextExchange{
     .order = 80,
     .option = "cp-comm",
     .values = "KIND,..",
-    .help =
-        "communication of context parallelism: p2p (a ring) or a2a (exchange of heads) (megatron)",
+    .help = "communication of context parallelism: p2p (a ring) or a2a (exchange of heads)",
     .usual = "p2p",
     .words = exchanges,
     .any = exchanges};
@@ -35,8 +35,7 @@ inline constexpr AxisTraits kDispatcher{
     .order = 110,
     .option = "dispatcher",
     .values = "KIND,..",
-    .help =
-        "dispatch of tokens to experts: alltoall, or hybridep if DeepEP is installed (megatron)",
+    .help = "dispatch of tokens to experts: alltoall, or hybridep if DeepEP is installed",
     .usual = "alltoall",
     .words = dispatchers,
     .any = dispatchers};
@@ -44,17 +43,17 @@ inline constexpr AxisTraits kFirstStage{
     .order = 130,
     .option = "first-stage-layers",
     .values = "N,..",
-    .help = "layers of the first pipeline stage; 0: as many as the other stages (megatron)"};
+    .help = "layers of the first pipeline stage; 0: as many as the other stages"};
 inline constexpr AxisTraits kLastStage{
     .order = 140,
     .option = "last-stage-layers",
     .values = "N,..",
-    .help = "layers of the last pipeline stage; 0: as many as the other stages (megatron)"};
+    .help = "layers of the last pipeline stage; 0: as many as the other stages"};
 inline constexpr AxisTraits kMeshOrder{
     .order = 170,
     .option = "mesh-order",
     .values = "ORDER,..",
-    .help = "order of the ranks, from the nearest: tp-cp-ep-dp-pp or tp-cp-ep-pp-dp (megatron)",
+    .help = "order of the ranks, from the nearest: tp-cp-ep-dp-pp or tp-cp-ep-pp-dp",
     .usual = "tp-cp-ep-dp-pp",
     .words = mesh_orders,
     .any = mesh_orders,
@@ -63,7 +62,7 @@ inline constexpr AxisTraits kFp8Parameters{
     .order = 190,
     .option = "fp8-param-gather",
     .values = "SWITCH",
-    .help = "weights in 8 bits, if --precision is one of fp8-...: yes, no or any (megatron)",
+    .help = "weights in 8 bits, if --precision is one of fp8-...: yes, no or any",
     .usual = "no",
     .words = axis_words::switches,
     .any = axis_words::switches};
@@ -73,7 +72,7 @@ inline constexpr AxisTraits kRecomputeLayers{
     .values = "N,..",
     .help =
         "with recompute uniform: layers of a group; with block: recomputed layers of each "
-        "chunk (megatron)",
+        "chunk",
     .absent = 1,
     .demanded = true,
     .within_cells = true};
@@ -83,47 +82,44 @@ inline constexpr AxisTraits kOffloadModules{
     .values = "A+B,..",
     .help =
         "none, or modules whose activations go to the host: qkv_linear, core_attn, attn_proj, "
-        "attn_norm, mlp_norm, expert_fc1, moe_act (megatron)",
+        "attn_norm, mlp_norm, expert_fc1, moe_act",
     .usual = "none",
     .words = module_sets,
     .any = any_module_sets,
     .parse = parse_modules,
     .expected = expected_modules};
-inline constexpr AxisTraits kDistributedOptimizer{
-    .order = 300,
-    .option = "distributed-optimizer",
-    .values = "SWITCH",
-    .help = "distributed optimizer: yes, no or any (megatron)",
-    .words = axis_words::switches,
-    .within_cells = true};
+inline constexpr AxisTraits kDistributedOptimizer{.order = 300,
+                                                  .option = "distributed-optimizer",
+                                                  .values = "SWITCH",
+                                                  .help = "distributed optimizer: yes, no or any",
+                                                  .words = axis_words::switches,
+                                                  .within_cells = true};
 inline constexpr AxisTraits kOverlapGradReduce{
     .order = 310,
     .option = "overlap-grad-reduce",
     .values = "SWITCH",
-    .help = "overlap of gradient reduction with the backward pass: yes, no or any (megatron)",
+    .help = "overlap of gradient reduction with the backward pass: yes, no or any",
     .words = axis_words::switches,
     .within_cells = true};
 inline constexpr AxisTraits kOverlapParamGather{
     .order = 320,
     .option = "overlap-param-gather",
     .values = "SWITCH",
-    .help =
-        "overlap of the parameters' all-gather with the forward pass: yes, no or any (megatron)",
+    .help = "overlap of the parameters' all-gather with the forward pass: yes, no or any",
     .words = axis_words::switches,
     .within_cells = true};
 inline constexpr AxisTraits kAccumulationFusion{
     .order = 330,
     .option = "gradient-accumulation-fusion",
     .values = "SWITCH",
-    .help =
-        "accumulation of weight gradients inside their matrix product: yes, no or any (megatron)",
+    .help = "accumulation of weight gradients inside their matrix product: yes, no or any",
     .words = axis_words::switches,
     .within_cells = true};
 inline constexpr AxisTraits kLoaderMask{
     .order = 350,
     .option = "mask-in-dataloader",
     .values = "SWITCH",
-    .help = "attention mask made by the data loader: yes, no or any (megatron)",
+    .help = "attention mask made by the data loader: yes, no or any",
     .words = axis_words::switches,
     .within_cells = true};
 }  // namespace traits

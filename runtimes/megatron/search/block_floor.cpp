@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "costmodel/hardware/work_time.h"
-#include "planner/evaluate/rounding.h"
+#include "planner/evaluate/plan_figures.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::plan {
 namespace {
@@ -23,7 +24,7 @@ struct RankSizes {
 
 RankSizes sizes_of(const ir::ParallelPlan& plan) {
   RankSizes sizes;
-  sizes.degrees = *plan.megatron;
+  sizes.degrees = megatron_of(plan);
   sizes.batch = plan.micro_batch;
   sizes.queries = std::max<std::int64_t>(plan.sequence / sizes.degrees.context, 1);
   sizes.tokens = sizes.batch * sizes.queries;

@@ -11,6 +11,7 @@
 #include "model_ir/graph/op.h"
 #include "model_ir/plan/work_range.h"
 #include "model_ir/spec/param_count.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/registry.h"
 
@@ -24,7 +25,7 @@ constexpr std::int32_t kMiddle = 1;
 /// One micro-batch of `plan` on a single stage, with as few ranks as its degrees allow.
 ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
   ir::ParallelPlan one = plan;
-  ir::MegatronPlan& megatron = *one.megatron;
+  ir::MegatronPlan& megatron = edit_megatron(one);
   megatron.pipeline = 1;
   ir::deal_evenly(megatron);
   megatron.pipeline_before_data = false;
@@ -150,8 +151,8 @@ class Sampler {
           const cost::DeviceSpec& device)
       : model_(model),
         plan_(single_stage_plan(plan)),
-        offloads_(plan.megatron->offload_modules),
-        least_offloaded_(plan.megatron->least_offloaded),
+        offloads_(megatron_of(plan).offload_modules),
+        least_offloaded_(megatron_of(plan).least_offloaded),
         prices_(cost::prices_on(machine, plan)),
         device_(device) {}
 
@@ -178,13 +179,13 @@ class Sampler {
     times.forward = plain->forward[kMiddle];
     times.backward = plain->backward[kMiddle];
     blocks.embedding = plain->before;
-    blocks.head[static_cast<std::size_t>(plan_.megatron->cross_entropy)] = plain->behind;
-    if (plan_.megatron->fp8 == ir::MegatronFp8::kDelayed) {
+    blocks.head[static_cast<std::size_t>(megatron_of(plan_).cross_entropy)] = plain->behind;
+    if (megatron_of(plan_).fp8 == ir::MegatronFp8::kDelayed) {
       return std::nullopt;  // Nothing is recomputed.
     }
     ir::ParallelPlan with = plan_;
-    with.megatron->recompute = ir::MegatronRecompute::kSelective;
-    with.megatron->recompute_modules = {.core_attention = true, .norms = true, .mlp = true};
+    edit_megatron(with).recompute = ir::MegatronRecompute::kSelective;
+    edit_megatron(with).recompute_modules = {.core_attention = true, .norms = true, .mlp = true};
     const Result<PassTimes> recomputed = passes(with, layer, kTimedLayers);
     if (!recomputed) {
       return recomputed.error();
@@ -197,14 +198,14 @@ class Sampler {
 
   /// Reads the times of a layer's copies to the host and back, for each set of recomputed modules.
   [[nodiscard]] std::optional<Error> read_copies(const ir::LayerSpec& layer, LayerTimes& times) {
-    const bool repeats = plan_.megatron->fp8 != ir::MegatronFp8::kDelayed;
+    const bool repeats = megatron_of(plan_).fp8 != ir::MegatronFp8::kDelayed;
     for (std::size_t set = 0; !(offloads_ == ir::MegatronOffload{}) && set < kModuleSets; ++set) {
       ir::ParallelPlan with = plan_;
-      with.megatron->offload_modules = offloads_;
-      with.megatron->least_offloaded = least_offloaded_;
+      edit_megatron(with).offload_modules = offloads_;
+      edit_megatron(with).least_offloaded = least_offloaded_;
       if (set > 0 && repeats) {
-        with.megatron->recompute = ir::MegatronRecompute::kSelective;
-        with.megatron->recompute_modules = {
+        edit_megatron(with).recompute = ir::MegatronRecompute::kSelective;
+        edit_megatron(with).recompute_modules = {
             .core_attention = (set & 1U) != 0, .norms = (set & 2U) != 0, .mlp = (set & 4U) != 0};
       }
       model_.layers.assign(static_cast<std::size_t>(kTimedLayers), layer);
@@ -221,8 +222,8 @@ class Sampler {
   [[nodiscard]] std::optional<Error> read_heads(const ir::LayerSpec& layer, BlockTimes& blocks) {
     for (std::size_t form = 0; form < blocks.head.size(); ++form) {
       ir::ParallelPlan with = plan_;
-      with.megatron->cross_entropy = static_cast<ir::MegatronCrossEntropy>(form);
-      if (with.megatron->cross_entropy == plan_.megatron->cross_entropy) {
+      edit_megatron(with).cross_entropy = static_cast<ir::MegatronCrossEntropy>(form);
+      if (megatron_of(with).cross_entropy == megatron_of(plan_).cross_entropy) {
         continue;
       }
       Result<PassTimes> times = passes(with, layer, 1);
@@ -263,7 +264,7 @@ class Sampler {
 
 void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                             BlockTimes& times) {
-  const ir::MegatronPlan& degrees = *plan.megatron;
+  const ir::MegatronPlan& degrees = megatron_of(plan);
   const ir::LayerSpec dense;
   times.dense_parameters = ir::layer_parameters(model, dense).total() / degrees.tensor;
   times.table_parameters = model.vocabulary * model.hidden / degrees.tensor;
@@ -304,7 +305,7 @@ void add(const LayerTimes& one, double share, LayerTimes& sum) {
 
 /// Bytes of the hidden states that one stage sends to the next.
 std::int64_t sent_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  const ir::MegatronPlan& degrees = *plan.megatron;
+  const ir::MegatronPlan& degrees = megatron_of(plan);
   const std::int64_t cut = degrees.context * (degrees.sequence_parallel ? degrees.tensor : 1);
   const std::int64_t tokens = std::max<std::int64_t>(plan.micro_batch * plan.sequence / cut, 1);
   return tokens * model.hidden * (plan.precision == ir::Precision::kFp32 ? 4 : 2);
@@ -347,9 +348,9 @@ Result<BlockTimes> block_times(const ir::ModelSpec& model, const ir::ParallelPla
 BlockTimes with_transfers(BlockTimes blocks, const ir::ModelSpec& model,
                           const ir::ParallelPlan& plan, const cost::Machine& machine) {
   blocks.transfer = blocks.beside = {};
-  for (std::size_t order = 0; plan.megatron->pipeline > 1 && order < blocks.transfer.size();
+  for (std::size_t order = 0; megatron_of(plan).pipeline > 1 && order < blocks.transfer.size();
        ++order) {
-    ir::MegatronPlan placed = *plan.megatron;
+    ir::MegatronPlan placed = megatron_of(plan);
     placed.pipeline_before_data = order != 0;
     blocks.transfer.at(order) = cost::work_time(
         machine.performance, machine.topology,

@@ -8,6 +8,7 @@
 #include "costmodel/time/machine.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::plan {
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtimes/megatron/plan.h"
+
 namespace headroom::plan {
 namespace {
 
@@ -25,7 +27,8 @@ std::size_t moving_slot(const ir::MegatronPlan& with) {
 CellMemory::CellMemory(PlanMemory& memory, const MegatronChoices& choices)
     : memory_(memory), choices_(choices) {
   const ir::ParallelPlan& plan = choices.recomputations.front();
-  if (!plan.megatron || plan.megatron->micro_batch_group > 0 || plan.megatron->mtp_layers > 0) {
+  if (!has_megatron(plan) || megatron_of(plan).micro_batch_group > 0 ||
+      megatron_of(plan).mtp_layers > 0) {
     return;
   }
   for (const ir::MegatronPlan& with : choices.switches) {
@@ -42,8 +45,8 @@ CellMemory::CellMemory(PlanMemory& memory, const MegatronChoices& choices)
 
 ir::ParallelPlan CellMemory::placed(std::uint64_t index) const {
   ir::ParallelPlan plan = choices_.plan_at(index);
-  plan.megatron->pipeline_before_data =
-      choices_.recomputations.front().megatron->pipeline_before_data;
+  edit_megatron(plan).pipeline_before_data =
+      megatron_of(choices_.recomputations.front()).pipeline_before_data;
   return plan;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
 
 namespace headroom::plan {

@@ -1,6 +1,7 @@
 #include "runtimes/megatron/search/choices.h"
 
 #include "planner/space/framework_search.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/search/stage_forms.h"
 #include "runtimes/megatron/stage_layers.h"
@@ -24,7 +25,7 @@ struct RepeatForm {
 /// Follows `ir::check_plan`: nothing can be recomputed with delayed scaling, and no whole layer if
 /// modules' activations are offloaded.
 RepeatForm repeat_form_of(const SpaceQuestion& question, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   const bool once = megatron.fp8 == ir::MegatronFp8::kDelayed;
   return {.chunk = chunk_sizes(megatron, static_cast<std::int64_t>(question.model.layers.size())),
           .modules = !once,
@@ -78,11 +79,12 @@ struct SwitchForm {
 
 SwitchForm switch_form_of(const ir::ModelSpec& model, const ParallelPlan& plan) {
   ParallelPlan other = plan;
-  other.megatron->pipeline_before_data = true;
-  return {.staged = plan.megatron->pipeline > 1,
-          .reorders = ir::has_one_pipeline(model, *other.megatron),
-          .hybrid = plan.precision == ir::Precision::kBf16Master && !plan.megatron->fp8_parameters,
-          .eight = plan.megatron->fp8_parameters};
+  edit_megatron(other).pipeline_before_data = true;
+  return {
+      .staged = megatron_of(plan).pipeline > 1,
+      .reorders = ir::has_one_pipeline(model, megatron_of(other)),
+      .hybrid = plan.precision == ir::Precision::kBf16Master && !megatron_of(plan).fp8_parameters,
+      .eight = megatron_of(plan).fp8_parameters};
 }
 
 AxisValues orders_of(const Constraints& allowed, const SwitchForm& form) {
@@ -187,9 +189,9 @@ std::vector<ir::MegatronModules> module_sets() {
 }
 
 void Recomputation::apply_to(ParallelPlan& plan) const {
-  plan.megatron->recompute = kind;
-  plan.megatron->recompute_layers = layers;
-  plan.megatron->recompute_modules = modules;
+  edit_megatron(plan).recompute = kind;
+  edit_megatron(plan).recompute_layers = layers;
+  edit_megatron(plan).recompute_modules = modules;
 }
 
 const std::vector<Recomputation>& ChoiceCounter::recomputations(const SpaceQuestion& question,
@@ -219,7 +221,7 @@ std::uint64_t ChoiceCounter::choose_first(const SpaceQuestion& question, Paralle
     return 0;
   }
   again.front().apply_to(plan);
-  switch_to(*plan.megatron, with.front());
+  switch_to(edit_megatron(plan), with.front());
   return again.size() * with.size();
 }
 
@@ -236,7 +238,7 @@ MegatronChoices megatron_choices(const SpaceQuestion& question, const ParallelPl
 
 ParallelPlan MegatronChoices::plan_at(std::uint64_t index) const {
   ParallelPlan plan = recomputations[index / switches.size()];
-  switch_to(*plan.megatron, switches[index % switches.size()]);
+  switch_to(edit_megatron(plan), switches[index % switches.size()]);
   return plan;
 }
 

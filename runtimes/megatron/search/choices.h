@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/space/search_space.h"
+#include "runtimes/megatron/plan.h"
 
 /// The choices within a cell of Megatron-Core.
 namespace headroom::plan {

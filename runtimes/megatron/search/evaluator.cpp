@@ -6,6 +6,7 @@
 #include "costmodel/memory_floor.h"
 #include "planner/search/evaluator.h"
 #include "planner/space/framework_search.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/block_floor.h"
 #include "runtimes/megatron/search/cell_plans.h"
 #include "runtimes/megatron/search/sampled_blocks.h"
@@ -17,10 +18,10 @@ namespace {
 ir::ParallelPlan least_states(const Constraints& allowed, const ir::ParallelPlan& plan) {
   ir::ParallelPlan lean = plan;
   const AxisValues& offload = allowed.of(Axis::kOptimizerOffload);
-  const bool hybrid = !offload.empty() && offload.back() > 0 && !lean.megatron->fp8_parameters;
-  lean.megatron->distributed_optimizer = true;
-  lean.megatron->precision_aware = hybrid;
-  lean.megatron->optimizer_offload = hybrid ? 1 : 0;
+  const bool hybrid = !offload.empty() && offload.back() > 0 && !megatron_of(lean).fp8_parameters;
+  edit_megatron(lean).distributed_optimizer = true;
+  edit_megatron(lean).precision_aware = hybrid;
+  edit_megatron(lean).optimizer_offload = hybrid ? 1 : 0;
   return lean;
 }
 
@@ -72,7 +73,7 @@ class CellVisit {
     const std::uint64_t count = choices.switches.size();
     std::uint64_t index = 0;
     for (std::uint64_t i = 0; i < choices.recomputations.size(); ++i) {
-      const ir::MegatronPlan& megatron = *choices.recomputations[i].megatron;
+      const ir::MegatronPlan& megatron = megatron_of(choices.recomputations[i]);
       const bool whole = megatron.recompute == ir::MegatronRecompute::kFullUniform &&
                          megatron.recompute_layers == 1;
       index = whole ? i * count : index;

@@ -5,6 +5,7 @@
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/work_range.h"
 #include "planner/evaluate/live_bytes.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/sample_form.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/registry.h"
@@ -38,7 +39,7 @@ std::int64_t added_by_pass(const ir::RankProgram& program, const std::vector<std
 Result<std::int64_t> kept_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                 const ir::LayerSpec& layer, const DeviceTraits& device) {
   ir::ParallelPlan alone = plan;
-  ir::MegatronPlan& megatron = *alone.megatron;
+  ir::MegatronPlan& megatron = edit_megatron(alone);
   ir::deal_evenly(megatron);
   const bool whole = megatron.recompute == ir::MegatronRecompute::kFullUniform ||
                      megatron.recompute == ir::MegatronRecompute::kFullBlock;
@@ -65,7 +66,7 @@ Result<std::int64_t> kept_bytes(const ir::ModelSpec& model, const ir::ParallelPl
 
 std::int64_t kept_passes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                          std::int64_t stage) {
-  const ir::MegatronPlan& megatron = *plan.megatron;
+  const ir::MegatronPlan& megatron = megatron_of(plan);
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   const std::int64_t chunks = ir::chunks_per_stage(megatron, layers);
   const ir::PipelineShape shape{.kind = chunks > 1 ? ir::PipelineKind::kInterleaved

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
@@ -12,24 +13,24 @@ namespace {
 
 /// The number of recomputed layers among `count` layers of a chunk. They come first.
 std::int64_t layers_again(const ir::ParallelPlan& plan, std::int64_t count) {
-  switch (plan.megatron->recompute) {
+  switch (megatron_of(plan).recompute) {
     case ir::MegatronRecompute::kNone:
     case ir::MegatronRecompute::kSelective:
       return 0;
     case ir::MegatronRecompute::kFullUniform:
       return count;
     case ir::MegatronRecompute::kFullBlock:
-      return std::min(count, plan.megatron->recompute_layers);
+      return std::min(count, megatron_of(plan).recompute_layers);
   }
   return 0;
 }
 
 /// The part of a layer's forward that its backward recomputes, in seconds.
 double selective_seconds(const ir::ParallelPlan& plan, const LayerTimes& layer) {
-  if (plan.megatron->recompute != ir::MegatronRecompute::kSelective) {
+  if (megatron_of(plan).recompute != ir::MegatronRecompute::kSelective) {
     return 0;
   }
-  const ir::MegatronModules modules = ir::recomputed_modules(*plan.megatron);
+  const ir::MegatronModules modules = ir::recomputed_modules(megatron_of(plan));
   return (modules.core_attention ? layer.core_attention.value() : 0) +
          (modules.norms ? layer.norms.value() : 0) + (modules.mlp ? layer.mlp.value() : 0);
 }
@@ -47,7 +48,7 @@ PipelineTimes::PipelineTimes(const ir::ModelSpec& model, const ir::ParallelPlan&
       sparse_before_.push_back(sparse_before_.back() + (layer.moe ? 1 : 0));
     }
   }
-  add_stages(model, *plan.megatron);
+  add_stages(model, megatron_of(plan));
   count_held(model);
 }
 
@@ -118,7 +119,7 @@ double PipelineTimes::copies_of(const ir::ParallelPlan& plan, const Stage& stage
     return static_cast<double>(stage.dense) * dense.value() +
            static_cast<double>(stage.sparse) * sparse.value();
   };
-  const std::size_t set = module_set(ir::recomputed_modules(*plan.megatron));
+  const std::size_t set = module_set(ir::recomputed_modules(megatron_of(plan)));
   const HostCopies& dense = blocks_.dense.copies.at(set);
   const HostCopies& sparse = blocks_.sparse.copies.at(set);
   double sent = sum(dense.sent, sparse.sent);
@@ -132,7 +133,7 @@ double PipelineTimes::copies_of(const ir::ParallelPlan& plan, const Stage& stage
     sent *= (layers - 1) / layers;
     fetched *= (layers - 1) / layers;
   }
-  const auto loss = static_cast<std::size_t>(plan.megatron->cross_entropy);
+  const auto loss = static_cast<std::size_t>(megatron_of(plan).cross_entropy);
   const double head = stage.last ? blocks_.head.at(loss).value() : 0;
   const double forward = sum(blocks_.dense.forward, blocks_.sparse.forward) + head;
   const double backward = sum(blocks_.dense.backward, blocks_.sparse.backward) + again;
@@ -168,12 +169,12 @@ PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
     result.plain += blocks_.embedding.value();
   }
   if (stage.last) {
-    const auto form = static_cast<std::size_t>(plan.megatron->cross_entropy);
+    const auto form = static_cast<std::size_t>(megatron_of(plan).cross_entropy);
     result.plain += blocks_.head[form].value();
   }
   result.copies = copies_of(plan, stage, result.again);
-  const std::size_t order = plan.megatron->pipeline_before_data ? 1 : 0;
-  if (plan.megatron->pipeline > 1 && !ir::is_interleaved(*plan.megatron)) {
+  const std::size_t order = megatron_of(plan).pipeline_before_data ? 1 : 0;
+  if (megatron_of(plan).pipeline > 1 && !ir::is_interleaved(megatron_of(plan))) {
     result.plain += 2 * blocks_.transfer.at(order).value();
   } else {
     result.plain += times(chunks_, blocks_.beside.at(order).value());
@@ -192,10 +193,10 @@ PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
     }
   }
   const double count = static_cast<double>(plan.accumulation);
-  const std::int64_t stages = plan.megatron->pipeline;
+  const std::int64_t stages = megatron_of(plan).pipeline;
   double sent = 0;  // The pipeline fills chunk by chunk and drains once.
-  if (ir::is_interleaved(*plan.megatron)) {
-    const Seconds transfer = blocks_.transfer.at(plan.megatron->pipeline_before_data ? 1 : 0);
+  if (ir::is_interleaved(megatron_of(plan))) {
+    const Seconds transfer = blocks_.transfer.at(megatron_of(plan).pipeline_before_data ? 1 : 0);
     sent = static_cast<double>(chunks_ * stages + stages - 1) * transfer.value();
   }
   return {.forward_backward = Seconds{count * slowest.plain},

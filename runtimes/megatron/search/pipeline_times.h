@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/block_times.h"
 
 namespace headroom::plan {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "runtimes/megatron/plan.h"
+
 namespace headroom::plan {
 namespace {
 
@@ -25,7 +27,7 @@ void drop_stages(MegatronPlan& megatron) {
 /// Resets how gradients are exchanged and where the optimizer's states are.
 void drop_optimizer(ParallelPlan& plan) {
   const MegatronPlan usual;
-  MegatronPlan& megatron = *plan.megatron;
+  MegatronPlan& megatron = edit_megatron(plan);
   plan.optimizer = {};
   megatron.distributed_optimizer = usual.distributed_optimizer;
   megatron.overlap_grad_reduce = usual.overlap_grad_reduce;
@@ -57,16 +59,16 @@ ParallelPlan common_of(const ParallelPlan& plan) {
 PlanKey tensors_key(const ParallelPlan& plan, std::vector<std::int64_t> numbers) {
   ParallelPlan one = common_of(plan);
   one.world = 1;
-  drop_stages(*one.megatron);
+  drop_stages(edit_megatron(one));
   drop_optimizer(one);
-  one.megatron->recompute_layers = MegatronPlan{}.recompute_layers;
+  edit_megatron(one).recompute_layers = MegatronPlan{}.recompute_layers;
   return {.plan = std::move(one), .numbers = std::move(numbers)};
 }
 
 PlanKey states_key(const ParallelPlan& plan, ir::Rank rank) {
   const MegatronPlan usual;
   ParallelPlan one = common_of(plan);
-  MegatronPlan& megatron = *one.megatron;
+  MegatronPlan& megatron = edit_megatron(one);
   one.micro_batch = 1;
   one.sequence = 1;
   drop_recomputation(megatron);
@@ -86,7 +88,7 @@ PlanKey states_key(const ParallelPlan& plan, ir::Rank rank) {
 PlanKey pieces_key(const ParallelPlan& plan) {
   const MegatronPlan usual;
   ParallelPlan one = common_of(plan);
-  MegatronPlan& megatron = *one.megatron;
+  MegatronPlan& megatron = edit_megatron(one);
   one.world = plan.world > 1 ? 2 : 1;  // A single device multiplies faster than one among others.
   drop_stages(megatron);
   drop_optimizer(one);
@@ -105,7 +107,7 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
     hash ^= hash >> 29;
   };
   const ParallelPlan& plan = key.plan;
-  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronPlan& megatron = megatron_of(plan);
   for (const std::int64_t number :
        {plan.world, plan.micro_batch, plan.sequence, megatron.tensor, megatron.pipeline,
         megatron.context, megatron.expert, megatron.expert_tensor, megatron.layers_per_chunk,

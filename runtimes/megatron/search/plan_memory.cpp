@@ -9,6 +9,7 @@
 #include "model_ir/json/json_value.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/kept_bytes.h"
 #include "runtimes/megatron/search/program_sample.h"
 #include "runtimes/megatron/stage_layers.h"
@@ -56,7 +57,7 @@ PlanMemory::PlanMemory(const ir::ModelSpec& model, const cost::DeviceSpec& devic
 
 Result<Bytes> PlanMemory::peak(const ir::ParallelPlan& plan) {
   plans_.fetch_add(1, std::memory_order_relaxed);
-  if (plan.runtime != "megatron" || !fits_samples(*plan.megatron)) {
+  if (plan.runtime != "megatron" || !fits_samples(megatron_of(plan))) {
     return lowered_peak(plan);
   }
   if (Status status = ir::check_plan(model_, plan); !status) {
@@ -75,13 +76,13 @@ Result<Bytes> PlanMemory::peak(const ir::ParallelPlan& plan) {
 
 std::vector<PlanMemory::RankPlace> PlanMemory::places_of(const ir::ModelSpec& model,
                                                          const ir::ParallelPlan& plan) {
-  const std::int64_t stage_ranks = ir::stage_stride(*plan.megatron, plan.world);
+  const std::int64_t stage_ranks = ir::stage_stride(megatron_of(plan), plan.world);
   std::vector<RankPlace> places;
   for (const ir::Rank rank : cost::binding_ranks(model, plan)) {
     const auto number = static_cast<std::int64_t>(rank);
     places.push_back({.rank = rank,
                       .stage = number / stage_ranks,
-                      .context = number % stage_ranks / plan.megatron->tensor});
+                      .context = number % stage_ranks / megatron_of(plan).tensor});
   }
   return places;
 }
@@ -166,7 +167,7 @@ std::shared_ptr<const Result<ActivationFamily>> PlanMemory::family_of(const ir::
                                        place.base.stages,
                                        place.base.chunks,
                                        place.base.micro_batches,
-                                       plan.megatron->layers_per_chunk > 0 ? 1 : 0};
+                                       megatron_of(plan).layers_per_chunk > 0 ? 1 : 0};
   for (const LayerRun& run : place.base.runs) {
     numbers.insert(numbers.end(), {run.layer.moe ? 1 : 0, run.layer.window.value_or(0), run.units,
                                    run.group, run.recomputed ? 1 : 0});
@@ -213,14 +214,14 @@ std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, ir::MegatronRecom
                                  const ir::LayerSpec& layer) {
   ir::ParallelPlan alone = plan;
   // Options that do not affect what a layer keeps.
-  alone.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
-  alone.megatron->mask_in_dataloader = false;
-  alone.megatron->accumulation_fusion = true;
+  edit_megatron(alone).cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  edit_megatron(alone).mask_in_dataloader = false;
+  edit_megatron(alone).accumulation_fusion = true;
   alone.steps = 1;
-  alone.megatron->recompute = how;
-  alone.megatron->recompute_layers = 1;
+  edit_megatron(alone).recompute = how;
+  edit_megatron(alone).recompute_layers = 1;
   if (how != ir::MegatronRecompute::kSelective) {
-    alone.megatron->recompute_modules = {};
+    edit_megatron(alone).recompute_modules = {};
   }
   PlanKey key = tensors_key(alone, {layer.moe ? 1 : 0, layer.window.value_or(0)});
   {
@@ -240,7 +241,7 @@ namespace {
 /// A lower bound of the bytes of parameters, gradients and states of one layer on one rank.
 std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                             const ir::LayerSpec& layer) {
-  const ir::MegatronPlan& megatron = *plan.megatron;
+  const ir::MegatronPlan& megatron = megatron_of(plan);
   const std::int64_t whole = ir::layer_parameters(model, layer).total();
   std::int64_t experts = 0;
   if (layer.moe) {
@@ -267,7 +268,7 @@ std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& 
 /// The logits of a micro-batch in the type of the products. The first stage has them only without a
 /// pipeline.
 std::int64_t logit_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  const ir::MegatronPlan& megatron = *plan.megatron;
+  const ir::MegatronPlan& megatron = megatron_of(plan);
   if (megatron.pipeline > 1) {
     return 0;
   }
@@ -316,18 +317,18 @@ std::int64_t PlanMemory::resident_of(const ir::ParallelPlan& plan,
 }
 
 Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
-  if (!plan.megatron) {
+  if (!has_megatron(plan)) {
     return Bytes{0};
   }
-  const std::vector<Layers> chunks = chunks_of(windowless_, *plan.megatron, 0);
+  const std::vector<Layers> chunks = chunks_of(windowless_, megatron_of(plan), 0);
   return has_empty(chunks) ? Bytes{0} : Bytes{resident_of(plan, chunks)} + kept_floor(plan, 0);
 }
 
 Bytes PlanMemory::kept_floor(const ir::ParallelPlan& plan, std::int64_t stage) {
-  if (!plan.megatron) {
+  if (!has_megatron(plan)) {
     return Bytes{0};
   }
-  const ir::MegatronPlan& megatron = *plan.megatron;
+  const ir::MegatronPlan& megatron = megatron_of(plan);
   const std::vector<Layers> chunks = chunks_of(windowless_, megatron, stage);
   if (has_empty(chunks)) {
     return Bytes{0};
@@ -381,15 +382,15 @@ Bytes PlanMemory::kept_floor(const ir::ParallelPlan& plan, std::int64_t stage) {
 }
 
 Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
-  if (!plan.megatron) {
+  if (!has_megatron(plan)) {
     return Bytes{0};
   }
   // A recomputed layer keeps its input, whatever its kind.
   const std::int64_t input =
       kept_of(plan, ir::MegatronRecompute::kFullUniform, windowless_.layers.front());
   std::int64_t most = 0;
-  for (std::int64_t stage = 0; stage < plan.megatron->pipeline; ++stage) {
-    const std::vector<Layers> chunks = chunks_of(windowless_, *plan.megatron, stage);
+  for (std::int64_t stage = 0; stage < megatron_of(plan).pipeline; ++stage) {
+    const std::vector<Layers> chunks = chunks_of(windowless_, megatron_of(plan), stage);
     if (!has_empty(chunks)) {
       most =
           std::max(most, resident_of(plan, chunks) + kept_passes(windowless_, plan, stage) * input);

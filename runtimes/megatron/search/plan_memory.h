@@ -15,6 +15,7 @@
 #include "model_ir/plan/rank_program.h"
 #include "model_ir/spec/model_spec.h"
 #include "planner/evaluate/plan_figures.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/activation_family.h"
 #include "runtimes/megatron/search/plan_key.h"
 #include "runtimes/megatron/search/program_sample.h"

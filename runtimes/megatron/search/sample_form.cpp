@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "costmodel/estimate.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
@@ -70,7 +71,7 @@ bool SampleForm::is_short(std::int64_t chunk) const {
 
 std::optional<SampleForm> form_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                   std::int64_t stage) {
-  const ir::MegatronPlan& megatron = *plan.megatron;
+  const ir::MegatronPlan& megatron = megatron_of(plan);
   if (!megatron.pipeline_layout.empty()) {
     return std::nullopt;
   }
@@ -119,7 +120,7 @@ ShortQuestion short_question(const ir::ModelSpec& model, const ir::ParallelPlan&
     question.model.layers.insert(question.model.layers.end(), chunk.begin(),
                                  chunk.end() - (one_less ? 1 : 0));
   }
-  ir::MegatronPlan& megatron = *question.plan.megatron;
+  ir::MegatronPlan& megatron = edit_megatron(question.plan);
   megatron.first_stage_layers = megatron.last_stage_layers = 0;
   megatron.account_for_embedding = form.first_short;
   megatron.account_for_loss = form.last_short;

@@ -9,8 +9,9 @@
 #include "model_ir/plan/plan_words.h"
 #include "planner/placement/stage_placement.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/megatron/option_checks.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/search/choices.h"
 #include "runtimes/megatron/search/evaluator.h"
@@ -37,7 +38,7 @@ struct MegatronMemory {
 };
 
 MegatronPlan& plan_of(SpaceWalk& walk) {
-  return *walk.plan.megatron;
+  return edit_megatron(walk.plan);
 }
 
 const std::vector<StageForm>& forms_of(SpaceWalk& walk, std::int64_t pipeline) {
@@ -51,11 +52,11 @@ const std::vector<StageForm>& forms_of(SpaceWalk& walk, std::int64_t pipeline) {
 /// A switch of `MegatronPlan`.
 template <bool MegatronPlan::*kMember>
 std::int64_t get_switch(const ParallelPlan& plan) {
-  return plan.megatron && (*plan.megatron).*kMember ? 1 : 0;
+  return has_megatron(plan) && megatron_of(plan).*kMember ? 1 : 0;
 }
 template <std::int64_t MegatronPlan::*kMember>
 std::int64_t get_number(const ParallelPlan& plan) {
-  return plan.megatron.value_or(MegatronPlan{}).*kMember;
+  return megatron_of(plan).*kMember;
 }
 template <std::int64_t MegatronPlan::*kMember>
 void set_number(SpaceWalk& walk, std::int64_t value) {
@@ -163,9 +164,15 @@ void deal_layers(SpaceWalk& walk, std::int64_t number) {
 }
 
 std::int64_t schedule_of(const ParallelPlan& plan) {
-  const bool chunks = plan.megatron && ir::is_interleaved(*plan.megatron);
+  const bool chunks = has_megatron(plan) && ir::is_interleaved(megatron_of(plan));
   return schedule_with(chunks ? ir::PipelineKind::kInterleaved
                               : ir::PipelineKind::kOneForwardOneBackward);
+}
+
+std::int64_t precision_of(const ParallelPlan& plan) {
+  const ir::MegatronFp8 recipe = megatron_of(plan).fp8;
+  return recipe != ir::MegatronFp8::kNone ? precision_with_recipe(static_cast<int>(recipe))
+                                          : precision_value(plan.precision);
 }
 
 // -- Rules. --------------------------------------------------------------------------------------
@@ -267,8 +274,8 @@ std::vector<SearchAxis> make_axes() {
                             std::int64_t value) { plan_of(walk).fp8_parameters = value == 1; }});
   rows.push_back({.axis = kContextExchange,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
-                    return plan.megatron &&
-                                   plan.megatron->context_exchange == ir::MegatronContext::kAllToAll
+                    return has_megatron(plan) && megatron_of(plan).context_exchange ==
+                                                     ir::MegatronContext::kAllToAll
                                ? 1
                                : 0;
                   },
@@ -294,8 +301,8 @@ std::vector<SearchAxis> make_axes() {
                   .set = set_number<&MegatronPlan::expert_tensor>});
   rows.push_back({.axis = kDispatcher,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
-                    return plan.megatron &&
-                                   plan.megatron->dispatcher == ir::MegatronDispatcher::kHybridEp
+                    return has_megatron(plan) &&
+                                   megatron_of(plan).dispatcher == ir::MegatronDispatcher::kHybridEp
                                ? 1
                                : 0;
                   },
@@ -318,9 +325,11 @@ std::vector<SearchAxis> make_axes() {
                   .several = true});
   rows.push_back({.axis = Axis::kChunk,
                   .get = get_number<&MegatronPlan::layers_per_chunk>,
+                  .help = "0 for 1F1B",
                   .rule = chunk_rule});
   rows.push_back({.axis = Axis::kSchedule,
                   .get = schedule_of,
+                  .help = "1f1b, interleaved",
                   .rule = rule<"1f1b, or interleaved with several stages">});
   rows.push_back({.axis = kFirstStage,
                   .get = get_number<&MegatronPlan::first_stage_layers>,
@@ -344,11 +353,12 @@ std::vector<SearchAxis> make_axes() {
                             std::int64_t value) { plan_of(walk).sequence_parallel = value != 0; }});
   rows.push_back({.axis = Axis::kAttention,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
-                    return plan.megatron &&
-                                   plan.megatron->attention == ir::MegatronAttention::kUnfused
+                    return has_megatron(plan) &&
+                                   megatron_of(plan).attention == ir::MegatronAttention::kUnfused
                                ? 1
                                : 0;
                   },
+                  .help = "fused, unfused",
                   .rule = rule<"fused, or unfused without context parallelism">,
                   .candidates =
                       [](SpaceWalk& walk) {
@@ -362,9 +372,7 @@ std::vector<SearchAxis> make_axes() {
   rows.push_back(
       {.axis = kOffloadModules,
        .get =
-           [](const ParallelPlan& plan) {
-             return value_with(plan.megatron.value_or(MegatronPlan{}).offload_modules);
-           },
+           [](const ParallelPlan& plan) { return value_with(megatron_of(plan).offload_modules); },
        .rule = rule<"none; or, without recompute uniform or block, modules that the model has: "
                     "core_attn (attention fused), attn_proj with it, qkv_linear; of experts "
                     "mlp_norm, expert_fc1, moe_act; of latent attention attn_norm; with an 8-bit "
@@ -383,9 +391,9 @@ std::vector<SearchAxis> make_axes() {
   rows.push_back({.axis = Axis::kRecompute,
                   .get =
                       [](const ParallelPlan& plan) {
-                        return static_cast<std::int64_t>(
-                            plan.megatron.value_or(MegatronPlan{}).recompute);
+                        return static_cast<std::int64_t>(megatron_of(plan).recompute);
                       },
+                  .help = "none, selective, uniform, block",
                   .rule = rule<"none, selective, uniform or block">});
   rows.push_back({.axis = kRecomputeLayers,
                   .get = get_number<&MegatronPlan::recompute_layers>,
@@ -410,17 +418,29 @@ std::vector<SearchAxis> make_axes() {
   rows.push_back({.axis = Axis::kLoss,
                   .get =
                       [](const ParallelPlan& plan) {
-                        return static_cast<std::int64_t>(
-                            plan.megatron.value_or(MegatronPlan{}).cross_entropy);
+                        return static_cast<std::int64_t>(megatron_of(plan).cross_entropy);
                       },
+                  .help = "unfused, native, te",
                   .rule = rule<"unfused, native or te">});
   rows.push_back({.axis = Axis::kOptimizerOffload,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
-                    return std::lround(plan.megatron.value_or(MegatronPlan{}).optimizer_offload *
+                    return std::lround(megatron_of(plan).optimizer_offload *
                                        static_cast<double>(kOffloadSteps));
                   },
+                  .help = "0, with the distributed optimizer in bf16 also 0.25, 0.5, 0.75, 1",
                   .rule = rule<"0, or 0.25, 0.5, 0.75 or 1 with the distributed optimizer in bf16">,
                   .offered = true});
+  // What every framework has.
+  rows.push_back({.axis = Axis::kPrecision,
+                  .get = precision_of,
+                  .help = "fp8-delayed, fp8-tensorwise, fp8-blockwise, fp8-mxfp8: bf16 with matrix "
+                          "products in 8 bits",
+                  .rule = rule<"8 bits on a GPU of compute capability 8.9 or later (fp8-blockwise: "
+                               "9.0 only, fp8-mxfp8: 10.0 or later), fp8-delayed without "
+                               "recomputation">});
+  rows.push_back({.axis = Axis::kOptimizer,
+                  .get = find_common_axis(Axis::kOptimizer)->get,
+                  .rule = rule<"adamw">});
   return rows;
 }
 
@@ -463,8 +483,8 @@ class MegatronSearch final : public FrameworkSearch {
         !ir::check_megatron_fp8_device(recipe, walk.question.device)) {
       return false;
     }
-    walk.plan.megatron = MegatronPlan{};
-    walk.plan.megatron->fp8 = recipe;
+    edit_megatron(walk.plan) = MegatronPlan{};
+    edit_megatron(walk.plan).fp8 = recipe;
     return true;
   }
 
@@ -496,8 +516,8 @@ class MegatronSearch final : public FrameworkSearch {
       if (cell.framework != this) {
         continue;
       }
-      const ChunkSizes chunk =
-          chunk_sizes(*cell.plan.megatron, static_cast<std::int64_t>(question.model.layers.size()));
+      const ChunkSizes chunk = chunk_sizes(megatron_of(cell.plan),
+                                           static_cast<std::int64_t>(question.model.layers.size()));
       for (std::int64_t layers = 1; layers <= chunk.most; ++layers) {
         const bool block = layers < chunk.most && has(RecomputeChoice::kBlock);
         const bool uniform = chunk.divisor % layers == 0 && has(RecomputeChoice::kUniform);
@@ -509,16 +529,10 @@ class MegatronSearch final : public FrameworkSearch {
     return {values.begin(), values.end()};
   }
 
-  [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {
-    const ir::MegatronFp8 recipe = plan.megatron.value_or(MegatronPlan{}).fp8;
-    return recipe != ir::MegatronFp8::kNone ? precision_with_recipe(static_cast<int>(recipe))
-                                            : precision_value(plan.precision);
-  }
-
   [[nodiscard]] std::vector<Alternative> alternatives(const ParallelPlan& plan) const override {
     std::vector<Alternative> all = halves_and_doubles(
         plan, std::array{Axis::kTensor, Axis::kPipeline, Axis::kContext, Axis::kMicroBatch});
-    const MegatronPlan& megatron = *plan.megatron;
+    const MegatronPlan& megatron = megatron_of(plan);
     if (megatron.pipeline > 1) {
       all.push_back({megatron_axes::kMeshOrder, megatron.pipeline_before_data ? 0 : 1});
     }

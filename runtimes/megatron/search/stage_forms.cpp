@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "model_ir/base/units.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/stage_layers.h"
 

@@ -5,6 +5,7 @@
 
 #include "model_ir/plan/parallel_plan.h"
 #include "planner/space/axis.h"
+#include "runtimes/megatron/plan.h"
 
 /// The ways in which Megatron can assign layers to the stages of a pipeline.
 namespace headroom::plan {

@@ -9,6 +9,7 @@
 #include "planner/chain/chain.h"
 #include "planner/evaluate/live_bytes.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/block_times.h"
 #include "runtimes/megatron/search/choices.h"
 #include "runtimes/megatron/search/kept_bytes.h"
@@ -41,9 +42,9 @@ std::vector<LayerAction> named(const std::vector<MegatronAction>& actions) {
 ir::ParallelPlan with_recomputation(const ir::ParallelPlan& plan, ir::MegatronRecompute how,
                                     std::int64_t layers = 1, ir::MegatronModules modules = {}) {
   ir::ParallelPlan other = plan;
-  other.megatron->recompute = how;
-  other.megatron->recompute_layers = layers;
-  other.megatron->recompute_modules = modules;
+  edit_megatron(other).recompute = how;
+  edit_megatron(other).recompute_layers = layers;
+  edit_megatron(other).recompute_modules = modules;
   return other;
 }
 
@@ -114,7 +115,7 @@ class StageReader {
   /// The peak of allocated bytes on stage `stage` while micro-batches of `plan` run.
   [[nodiscard]] Result<Bytes> peak(const ir::ParallelPlan& plan, std::int64_t stage) const {
     const ir::Rank rank{
-        static_cast<std::int32_t>(stage * ir::stage_stride(*plan.megatron, plan.world))};
+        static_cast<std::int32_t>(stage * ir::stage_stride(megatron_of(plan), plan.world))};
     const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_, rank);
     if (!program) {
       return program.error();
@@ -137,8 +138,8 @@ class StageReader {
     ir::ModelSpec one = model_;
     one.layers = {layer};
     ir::ParallelPlan alone = plan;
-    alone.megatron->pipeline = 1;
-    ir::deal_evenly(*alone.megatron);
+    edit_megatron(alone).pipeline = 1;
+    ir::deal_evenly(edit_megatron(alone));
     alone.accumulation = 1;
     return pipeline_parts(one, alone, blocks_).recomputation.value();
   }
@@ -235,7 +236,7 @@ class RuleReader {
       return with_recomputation(plan, ir::MegatronRecompute::kFullUniform, group);
     };
     add_modules();
-    Status own = add({.kind = Rule::kPlan, .number = plan.megatron->recompute_layers}, plan);
+    Status own = add({.kind = Rule::kPlan, .number = megatron_of(plan).recompute_layers}, plan);
     if (!own || !option_of(Action::kFull)) {
       return own;  // Either the plan's own rule failed, or no layer can be recomputed.
     }
@@ -273,11 +274,11 @@ class RuleReader {
     }
     rule.peak = *peak;
     rule.fits = peak->value() <= budget();
-    rule.modules = ir::names_of(plan.megatron->recompute_modules);
+    rule.modules = ir::names_of(megatron_of(plan).recompute_modules);
     if (rule.kind == Rule::kBlock ||
-        plan.megatron->recompute == ir::MegatronRecompute::kFullBlock) {
+        megatron_of(plan).recompute == ir::MegatronRecompute::kFullBlock) {
       rule.seconds = again(with_recomputation(plan, ir::MegatronRecompute::kFullUniform),
-                           plan.megatron->recompute_layers);
+                           megatron_of(plan).recompute_layers);
     } else {
       rule.seconds = again(plan, layers_);
     }
@@ -444,7 +445,7 @@ Result<std::vector<StagePlacement>> stage_placements(const ir::ModelSpec& model,
                                                      const cost::DeviceSpec& device,
                                                      const cost::Machine& machine, Bytes capacity) {
   std::vector<StagePlacement> placements;
-  if (!plan.megatron || !(plan.megatron->offload_modules == ir::MegatronOffload{})) {
+  if (!has_megatron(plan) || !(megatron_of(plan).offload_modules == ir::MegatronOffload{})) {
     return placements;
   }
   const Result<BlockTimes> blocks = block_times(model, plan, machine, device);
@@ -454,7 +455,7 @@ Result<std::vector<StagePlacement>> stage_placements(const ir::ModelSpec& model,
   const StageReader reader(model, plan, device, machine, *blocks);
   const std::vector<MegatronAction> actions = actions_of(model, plan);
   const ir::ParallelPlan keeping = with_recomputation(plan, ir::MegatronRecompute::kNone);
-  for (std::int64_t stage = 0; stage < plan.megatron->pipeline; ++stage) {
+  for (std::int64_t stage = 0; stage < megatron_of(plan).pipeline; ++stage) {
     const std::optional<SampleForm> form = form_of(model, keeping, stage);
     if (!form) {
       continue;

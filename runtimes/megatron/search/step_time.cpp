@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "costmodel/hardware/work_time.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::plan {
 namespace {
@@ -76,7 +77,7 @@ ExchangeGroups groups_of(const ir::MegatronPlan& megatron, std::int64_t world) {
 
 ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters& held,
                              const cost::Machine& machine) {
-  const ir::MegatronPlan& megatron = *plan.megatron;
+  const ir::MegatronPlan& megatron = megatron_of(plan);
   const double parameters = held.dense + held.experts;
   const ExchangeGroups groups = groups_of(megatron, plan.world);
   const double shard = held.dense / static_cast<double>(groups.dense.ranks()) +
@@ -105,7 +106,7 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
 }
 
 StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts& pipeline) const {
-  const ir::MegatronPlan& megatron = *plan.megatron;
+  const ir::MegatronPlan& megatron = megatron_of(plan);
   // Backward takes about two thirds of a micro-batch.
   const Seconds backward = (2.0 / 3) * pipeline.micro_batch;
   const Seconds forward = (1.0 / 3) * pipeline.micro_batch;
@@ -158,9 +159,9 @@ BlockTimes with_least_copies(BlockTimes blocks) {
 Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                    const BlockTimes& blocks) {
   ir::ParallelPlan bare = plan;
-  bare.megatron->recompute = ir::MegatronRecompute::kNone;
-  bare.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
-  bare.megatron->pipeline_before_data = blocks.transfer[1] < blocks.transfer[0];
+  edit_megatron(bare).recompute = ir::MegatronRecompute::kNone;
+  edit_megatron(bare).cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  edit_megatron(bare).pipeline_before_data = blocks.transfer[1] < blocks.transfer[0];
   const PipelineParts parts = PipelineTimes(model, bare, with_least_copies(blocks)).parts(bare);
   const Seconds least = parts.forward_backward + parts.copies + parts.bubble;
   // Recomputation is added to backward and subtracted from the exposed copies, which may round

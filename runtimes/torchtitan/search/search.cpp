@@ -6,9 +6,11 @@
 
 #include "planner/evaluate/plan_bounds.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/registry.h"
 #include "runtimes/torchtitan/model.h"
+#include "runtimes/torchtitan/plan.h"
 #include "runtimes/torchtitan/search/axes.h"
 #include "runtimes/torchtitan/search/titan_bounds.h"
 #include "runtimes/torchtitan/search/titan_choices.h"
@@ -21,12 +23,12 @@ using ir::ParallelPlan;
 using ir::TitanPlan;
 
 TitanPlan& plan_of(SpaceWalk& walk) {
-  return *walk.plan.titan;
+  return edit_titan(walk.plan);
 }
 
 template <std::int64_t TitanPlan::*kMember>
 std::int64_t get_number(const ParallelPlan& plan) {
-  return plan.titan.value_or(TitanPlan{}).*kMember;
+  return titan_of(plan).*kMember;
 }
 template <std::int64_t TitanPlan::*kMember>
 void set_number(SpaceWalk& walk, std::int64_t value) {
@@ -34,7 +36,7 @@ void set_number(SpaceWalk& walk, std::int64_t value) {
 }
 
 bool is_pipelined(const ParallelPlan& plan) {
-  return plan.titan && plan.titan->pipeline > 1;
+  return has_titan(plan) && titan_of(plan).pipeline > 1;
 }
 
 // -- Candidates and setters. ---------------------------------------------------------------------
@@ -55,7 +57,7 @@ AxisValues pipeline_degrees(SpaceWalk& walk) {
 
 /// How many layers the embedding or the head counts for when layers are distributed over stages.
 AxisValues end_weights(const SpaceWalk& walk, Axis axis) {
-  if (walk.plan.titan->pipeline == 1) {
+  if (titan_of(walk.plan).pipeline == 1) {
     return {0};
   }
   return walk.asks(axis) ? AxisValues{1, 0} : AxisValues{1};
@@ -66,12 +68,12 @@ void set_end_weight(SpaceWalk& walk, std::int64_t value) {
 }
 template <std::int64_t TitanPlan::*kMember>
 std::int64_t get_end_weight(const ParallelPlan& plan) {
-  return is_pipelined(plan) && (*plan.titan).*kMember > 0 ? 1 : 0;
+  return is_pipelined(plan) && titan_of(plan).*kMember > 0 ? 1 : 0;
 }
 
 /// The ranks that share the parameters of a tensor-parallel rank of a stage.
 std::int64_t holders_of(const SpaceWalk& walk) {
-  return walk.plan.world / walk.plan.titan->tensor / walk.plan.titan->pipeline;
+  return walk.plan.world / titan_of(walk.plan).tensor / titan_of(walk.plan).pipeline;
 }
 
 AxisValues context_degrees(SpaceWalk& walk) {
@@ -89,7 +91,7 @@ AxisValues replica_counts(SpaceWalk& walk) {
   const std::int64_t ranks = holders_of(walk);
   AxisValues counts = divisors(ranks / plan_of(walk).context);
   std::erase_if(counts, [&](std::int64_t replicas) {
-    walk.plan.fsdp->replicas = replicas;
+    edit_fsdp(walk.plan).replicas = replicas;
     return ranks / replicas < 2 && !is_unsharded_titan(walk.plan);
   });
   return counts;
@@ -97,7 +99,7 @@ AxisValues replica_counts(SpaceWalk& walk) {
 
 /// The ranks that share a layer's experts.
 std::int64_t expert_holders(const SpaceWalk& walk) {
-  return holders_of(walk) / walk.plan.fsdp->replicas * walk.plan.titan->tensor;
+  return holders_of(walk) / fsdp_of(walk.plan).replicas * titan_of(walk.plan).tensor;
 }
 
 AxisValues expert_degrees(SpaceWalk& walk) {
@@ -121,7 +123,7 @@ AxisValues losses(SpaceWalk& walk) {
 }
 
 std::int64_t sequences_of_rank(const SpaceWalk& walk) {
-  return walk.question.global_batch / (holders_of(walk) / walk.plan.titan->context);
+  return walk.question.global_batch / (holders_of(walk) / titan_of(walk.plan).context);
 }
 
 AxisValues micro_batches(SpaceWalk& walk) {
@@ -138,7 +140,7 @@ void set_micro_batch(SpaceWalk& walk, std::int64_t micro) {
 }
 
 std::int64_t recompute_of(const ParallelPlan& plan) {
-  if (plan.titan && plan.titan->selective_operators) {
+  if (has_titan(plan) && titan_of(plan).selective_operators) {
     return static_cast<std::int64_t>(RecomputeChoice::kSelective);
   }
   return static_cast<std::int64_t>(plan.recompute == ir::Recompute::kNone ? RecomputeChoice::kNone
@@ -146,7 +148,7 @@ std::int64_t recompute_of(const ParallelPlan& plan) {
 }
 
 std::int64_t reshard_of(const ParallelPlan& plan) {
-  const ir::TitanReshard reshard = plan.titan.value_or(TitanPlan{}).reshard;
+  const ir::TitanReshard reshard = titan_of(plan).reshard;
   const bool usual = reshard == ir::TitanReshard::kDefault && !is_pipelined(plan);
   return reshard == ir::TitanReshard::kAlways || usual ? 1 : 0;
 }
@@ -230,12 +232,14 @@ std::vector<SearchAxis> make_axes() {
   rows.push_back(
       {.axis = Axis::kAccountEmbedding,
        .get = get_end_weight<&TitanPlan::first_stage_less>,
+       .help = "yes unless you say no",
        .rule = account_rule,
        .candidates = [](SpaceWalk& walk) { return end_weights(walk, Axis::kAccountEmbedding); },
        .set = set_end_weight<&TitanPlan::first_stage_less>});
   rows.push_back(
       {.axis = Axis::kAccountLoss,
        .get = get_end_weight<&TitanPlan::last_stage_less>,
+       .help = "yes unless you say no",
        .rule = account_rule,
        .candidates = [](SpaceWalk& walk) { return end_weights(walk, Axis::kAccountLoss); },
        .set = set_end_weight<&TitanPlan::last_stage_less>});
@@ -246,10 +250,10 @@ std::vector<SearchAxis> make_axes() {
                   .set = set_number<&TitanPlan::context>});
   rows.push_back(
       {.axis = Axis::kReplicas,
-       .get = [](const ParallelPlan& plan) { return plan.fsdp ? plan.fsdp->replicas : 1; },
+       .get = [](const ParallelPlan& plan) { return has_fsdp(plan) ? fsdp_of(plan).replicas : 1; },
        .rule = replicas_rule,
        .candidates = replica_counts,
-       .set = [](SpaceWalk& walk, std::int64_t value) { walk.plan.fsdp->replicas = value; }});
+       .set = [](SpaceWalk& walk, std::int64_t value) { edit_fsdp(walk.plan).replicas = value; }});
   rows.push_back({.axis = Axis::kExpert,
                   .get = get_number<&TitanPlan::expert>,
                   .rule = expert_rule,
@@ -269,6 +273,7 @@ std::vector<SearchAxis> make_axes() {
            [](const ParallelPlan& plan) {
              return kFirstTorchLoss + static_cast<std::int64_t>(plan.loss);
            },
+       .help = "hf, chunked",
        .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "hf or chunked"; },
        .candidates = losses,
        .set =
@@ -277,17 +282,19 @@ std::vector<SearchAxis> make_axes() {
            }});
   rows.push_back({.axis = Axis::kMicroBatch,
                   .get = sequences_of_pass,
+                  .rule = micro_batch_axis().rule,
                   .candidates = micro_batches,
                   .set = set_micro_batch});
   // Axes within a cell.
-  rows.push_back({.axis = Axis::kSchedule,
-                  .get =
-                      [](const ParallelPlan& plan) {
-                        return schedule_with(plan.titan.value_or(TitanPlan{}).schedule);
-                      },
-                  .rule = schedule_rule});
   rows.push_back(
-      {.axis = Axis::kChunk, .get = get_number<&TitanPlan::stage_layers>, .rule = chunk_rule});
+      {.axis = Axis::kSchedule,
+       .get = [](const ParallelPlan& plan) { return schedule_with(titan_of(plan).schedule); },
+       .help = "1f1b, interleaved, gpipe, zb-h1, zb-v, dualpipev",
+       .rule = schedule_rule});
+  rows.push_back({.axis = Axis::kChunk,
+                  .get = get_number<&TitanPlan::stage_layers>,
+                  .help = "0 for one or two chunks of a rank",
+                  .rule = chunk_rule});
   rows.push_back({.axis = kPipelineRuns,
                   .get =
                       [](const ParallelPlan& plan) {
@@ -296,13 +303,14 @@ std::vector<SearchAxis> make_axes() {
                   .rule = runs_rule});
   rows.push_back({.axis = Axis::kSequenceParallel,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
-                    return plan.titan && plan.titan->tensor > 1 ? 1 : 0;
+                    return has_titan(plan) && titan_of(plan).tensor > 1 ? 1 : 0;
                   },
                   .rule = [](const SpaceQuestion& /*question*/) -> std::string {
                     return "yes with a tensor degree above 1, otherwise no";
                   }});
   rows.push_back({.axis = Axis::kRecompute,
                   .get = recompute_of,
+                  .help = "none, selective, full",
                   .rule = [](const SpaceQuestion& /*question*/) -> std::string {
                     return "none, selective or full";
                   }});
@@ -311,10 +319,15 @@ std::vector<SearchAxis> make_axes() {
                   .rule = every_rule});
   rows.push_back({.axis = kCompiled,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
-                    return plan.titan && plan.titan->compiled ? 1 : 0;
+                    return has_titan(plan) && titan_of(plan).compiled ? 1 : 0;
                   },
                   .rule = compile_rule});
   rows.push_back({.axis = Axis::kReshard, .get = reshard_of, .rule = reshard_rule});
+  rows.push_back({.axis = Axis::kPrecision, .get = [](const ParallelPlan& plan) {
+                    const bool bf16 =
+                        has_fsdp(plan) && fsdp_of(plan).param_dtype == ir::DType::kBf16;
+                    return precision_value(bf16 ? ir::Precision::kBf16 : plan.precision);
+                  }});
   return rows;
 }
 
@@ -351,8 +364,8 @@ class TitanSearch final : public FrameworkSearch {
     }
     plan.precision = ir::Precision::kFp32;  // The type of the shards, which are gathered in bf16.
     plan.attention = ir::AttentionKind::kSdpa;
-    plan.fsdp = ir::FsdpPlan{};
-    plan.titan = TitanPlan{};
+    edit_fsdp(plan) = ir::FsdpPlan{};
+    edit_titan(plan) = TitanPlan{};
     return true;
   }
 
@@ -383,11 +396,6 @@ class TitanSearch final : public FrameworkSearch {
     return {values.begin(), values.end()};
   }
 
-  [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {
-    const bool bf16 = plan.fsdp && plan.fsdp->param_dtype == ir::DType::kBf16;
-    return precision_value(bf16 ? ir::Precision::kBf16 : plan.precision);
-  }
-
   [[nodiscard]] std::string requirement(const SpaceQuestion& question) const override {
     ParallelPlan plan = question.base;
     plan.runtime = runtime();
@@ -403,7 +411,7 @@ class TitanSearch final : public FrameworkSearch {
   [[nodiscard]] std::vector<Alternative> alternatives(const ParallelPlan& plan) const override {
     std::vector<Alternative> all = halves_and_doubles(
         plan, std::array{Axis::kTensor, Axis::kPipeline, Axis::kContext, Axis::kMicroBatch});
-    all.push_back({kCompiled, plan.titan->compiled ? 0 : 1});
+    all.push_back({kCompiled, titan_of(plan).compiled ? 0 : 1});
     all.push_back({Axis::kReshard, 1 - value_of(plan, Axis::kReshard)});
     return all;
   }

@@ -9,6 +9,7 @@
 #include "planner/evaluate/live_bytes.h"
 #include "planner/search/evaluator.h"
 #include "runtimes/plan_json.h"
+#include "runtimes/torchtitan/plan.h"
 #include "runtimes/torchtitan/search/titan_choices.h"
 #include "runtimes/torchtitan/search/titan_floor.h"
 
@@ -50,7 +51,7 @@ class TitanBounds final : public PlanBounds {
 
   [[nodiscard]] Result<std::optional<Bytes>> sampled_floor(const ir::ParallelPlan& plan) override {
     const Result<Bytes> peak =
-        plan.titan->pipeline == 1 ? line_of_layers(plan) : short_pipeline(plan);
+        titan_of(plan).pipeline == 1 ? line_of_layers(plan) : short_pipeline(plan);
     return peak ? Result<std::optional<Bytes>>(*peak) : Result<std::optional<Bytes>>(peak.error());
   }
 
@@ -76,7 +77,7 @@ class TitanBounds final : public PlanBounds {
 
  private:
   [[nodiscard]] Result<Bytes> short_pipeline(const ir::ParallelPlan& plan) {
-    const ir::TitanPlan& titan = *plan.titan;
+    const ir::TitanPlan& titan = titan_of(plan);
     ir::ParallelPlan few = plan;
     few.accumulation = 1;
     const std::int64_t passes = plan.micro_batch / titan.pipeline_batch;

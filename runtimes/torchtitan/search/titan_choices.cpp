@@ -9,6 +9,8 @@
 #include "model_ir/base/units.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/framework_search.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/torchtitan/plan.h"
 #include "runtimes/torchtitan/search/axes.h"
 #include "runtimes/torchtitan/stage_layers.h"
 
@@ -58,7 +60,7 @@ class Pipelines {
                                    PipelineKind::kZbV,
                                    PipelineKind::kDualPipeV,
                                    PipelineKind::kGPipe};
-    const bool alone = plan_.titan->pipeline == 1;
+    const bool alone = titan_of(plan_).pipeline == 1;
     for (const PipelineKind kind : kKinds) {
       const bool simple = kind == PipelineKind::kOneForwardOneBackward;
       if (!allowed_.allows(Axis::kSchedule, schedule_with(kind)) || (alone && !simple)) {
@@ -66,7 +68,7 @@ class Pipelines {
       }
       const bool many = kind == PipelineKind::kInterleaved || kind == PipelineKind::kZbH1;
       for (const std::int64_t stage :
-           many ? stage_layers_of(*plan_.titan, layers_, allowed_.of(Axis::kChunk))
+           many ? stage_layers_of(titan_of(plan_), layers_, allowed_.of(Axis::kChunk))
                 : AxisValues{0}) {
         if (allowed_.allows(Axis::kChunk, stage)) {
           write_runs({.schedule = kind, .stage_layers = stage});
@@ -78,17 +80,17 @@ class Pipelines {
 
  private:
   void write_runs(TitanChoice choice) {
-    if (plan_.titan->pipeline == 1) {
+    if (titan_of(plan_).pipeline == 1) {
       if (allowed_.allows(titan_axes::kPipelineRuns, 1)) {
         choices_.push_back(choice);
       }
       return;
     }
     const std::int64_t passes =
-        plan_.micro_batch * plan_.accumulation / plan_.titan->pipeline_batch;
+        plan_.micro_batch * plan_.accumulation / titan_of(plan_).pipeline_batch;
     for (const std::int64_t runs : divisors(passes)) {
       if (!allowed_.allows(titan_axes::kPipelineRuns, runs) ||
-          passes / runs < plan_.titan->pipeline) {
+          passes / runs < titan_of(plan_).pipeline) {
         continue;
       }
       choice.runs = runs;
@@ -108,9 +110,9 @@ class Pipelines {
 /// Layers of each chunk of each rank, in the order in which the rank counts them.
 std::vector<AxisValues> chunk_layers_of(const ParallelPlan& plan, std::int64_t layers) {
   std::vector<AxisValues> ranks;
-  for (std::int64_t rank = 0; rank < plan.titan->pipeline; ++rank) {
+  for (std::int64_t rank = 0; rank < titan_of(plan).pipeline; ++rank) {
     AxisValues& chunks = ranks.emplace_back();
-    if (plan.titan->pipeline == 1) {
+    if (titan_of(plan).pipeline == 1) {
       chunks.push_back(layers);
       continue;
     }
@@ -182,18 +184,18 @@ std::vector<TitanChoice> recomputations_of(const Constraints& allowed,
 }  // namespace
 
 bool is_unsharded_titan(const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
-  const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
+  const TitanPlan titan = titan_of(plan);
+  const std::int64_t replicas = has_fsdp(plan) ? fsdp_of(plan).replicas : 1;
   return plan.world == replicas && titan.tensor == 1 && titan.pipeline == 1 && titan.context == 1;
 }
 
 bool can_compile(const ir::ModelSpec& model, const ParallelPlan& plan) {
-  return plan.titan->tensor == 1 && plan.titan->context == 1 && !model.moe &&
+  return titan_of(plan).tensor == 1 && titan_of(plan).context == 1 && !model.moe &&
          !is_unsharded_titan(plan);
 }
 
 void TitanChoice::apply_to(ParallelPlan& plan) const {
-  TitanPlan& titan = *plan.titan;
+  TitanPlan& titan = edit_titan(plan);
   titan.schedule = schedule;
   titan.stage_layers = stage_layers;
   if (titan.pipeline > 1) {
@@ -253,8 +255,8 @@ std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const Para
 }
 
 std::int64_t sequences_of_pass(const ParallelPlan& plan) {
-  const bool pipelined = plan.titan && plan.titan->pipeline > 1;
-  return pipelined ? plan.titan->pipeline_batch : plan.micro_batch;
+  const bool pipelined = has_titan(plan) && titan_of(plan).pipeline > 1;
+  return pipelined ? titan_of(plan).pipeline_batch : plan.micro_batch;
 }
 
 }  // namespace headroom::plan

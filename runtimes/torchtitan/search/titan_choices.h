@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "planner/space/search_space.h"
+#include "runtimes/torchtitan/plan.h"
 
 /// The choices within a cell of torchtitan.
 namespace headroom::plan {

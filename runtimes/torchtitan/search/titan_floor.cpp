@@ -12,7 +12,9 @@
 #include "costmodel/estimate.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
-#include "planner/evaluate/rounding.h"
+#include "planner/evaluate/plan_figures.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/torchtitan/plan.h"
 #include "runtimes/torchtitan/search/titan_choices.h"
 #include "runtimes/torchtitan/stage_layers.h"
 
@@ -29,7 +31,7 @@ constexpr int kOperators = 1;
 constexpr int kWholeLayers = 2;
 
 bool checkpoints_all(const ParallelPlan& plan) {
-  return plan.titan->selective_operators;
+  return titan_of(plan).selective_operators;
 }
 
 /// The number of recomputed layers among the layers [first, first + count) of a rank's blocks.
@@ -43,7 +45,7 @@ std::int64_t repeated(const ParallelPlan& plan, std::int64_t first, std::int64_t
 /// One pass of `plan` on as few ranks as its degrees permit, without a pipeline.
 ParallelPlan one_pass_plan(const ParallelPlan& plan, int again) {
   ParallelPlan one = plan;
-  TitanPlan& titan = *one.titan;
+  TitanPlan& titan = edit_titan(one);
   one.micro_batch = sequences_of_pass(plan);
   one.accumulation = 1;
   one.steps = 1;
@@ -68,7 +70,7 @@ ParallelPlan one_pass_plan(const ParallelPlan& plan, int again) {
     }
     one.world = ranks * titan.tensor;
   }
-  one.fsdp->replicas = 1;
+  edit_fsdp(one).replicas = 1;
   return one;
 }
 
@@ -185,7 +187,7 @@ TitanFloor::TitanFloor(const ir::ModelSpec& model, const cost::DeviceSpec& devic
 
 TitanFloor::Pieces TitanFloor::pieces(const ParallelPlan& plan, int again) {
   const ParallelPlan one = one_pass_plan(plan, again);
-  const TitanPlan& titan = *one.titan;
+  const TitanPlan& titan = titan_of(one);
   const Key key(titan.tensor, titan.context, titan.expert, titan.expert_tensor, one.micro_batch,
                 one.sequence, one.loss, 2 * again + (titan.compiled ? 1 : 0), one.world == 1);
   {
@@ -219,7 +221,7 @@ TitanFloor::Pieces TitanFloor::sampled(const ParallelPlan& one) const {
 }
 
 Seconds TitanFloor::least_step(const ParallelPlan& plan) {
-  if (plan.titan->pipeline > 1) {
+  if (titan_of(plan).pipeline > 1) {
     return kFloorRounding * pipeline_step(plan);
   }
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
@@ -232,7 +234,7 @@ Seconds TitanFloor::least_step(const ParallelPlan& plan) {
   }
   const Exchange exchange = exchange_of(plan);
   const double between = static_cast<double>(std::max<std::int64_t>(layers - 2, 0));
-  const bool resharded = plan.titan->reshard != ir::TitanReshard::kNever;
+  const bool resharded = titan_of(plan).reshard != ir::TitanReshard::kNever;
   const Seconds pass = once.ends + std::max(forward, between * exchange.gather) +
                        std::max({backward, between * exchange.reduce,
                                  resharded ? between * exchange.gather : Seconds{}});
@@ -243,29 +245,29 @@ TitanFloor::Exchange TitanFloor::exchange_of(const ParallelPlan& plan) const {
   if (is_unsharded_titan(plan)) {
     return {};
   }
-  const TitanPlan& titan = *plan.titan;
+  const TitanPlan& titan = titan_of(plan);
   const ir::LayerParameters layer = ir::layer_parameters(model_, model_.layers.front());
   // Under expert parallelism, experts are a group of their own.
   const std::int64_t elements = layer.attention / titan.tensor + layer.norms +
                                 (titan.expert > 1 ? 0 : layer.mlp / titan.tensor);
-  const std::int64_t ranks = plan.world / plan.fsdp->replicas / titan.tensor / titan.pipeline;
+  const std::int64_t ranks = plan.world / fsdp_of(plan).replicas / titan.tensor / titan.pipeline;
   const cost::PriceList prices = cost::prices_on(machine_, plan);
   const auto time_of = [&](ir::CollectiveKind kind, ir::DType dtype) {
     return prices.time_of(ir::CollectiveShape{.kind = kind,
                                               .bytes = elements * ir::bits_of(dtype) / 8,
                                               .group = {.size = ranks, .stride = titan.tensor}});
   };
-  return {.gather = time_of(ir::CollectiveKind::kAllGather, plan.fsdp->param_dtype),
-          .reduce = time_of(ir::CollectiveKind::kReduceScatter, plan.fsdp->reduce_dtype)};
+  return {.gather = time_of(ir::CollectiveKind::kAllGather, fsdp_of(plan).param_dtype),
+          .reduce = time_of(ir::CollectiveKind::kReduceScatter, fsdp_of(plan).reduce_dtype)};
 }
 
 Seconds TitanFloor::least_of_degrees(const ParallelPlan& plan) {
   const auto layers = static_cast<double>(model_.layers.size());
-  const std::int64_t stages = plan.titan->pipeline;
+  const std::int64_t stages = titan_of(plan).pipeline;
   const std::int64_t passes = plan.micro_batch * plan.accumulation / sequences_of_pass(plan);
   const auto pass_of = [&](bool compiled) {
     ParallelPlan one = plan;
-    one.titan->compiled = compiled;
+    edit_titan(one).compiled = compiled;
     const Pieces once = pieces(one, kNothing);
     const Seconds ends = stages > 1 ? once.head_forward + once.head_backward : once.ends;
     return ends + layers * (once.forward + once.backward);
@@ -321,7 +323,7 @@ Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
 
 Bytes TitanFloor::floor(const ParallelPlan& plan) {
   const auto rank = static_cast<std::int64_t>(heaviest(plan));
-  return rank_floor(plan, rank * plan.titan->pipeline / plan.world);
+  return rank_floor(plan, rank * titan_of(plan).pipeline / plan.world);
 }
 
 Bytes TitanFloor::let_go(const ParallelPlan& plan) {
@@ -331,12 +333,12 @@ Bytes TitanFloor::let_go(const ParallelPlan& plan) {
 }
 
 ir::Rank TitanFloor::heaviest(const ParallelPlan& plan) {
-  if (plan.titan->pipeline == 1) {
+  if (titan_of(plan).pipeline == 1) {
     return ir::Rank{0};
   }
   const std::vector<ir::Rank> ranks = cost::binding_ranks(model_, plan);
   return *std::ranges::max_element(ranks, {}, [&](ir::Rank rank) {
-    return rank_floor(plan, static_cast<std::int64_t>(rank) * plan.titan->pipeline / plan.world);
+    return rank_floor(plan, static_cast<std::int64_t>(rank) * titan_of(plan).pipeline / plan.world);
   });
 }
 
@@ -389,21 +391,21 @@ Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
   const Pieces once = pieces(plan, checkpoints_all(plan) ? kOperators : kNothing);
   const Pieces twice =
       plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kWholeLayers);
-  const TitanPlan& titan = *plan.titan;
+  const TitanPlan& titan = titan_of(plan);
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
   const bool pipelined = titan.pipeline > 1;
   const bool whole = is_unsharded_titan(plan);
   const bool stays = !whole && (titan.reshard == ir::TitanReshard::kNever ||
                                 (titan.reshard == ir::TitanReshard::kDefault && pipelined));
   const std::int64_t gathered = gathered_layer(model_, titan);
-  const std::int64_t wide = ir::bits_of(plan.fsdp->reduce_dtype) / 8;
-  const std::int64_t narrow = ir::bits_of(plan.fsdp->param_dtype) / 8;
+  const std::int64_t wide = ir::bits_of(fsdp_of(plan).reduce_dtype) / 8;
+  const std::int64_t narrow = ir::bits_of(fsdp_of(plan).param_dtype) / 8;
   const std::int64_t hidden = sequences_of_pass(plan) *
                               (plan.sequence / titan.context / titan.tensor) * model_.hidden *
                               narrow;
   // fp32 parameters and, from the second step on, two states for each.
   const std::int64_t held = (plan.steps > 1 ? 3 : 1) * ir::bits_of(ir::DType::kFp32) / 8;
-  const std::int64_t sharers = plan.world / plan.fsdp->replicas / titan.pipeline;
+  const std::int64_t sharers = plan.world / fsdp_of(plan).replicas / titan.pipeline;
   const ir::PipelineShape shape = ir::titan_pipeline(plan, layers);
   std::int64_t bytes = 0;
   std::int64_t blocks = 0;

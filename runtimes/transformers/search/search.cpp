@@ -1,6 +1,7 @@
 #include "runtimes/transformers/search/search.h"
 
 #include "runtimes/registry.h"
+#include "runtimes/transformers/options.h"
 #include "runtimes/transformers/support.h"
 
 namespace headroom::plan {
@@ -12,7 +13,7 @@ bool is_modelled(const SpaceQuestion& question, const ir::ParallelPlan& plan) {
     return true;
   }
   ir::ParallelPlan computing = plan;
-  computing.precision = arithmetic_of(plan);
+  computing.precision = ir::runtime_of(plan).one_rank_alone(plan).value_or(plan).precision;
   return !ir::transformers::unsupported(question.model, computing, question.device);
 }
 
@@ -60,28 +61,12 @@ class TransformersSearch final : public FrameworkSearch {
       return false;
     }
     ir::runtime_of(walk.plan).prepare_for_search(walk.plan);
-    if (walk.plan.world > 1) {
-      walk.plan.ddp = ir::DdpPlan{};
-    }
+    ir::transformers::complete_data_parallel(walk.plan);
     return true;
   }
 };
 
 }  // namespace
-
-ir::Precision arithmetic_of(const ir::ParallelPlan& plan) {
-  if (plan.fsdp && plan.fsdp->param_dtype == ir::DType::kBf16) {
-    return ir::Precision::kBf16;
-  }
-  switch (plan.precision) {
-    case ir::Precision::kBf16Master:
-      return ir::Precision::kBf16;
-    case ir::Precision::kFp16Master:
-      return ir::Precision::kFp16;
-    default:
-      return plan.precision;
-  }
-}
 
 std::vector<SearchAxis> transformers_axes() {
   return {{.axis = Axis::kAttention,
@@ -89,6 +74,7 @@ std::vector<SearchAxis> transformers_axes() {
                [](const ir::ParallelPlan& plan) {
                  return kFirstTorchAttention + static_cast<std::int64_t>(plan.attention);
                },
+           .help = "sdpa, eager, flash, sdpa-no-cudnn",
            .rule = [](const SpaceQuestion& /*question*/) -> std::string {
              return "sdpa, eager, flash or sdpa-no-cudnn if the model has it";
            },
@@ -99,6 +85,7 @@ std::vector<SearchAxis> transformers_axes() {
                [](const ir::ParallelPlan& plan) {
                  return kFirstTorchLoss + static_cast<std::int64_t>(plan.loss);
                },
+           .help = "hf, chunked, fused-linear",
            .rule = [](const SpaceQuestion& /*question*/) -> std::string {
              return "hf, chunked or fused-linear";
            },

@@ -16,8 +16,4 @@ namespace headroom::plan {
 ///          what is no better than PyTorch's own choice only if it is asked for.
 [[nodiscard]] std::vector<SearchAxis> transformers_axes();
 
-/// The precision that a plan computes in: 16 bits if it keeps fp32 masters of 16-bit parameters, or
-/// if FSDP gathers parameters in bf16.
-[[nodiscard]] ir::Precision arithmetic_of(const ir::ParallelPlan& plan);
-
 }  // namespace headroom::plan

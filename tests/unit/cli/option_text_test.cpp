@@ -5,6 +5,7 @@
 #include "cli/own_options.h"
 #include "cli/plan_options.h"
 #include "model_ir/json/json_writer.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/plan_json.h"
 #include "runtimes/plan_parts.h"
 #include "tests/support/random_options.h"
@@ -40,14 +41,16 @@ TEST_CASE("property: a SPEC reads back as the part that it was printed from") {
       }
       CAPTURE(part->name);
       ir::ParallelPlan plan;
-      test::randomise(random, part->fields, part->edit(plan));
-      if (plan.fsdp && plan.fsdp->reshard_ranks > 0) {
-        plan.fsdp->reshard_after_forward = true;  // "reshard=4" says both.
+      part->add(plan);
+      test::randomise(random, part->fields, plan);
+      if (has_fsdp(plan) && fsdp_of(plan).reshard_ranks > 0) {
+        edit_fsdp(plan).reshard_after_forward = true;  // "reshard=4" says both.
       }
-      const std::string text = spec_text(*part, part->find(plan));
+      const std::string text = spec_text(*part, plan);
       CAPTURE(text);
       ir::ParallelPlan again;
-      const SpecTarget target{part->fields, part->option, part->edit(again)};
+      part->add(again);
+      const SpecTarget target{part->fields, part->option, &again};
       const Status status = parse_spec(part->option, text, {&target, 1});
       if (!status) {
         FAIL_CHECK(to_text(status.error()));
@@ -99,8 +102,8 @@ TEST_CASE("options: a framework's own arguments are options, and imply the frame
 }
 
 TEST_CASE("options: two options share --fsdp reshard") {
-  CHECK(typed_plan({{"fsdp", "reshard=4"}}).fsdp->reshard_ranks == 4);
-  CHECK_FALSE(typed_plan({{"fsdp", "reshard=no"}}).fsdp->reshard_after_forward);
+  CHECK(fsdp_of(typed_plan({{"fsdp", "reshard=4"}})).reshard_ranks == 4);
+  CHECK_FALSE(fsdp_of(typed_plan({{"fsdp", "reshard=no"}})).reshard_after_forward);
   const Error error = typed_refusal("fsdp", "reshard=sometimes");
   CHECK(error.got == "reshard=sometimes");
   CHECK(error.wanted == "yes or no, or a whole number from 0 to 1048576");

@@ -3,11 +3,15 @@
 #include <doctest/doctest.h>
 
 #include "cli/allocator_options.h"
-#include "cli/plan_values.h"
 #include "model_ir/json/json_writer.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/fsdp/options.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/plan_json.h"
+#include "runtimes/torch/ddp_plan.h"
 #include "runtimes/torchtitan/options.h"
+#include "runtimes/torchtitan/plan.h"
+#include "runtimes/torchtune/plan.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/temporary_folder.h"
 
@@ -34,11 +38,13 @@ ir::ParallelPlan plan_of(const std::vector<OptionValue>& options) {
 }
 
 ir::TitanPlan parsed_titan(const std::string& text) {
-  return *plan_of({{"titan", text}}).titan;
+  return titan_of(plan_of({{"titan", text}}));
 }
 
 std::string text_of(const ir::TitanPlan& titan) {
-  return spec_text(ir::torchtitan::options(), &titan);
+  ir::ParallelPlan plan;
+  edit_titan(plan) = titan;
+  return spec_text(ir::torchtitan::options(), plan);
 }
 
 Error refusal_of(const std::vector<OptionValue>& options) {
@@ -52,18 +58,18 @@ TEST_CASE("property: the options of a plan ask for that plan") {
   CAPTURE(random.seed());
   for (int round = 0; round < 400; ++round) {
     ir::ParallelPlan plan = test::random_plan(random);
-    if (plan.zero) {  // Bucket sizes and thresholds have no options.
+    if (has_zero(plan)) {  // Bucket sizes and thresholds have no options.
       ir::ZeroPlan zero;
-      zero.stage = plan.zero->stage;
-      zero.decay_groups = plan.zero->decay_groups;
-      zero.offload_optimizer = plan.zero->offload_optimizer;
-      zero.offload_param = plan.zero->offload_param;
-      zero.offload_ratio = plan.zero->offload_ratio;
-      zero.nvme_path = plan.zero->nvme_path;
-      zero.hpz_partition_size = plan.zero->hpz_partition_size;
-      zero.quantized_weights = plan.zero->quantized_weights;
-      zero.quantized_gradients = plan.zero->quantized_gradients;
-      plan.zero = zero;
+      zero.stage = zero_of(plan).stage;
+      zero.decay_groups = zero_of(plan).decay_groups;
+      zero.offload_optimizer = zero_of(plan).offload_optimizer;
+      zero.offload_param = zero_of(plan).offload_param;
+      zero.offload_ratio = zero_of(plan).offload_ratio;
+      zero.nvme_path = zero_of(plan).nvme_path;
+      zero.hpz_partition_size = zero_of(plan).hpz_partition_size;
+      zero.quantized_weights = zero_of(plan).quantized_weights;
+      zero.quantized_gradients = zero_of(plan).quantized_gradients;
+      edit_zero(plan) = zero;
     }
     std::string typed;
     const std::vector<OptionValue> options = options_of(plan, model());
@@ -81,7 +87,7 @@ TEST_CASE("plan options: --tune means torchtune's code") {
   const ir::ParallelPlan plan =
       plan_of({{"tune", "compiled,optimizer-in-backward"}, {"checkpointing", "full"}});
   CHECK(plan.runtime == "torchtune");
-  CHECK(plan.tune == ir::TunePlan{.compiled = true, .optimizer_in_backward = true});
+  CHECK(tune_of(plan) == ir::TunePlan{.compiled = true, .optimizer_in_backward = true});
   CHECK(refusal_of({{"tune", "fast"}}).key == "tune");
 }
 
@@ -93,38 +99,38 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
   CHECK(plan.optimizer.form == ir::OptimizerForm::kFused);  // Its own default.
   CHECK(plan_of({{"titan", "tp=2"}, {"gpus", "2"}, {"optimizer", "adamw"}}).optimizer ==
         ir::OptimizerPlan{});
-  CHECK(plan.fsdp == ir::FsdpPlan{});
-  CHECK(plan.titan == ir::TitanPlan{.tensor = 4,
-                                    .loss_parallel = false,
-                                    .reshard = ir::TitanReshard::kNever,
-                                    .selective_operators = true});
+  CHECK(fsdp_of(plan) == ir::FsdpPlan{});
+  CHECK(titan_of(plan) == ir::TitanPlan{.tensor = 4,
+                                        .loss_parallel = false,
+                                        .reshard = ir::TitanReshard::kNever,
+                                        .selective_operators = true});
   const std::string text =
       "tp=1,pp=4,schedule=zb-v,pp-batch=2,pp-layers=3,pp-last-less=2,"
       "reshard=default";
   const ir::ParallelPlan staged = plan_of({{"titan", text}, {"gpus", "16"}});
-  CHECK(staged.titan == ir::TitanPlan{.pipeline = 4,
-                                      .schedule = ir::PipelineKind::kZbV,
-                                      .pipeline_batch = 2,
-                                      .stage_layers = 3,
-                                      .last_stage_less = 2});
-  CHECK(text_of(*staged.titan) == text);
+  CHECK(titan_of(staged) == ir::TitanPlan{.pipeline = 4,
+                                          .schedule = ir::PipelineKind::kZbV,
+                                          .pipeline_batch = 2,
+                                          .stage_layers = 3,
+                                          .last_stage_less = 2});
+  CHECK(text_of(titan_of(staged)) == text);
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(staged)), "staged").value() == staged);
   const std::string eight = "tp=1,compiled,float8=rowwise-gw-hp,fp8-all-gather,precompute-scale";
   const ir::ParallelPlan narrow = plan_of({{"titan", eight}, {"gpus", "8"}});
-  CHECK(narrow.titan->float8 == ir::Float8Recipe::kRowwiseGradientHp);
-  CHECK(narrow.titan->float8_gather);
-  CHECK(narrow.titan->float8_precompute);
-  CHECK(parsed_titan(text_of(*narrow.titan)) == *narrow.titan);
+  CHECK(titan_of(narrow).float8 == ir::Float8Recipe::kRowwiseGradientHp);
+  CHECK(titan_of(narrow).float8_gather);
+  CHECK(titan_of(narrow).float8_precompute);
+  CHECK(parsed_titan(text_of(titan_of(narrow))) == titan_of(narrow));
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(narrow)), "narrow").value() == narrow);
   const ir::ParallelPlan spread = plan_of({{"titan", "tp=2,ep=4,etp=2"}, {"gpus", "16"}});
-  CHECK(spread.titan == ir::TitanPlan{.tensor = 2, .expert = 4, .expert_tensor = 2});
-  CHECK(parsed_titan(text_of(*spread.titan)) == *spread.titan);
+  CHECK(titan_of(spread) == ir::TitanPlan{.tensor = 2, .expert = 4, .expert_tensor = 2});
+  CHECK(parsed_titan(text_of(titan_of(spread))) == titan_of(spread));
   const ir::ParallelPlan bounded =
       plan_of({{"titan", "compiled,memory-budget=0.25"}, {"gpus", "8"}});
-  CHECK(bounded.titan == ir::TitanPlan{.compiled = true, .memory_budget = 0.25});
-  CHECK(text_of(*bounded.titan) == "tp=1,reshard=default,compiled,memory-budget=0.25");
+  CHECK(titan_of(bounded) == ir::TitanPlan{.compiled = true, .memory_budget = 0.25});
+  CHECK(text_of(titan_of(bounded)) == "tp=1,reshard=default,compiled,memory-budget=0.25");
   const ir::ParallelPlan none = plan_of({{"titan", "compiled,memory-budget=-0"}, {"gpus", "8"}});
-  CHECK(text_of(*none.titan) == "tp=1,reshard=default,compiled,memory-budget=0");
+  CHECK(text_of(titan_of(none)) == "tp=1,reshard=default,compiled,memory-budget=0");
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(bounded)), "bounded").value() ==
         bounded);
   const Error outside = refusal_of({{"titan", "compiled,memory-budget=1.5"}});
@@ -152,18 +158,18 @@ TEST_CASE("plan options: --zero and --offload mean deepspeed, whose bf16 has an 
   const ir::ParallelPlan zero = plan_of({{"zero", "2"}, {"gpus", "8"}});
   CHECK(zero.runtime == "deepspeed");
   CHECK(zero.precision == ir::Precision::kBf16Master);
-  CHECK_FALSE(zero.ddp.has_value());
-  CHECK(plan_of({{"offload", "optimizer=cpu"}, {"zero", "2"}}).zero->offload_optimizer ==
+  CHECK_FALSE(has_ddp(zero));
+  CHECK(zero_of(plan_of({{"offload", "optimizer=cpu"}, {"zero", "2"}})).offload_optimizer ==
         ir::OffloadDevice::kCpu);
   const ir::ParallelPlan split =
       plan_of({{"offload", "optimizer=cpu,optimizer-ratio=0.25"}, {"zero", "3"}});
-  CHECK(split.zero->offload_ratio == 0.25);
+  CHECK(zero_of(split).offload_ratio == 0.25);
   const Error share = refusal_of({{"offload", "optimizer-ratio=1.5"}, {"zero", "3"}});
   CHECK(share.key == "offload");
   CHECK(share.got == "optimizer-ratio=1.5");
   CHECK(plan_of({{"zero", "3"}, {"precision", "fp16"}}).precision == ir::Precision::kFp16Master);
   CHECK(plan_of({{"zero", "3"}, {"precision", "fp32"}}).precision == ir::Precision::kFp32);
-  CHECK(plan_of({{"runtime", "deepspeed"}}).zero->stage == 0);
+  CHECK(zero_of(plan_of({{"runtime", "deepspeed"}})).stage == 0);
 }
 
 TEST_CASE("plan options: --zeropp and --rank") {
@@ -172,11 +178,11 @@ TEST_CASE("plan options: --zeropp and --rank") {
                                          {"rank", "9"},
                                          {"zeropp", "hpz=4,qwz,qgz,node=4,leaf=experts"}});
   CHECK(plan.rank == 9);
-  CHECK(plan.zero->hpz_partition_size == 4);
-  CHECK(plan.zero->quantized_weights);
-  CHECK(plan.zero->quantized_gradients);
-  CHECK(plan.zero->node_devices == 4);
-  CHECK(plan.zero->leaf == ir::ZeroLeaf::kExperts);
+  CHECK(zero_of(plan).hpz_partition_size == 4);
+  CHECK(zero_of(plan).quantized_weights);
+  CHECK(zero_of(plan).quantized_gradients);
+  CHECK(zero_of(plan).node_devices == 4);
+  CHECK(zero_of(plan).leaf == ir::ZeroLeaf::kExperts);
   const std::vector<OptionValue> options = options_of(plan, model());
   CHECK(read_plan_options(arguments_of(options), model())->plan == plan);
 }
@@ -196,8 +202,8 @@ TEST_CASE("plan options: options of two frameworks, or of one that is not meant,
 }
 
 TEST_CASE("plan options: several GPUs without ZeRO are data parallel") {
-  CHECK(plan_of({{"gpus", "4"}}).ddp.has_value());
-  CHECK_FALSE(plan_of({{"gpus", "1"}}).ddp.has_value());
+  CHECK(has_ddp(plan_of({{"gpus", "4"}})));
+  CHECK_FALSE(has_ddp(plan_of({{"gpus", "1"}})));
 }
 
 TEST_CASE("plan options: every value is checked and named") {
@@ -234,16 +240,17 @@ TEST_CASE("plan options: every value is checked and named") {
 }
 
 TEST_CASE("plan options: FullyShardedDataParallel's own") {
-  const ir::FsdpPlan fsdp =
-      *plan_of({{"runtime", "fsdp"},
-                {"gpus", "8"},
-                {"fsdp", "version=1,prefetch=post,forward-prefetch,orig-params=no,replicas=2"}})
-           .fsdp;
+  const ir::ParallelPlan plan =
+      plan_of({{"runtime", "fsdp"},
+               {"gpus", "8"},
+               {"fsdp", "version=1,prefetch=post,forward-prefetch,orig-params=no,replicas=2"}});
+  const ir::FsdpPlan& fsdp = fsdp_of(plan);
   CHECK(fsdp.backward_prefetch == ir::FsdpPrefetch::kBackwardPost);
   CHECK(fsdp.forward_prefetch);
   CHECK_FALSE(fsdp.use_orig_params);
-  CHECK(spec_text(ir::fsdp::options(), &fsdp)
-            .find(",orig-params=no,prefetch=post,forward-prefetch") != std::string::npos);
+  CHECK(
+      spec_text(ir::fsdp::options(), plan).find(",orig-params=no,prefetch=post,forward-prefetch") !=
+      std::string::npos);
 }
 
 TEST_CASE("plan options: adapters") {
@@ -299,10 +306,10 @@ TEST_CASE("plan options: options go over the plan file, and over a DeepSpeed fil
                      "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}})");
   const ir::ParallelPlan zero = plan_of({{"deepspeed", config}, {"micro-batch", "4"}});
   CHECK(zero.micro_batch == 4);
-  CHECK(zero.zero->stage == 3);
-  CHECK(zero.zero->reduce_bucket_size == 65'536);  // 256^2
+  CHECK(zero_of(zero).stage == 3);
+  CHECK(zero_of(zero).reduce_bucket_size == 65'536);  // 256^2
   CHECK(zero.precision == ir::Precision::kBf16Master);
-  CHECK(plan_of({{"deepspeed", config}, {"zero", "2"}}).zero->stage == 2);
+  CHECK(zero_of(plan_of({{"deepspeed", config}, {"zero", "2"}})).stage == 2);
   CHECK(refusal_of({{"deepspeed", config}, {"runtime", "transformers"}}).key == "runtime");
 }
 

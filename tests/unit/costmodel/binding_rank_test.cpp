@@ -1,4 +1,5 @@
 #include "costmodel/binding_rank.h"
+#include "runtimes/megatron/plan.h"
 
 #include <vector>
 
@@ -32,12 +33,12 @@ TEST_CASE("binding_ranks: one rank where all do the same") {
 TEST_CASE("binding_ranks: first, second and last stage, first and last of a ring") {
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  plan.megatron = ir::MegatronPlan{.tensor = 2, .pipeline = 4, .context = 2};
+  edit_megatron(plan) = ir::MegatronPlan{.tensor = 2, .pipeline = 4, .context = 2};
   plan.world = 32;  // Two data-parallel ranks: eight ranks a stage.
   CHECK(ranks_of(plan) == std::vector{0, 2, 8, 10, 24, 26});
-  plan.megatron->pipeline_before_data = true;
+  edit_megatron(plan).pipeline_before_data = true;
   CHECK(ranks_of(plan) == std::vector{0, 2, 4, 6, 12, 14});
-  plan.megatron = ir::MegatronPlan{.tensor = 8, .pipeline = 2};
+  edit_megatron(plan) = ir::MegatronPlan{.tensor = 8, .pipeline = 2};
   plan.world = 16;
   CHECK(ranks_of(plan) == std::vector{0, 8});
 }
@@ -49,10 +50,10 @@ TEST_CASE("binding_ranks: the first stage with so many sparse layers, too") {
   }
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  plan.megatron = ir::MegatronPlan{.pipeline = 8};
+  edit_megatron(plan) = ir::MegatronPlan{.pipeline = 8};
   plan.world = 8;
   CHECK(ranks_of(plan, model) == std::vector{0, 1, 3, 7});
-  plan.megatron = ir::MegatronPlan{.pipeline = 4};  // 0, 1, 2 and 2 of them.
+  edit_megatron(plan) = ir::MegatronPlan{.pipeline = 4};  // 0, 1, 2 and 2 of them.
   plan.world = 4;
   CHECK(ranks_of(plan, model) == std::vector{0, 1, 2, 3});
 }

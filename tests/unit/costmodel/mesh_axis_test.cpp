@@ -11,8 +11,13 @@
 
 #include "costmodel/time/program_time.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
+#include "runtimes/torch/ddp_plan.h"
+#include "runtimes/torchtitan/plan.h"
 #include "tests/support/titan_plan.h"
 
 namespace headroom::cost {
@@ -63,7 +68,7 @@ ir::ParallelPlan megatron_plan(std::int64_t world, const ir::MegatronPlan& megat
   plan.sequence = 1024;
   plan.accumulation = 4;
   plan.world = world;
-  plan.megatron = megatron;
+  edit_megatron(plan) = megatron;
   return plan;
 }
 
@@ -120,19 +125,19 @@ TEST_CASE("mesh axis: DeepSpeed, FSDP and DDP exchange for data parallelism alon
   ir::ParallelPlan plan;
   plan.sequence = 1024;
   plan.world = 4;
-  plan.ddp.emplace();
+  edit_ddp(plan) = {};
   check_traffic(parts_of(plan), {StepPart::kData});
-  plan.ddp.reset();
+  plan.own.reset<ir::DdpPlan>();
   plan.runtime = "deepspeed";
   plan.precision = ir::Precision::kBf16Master;
   for (const int stage : {1, 2, 3}) {
-    plan.zero.emplace().stage = stage;
+    edit_zero(plan).stage = stage;
     check_traffic(parts_of(plan), {StepPart::kData});
   }
-  plan.zero.reset();
+  plan.own.reset<ir::ZeroPlan>();
   plan.runtime = "fsdp";
   plan.precision = ir::Precision::kFp32;
-  plan.fsdp.emplace();
+  edit_fsdp(plan) = {};
   check_traffic(parts_of(plan), {StepPart::kData});
 }
 

@@ -1,4 +1,6 @@
 #include "costmodel/outside_memory.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/megatron/plan.h"
 
 #include <algorithm>
 
@@ -75,8 +77,8 @@ TEST_CASE("outside_terms: NVLink SHARP buffers need Hopper, a switch, and all-re
   CHECK(sharp(device_of(9, 0, "pcie5-x16")) == nullptr);
   CHECK(sharp(device_of(8, 0, "nvlink3")) == nullptr);
   plan.runtime = "deepspeed";
-  plan.zero = ir::ZeroPlan{};
-  plan.zero->stage = 3;
+  edit_zero(plan) = ir::ZeroPlan{};
+  edit_zero(plan).stage = 3;
   CHECK(sharp(device_of(9, 0, "nvlink4")) == nullptr);
 }
 
@@ -90,7 +92,8 @@ TEST_CASE("outside_terms: HybridEP has room for the tokens of all ranks that sha
   plan.world = 16;
   plan.sequence = 4096;
   plan.runtime = "megatron";
-  plan.megatron = ir::MegatronPlan{.expert = 16, .dispatcher = ir::MegatronDispatcher::kHybridEp};
+  edit_megatron(plan) =
+      ir::MegatronPlan{.expert = 16, .dispatcher = ir::MegatronDispatcher::kHybridEp};
   const auto terms = outside_terms(model, plan, device_of(9, 0, "nvlink4"));
   const OutsideTerm* const buffers = find(terms, "HybridEP");
   REQUIRE(buffers != nullptr);
@@ -99,7 +102,7 @@ TEST_CASE("outside_terms: HybridEP has room for the tokens of all ranks that sha
   const std::int64_t sent = 4096 * (4096 + 64 + 4 * 128);
   const std::int64_t received = 4096 * (4096 + 64 + 4 * 64 + 2 * (4096 + 4 * 64));
   CHECK(buffers->bytes == Bytes{all + sent + received});
-  plan.megatron->dispatcher = ir::MegatronDispatcher::kAllToAll;
+  edit_megatron(plan).dispatcher = ir::MegatronDispatcher::kAllToAll;
   CHECK(find(outside_terms(model, plan, device_of(9, 0, "nvlink4")), "HybridEP") == nullptr);
 }
 

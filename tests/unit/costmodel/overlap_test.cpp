@@ -11,7 +11,11 @@
 
 #include "costmodel/time/stream_replay.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/registry.h"
+#include "runtimes/torch/ddp_plan.h"
 
 namespace headroom::ir {
 namespace {
@@ -92,7 +96,7 @@ struct Replayed {
 
 TEST_CASE("overlap: FSDP2 gathers the next layer while one computes, but not the first") {
   ParallelPlan plan = eight_rank_plan("fsdp", Precision::kFp32);
-  plan.fsdp = FsdpPlan{};
+  edit_fsdp(plan) = FsdpPlan{};
   const Replayed replayed(plan, 5);
   // Root and 8 layers. The root's gather and the first layer's have nothing to hide behind but the
   // embedding; in forward the host runs ahead and issues the gathers of the others early.
@@ -108,7 +112,7 @@ TEST_CASE("overlap: FSDP2 gathers the next layer while one computes, but not the
 
 TEST_CASE("overlap: a gather of FSDP2 ends before the layer that wants it begins") {
   ParallelPlan plan = eight_rank_plan("fsdp", Precision::kFp32);
-  plan.fsdp = FsdpPlan{};
+  edit_fsdp(plan) = FsdpPlan{};
   const Replayed quick(plan, 5);
   const Replayed slow(plan, 500);
   // Each of the layers' gathers is exposed almost wholly: two buffers at most are under way.
@@ -117,7 +121,7 @@ TEST_CASE("overlap: a gather of FSDP2 ends before the layer that wants it begins
 
 TEST_CASE("overlap: DDP reduces a bucket while the gradients of the next are made") {
   ParallelPlan plan = eight_rank_plan("transformers", Precision::kFp32);
-  plan.ddp = DdpPlan{.gradient_as_bucket_view = false, .bucket_cap_bytes = 2 * kMiB};
+  edit_ddp(plan) = DdpPlan{.gradient_as_bucket_view = false, .bucket_cap_bytes = 2 * kMiB};
   const Replayed replayed(plan, 5);
   const auto buckets = replayed.collectives("step2.backward", CollectiveKind::kAllReduce);
   REQUIRE(buckets.size() > 4);
@@ -130,26 +134,26 @@ TEST_CASE("overlap: DDP reduces a bucket while the gradients of the next are mad
 
 TEST_CASE("overlap: ZeRO stage 3 fetches ahead along its trace") {
   ParallelPlan plan = eight_rank_plan("deepspeed", Precision::kBf16Master);
-  plan.zero = ZeroPlan{};
-  plan.zero->stage = 3;
-  plan.zero->param_persistence_threshold = 0;
-  plan.zero->prefetch_bucket_size = 400'000;
-  plan.zero->overlap_comm = true;
+  edit_zero(plan) = ZeroPlan{};
+  edit_zero(plan).stage = 3;
+  edit_zero(plan).param_persistence_threshold = 0;
+  edit_zero(plan).prefetch_bucket_size = 400'000;
+  edit_zero(plan).overlap_comm = true;
   const Replayed ahead(plan, 5);
   const auto gathers = ahead.collectives("step2.forward", CollectiveKind::kAllGather);
   CHECK(ahead.count_overlapped(gathers) > gathers.size() / 2);
-  plan.zero->prefetch_bucket_size = 0;
+  edit_zero(plan).prefetch_bucket_size = 0;
   const Replayed late(plan, 5);
   CHECK(late.collectives("step2.forward", CollectiveKind::kAllGather).size() > gathers.size());
 }
 
 TEST_CASE("overlap: Megatron's reductions of gradients run beside backward only where asked") {
   ParallelPlan plan = eight_rank_plan("megatron", Precision::kBf16Master);
-  plan.megatron = MegatronPlan{};
-  plan.megatron->distributed_optimizer = true;
-  plan.megatron->overlap_grad_reduce = true;
+  edit_megatron(plan) = MegatronPlan{};
+  edit_megatron(plan).distributed_optimizer = true;
+  edit_megatron(plan).overlap_grad_reduce = true;
   const Replayed beside(plan, 5);
-  plan.megatron->overlap_grad_reduce = false;
+  edit_megatron(plan).overlap_grad_reduce = false;
   const Replayed after(plan, 5);
   const auto reductions =
       beside.collectives("step2.forward_backward", CollectiveKind::kReduceScatter);

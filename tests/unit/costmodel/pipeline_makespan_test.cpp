@@ -43,17 +43,15 @@ TEST_CASE("pipeline makespan: bubbles are those of the papers at equal costs") {
     PipelineShape whole = shape(PipelineKind::kZbH1);
     whole.chunks = 1;
     CHECK(total_of(whole) - static_cast<double>(3 * m) == static_cast<double>(p - 1));
-    // ZB-H2: (p - 1)(F + B - 2W) = 0; ZBV: none: every stage works without a gap.
-    for (const PipelineKind kind : {PipelineKind::kZbH2, PipelineKind::kZbV}) {
-      CAPTURE(name_of(kind));
-      const auto line = cost::pipeline_makespan(shape(kind), equal_times(shape(kind))).value();
-      for (std::size_t stage = 0; stage < line.stages.size(); ++stage) {
-        CHECK(cost::inner_bubble(line, stage).value() == 0);
-      }
+    // ZBV: every stage works without a gap.
+    const PipelineShape v = shape(PipelineKind::kZbV);
+    const auto line = cost::pipeline_makespan(v, equal_times(v)).value();
+    for (std::size_t stage = 0; stage < line.stages.size(); ++stage) {
+      const std::vector<cost::ActionSpan>& spans = line.stages[stage];
+      CHECK(spans.back().end - spans.front().begin == line.busy[stage]);
     }
-    // DualPipe: (p / 2 - 1)(F&B + B - 3W), where F&B = 3 and the whole backward B = 2.
-    CHECK(bubble(PipelineKind::kDualPipe, 3 * m) == 2.0 * static_cast<double>(p / 2 - 1));
-    // DualPipeV on half the stages of that DualPipe, chunks being its stages.
+    // DualPipe: (p / 2 - 1)(F&B + B - 3W), where F&B = 3 and the whole backward B = 2; DualPipeV on
+    // half the stages of that DualPipe, chunks being its stages.
     CHECK(bubble(PipelineKind::kDualPipeV, 6 * m) == 2.0 * static_cast<double>(p - 1));
   }
 }

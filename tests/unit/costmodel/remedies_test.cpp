@@ -10,6 +10,8 @@
 #include "costmodel/layer_bound.h"
 #include "costmodel/memory_floor.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/registry.h"
 #include "tests/support/random.h"
 #include "tests/support/random_plan.h"
@@ -62,33 +64,33 @@ TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks"
   plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 8;
-  plan.megatron = ir::MegatronPlan{.tensor = 4};
-  CHECK(with_change(plan, Change::kSequenceParallel, device)->megatron->sequence_parallel);
+  edit_megatron(plan) = ir::MegatronPlan{.tensor = 4};
+  CHECK(megatron_of(*with_change(plan, Change::kSequenceParallel, device)).sequence_parallel);
   CHECK_FALSE(with_change(plan, Change::kSdpaAttention, device));
-  CHECK(with_change(plan, Change::kSelectiveRecompute, device)->megatron->recompute_modules.mlp);
-  plan.megatron->attention = ir::MegatronAttention::kUnfused;
-  CHECK(with_change(plan, Change::kSdpaAttention, device)->megatron->attention ==
+  CHECK(megatron_of(*with_change(plan, Change::kSelectiveRecompute, device)).recompute_modules.mlp);
+  edit_megatron(plan).attention = ir::MegatronAttention::kUnfused;
+  CHECK(megatron_of(*with_change(plan, Change::kSdpaAttention, device)).attention ==
         ir::MegatronAttention::kFused);
   ir::ParallelPlan wide = plan;
   wide.world = 8;
   wide.accumulation = 3;
   const ir::ParallelPlan wider = *with_change(wide, Change::kMoreTensorParallel, device);
-  CHECK(wider.megatron->tensor == 8);
-  CHECK(wider.megatron->sequence_parallel);
+  CHECK(megatron_of(wider).tensor == 8);
+  CHECK(megatron_of(wider).sequence_parallel);
   CHECK(wider.accumulation == 6);  // Half as many ranks share the batch.
   CHECK_FALSE(with_change(wider, Change::kMoreTensorParallel, device));
-  CHECK(with_change(plan, Change::kZero1, device)->megatron->distributed_optimizer);
-  CHECK(with_change(plan, Change::kCheckpointing, device)->megatron->recompute ==
+  CHECK(megatron_of(*with_change(plan, Change::kZero1, device)).distributed_optimizer);
+  CHECK(megatron_of(*with_change(plan, Change::kCheckpointing, device)).recompute ==
         ir::MegatronRecompute::kFullUniform);
   CHECK(with_change(plan, Change::kCheckpointing, device)->recompute == ir::Recompute::kNone);
   CHECK_FALSE(with_change(plan, Change::kZero3, device));
   CHECK_FALSE(with_change(plan, Change::kLora, device));
   // Megatron refuses layers on the host beside recomputation: the change takes its place.
-  plan.megatron->offloaded_layers = 4;
+  edit_megatron(plan).offloaded_layers = 4;
   for (const Change& change : {Change::kSelectiveRecompute, Change::kCheckpointing}) {
-    CHECK(with_change(plan, change, device)->megatron->offloaded_layers == 0);
+    CHECK(megatron_of(*with_change(plan, change, device)).offloaded_layers == 0);
   }
-  plan.megatron->tensor = 1;
+  edit_megatron(plan).tensor = 1;
   CHECK_FALSE(with_change(plan, Change::kSequenceParallel, device));
 }
 
@@ -211,7 +213,7 @@ TEST_CASE("with_change: a device without bf16 gets fp16 with loss scaling") {
 
 TEST_CASE("with_change: every change has words, a cost and a source") {
   ir::ParallelPlan plan = usual_plan();
-  plan.megatron.emplace();
+  edit_megatron(plan) = {};
   for (const ir::Runtime* const runtime : ir::runtimes()) {
     plan.runtime = runtime->name();
     CAPTURE(plan.runtime);
@@ -264,8 +266,8 @@ TEST_CASE("property: memory_floor is never above the replayed peak") {
       plan.runtime = "deepspeed";
       plan.precision = ir::Precision::kBf16Master;
       plan.world = random.between(2, 8);
-      plan.zero = ir::ZeroPlan{};
-      plan.zero->stage = static_cast<int>(random.between(0, 3));
+      edit_zero(plan) = ir::ZeroPlan{};
+      edit_zero(plan).stage = static_cast<int>(random.between(0, 3));
     } else if (random.chance(1, 3)) {
       plan.lora = ir::LoraPlan{};
     }
@@ -325,7 +327,7 @@ TEST_CASE("layer_bound: none for few layers, two stacks or DeepSpeed's buckets")
   ir::ParallelPlan zero = usual_plan();
   zero.runtime = "deepspeed";
   zero.precision = ir::Precision::kBf16Master;
-  zero.zero = ir::ZeroPlan{};
+  edit_zero(zero) = ir::ZeroPlan{};
   CHECK_FALSE(layer_bound(model, zero, device));
   model.layers.resize(3);
   CHECK_FALSE(layer_bound(model, usual_plan(), device));

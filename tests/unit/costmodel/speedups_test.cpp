@@ -1,4 +1,5 @@
 #include "costmodel/speedups.h"
+#include "runtimes/megatron/plan.h"
 
 #include <doctest/doctest.h>
 
@@ -19,13 +20,14 @@ TEST_CASE("speedups: the share of a bottleneck is that of its parts") {
 TEST_CASE("speedups: changes keep the tokens of a step where they can") {
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  plan.megatron = ir::MegatronPlan{
+  edit_megatron(plan) = ir::MegatronPlan{
       .tensor = 4, .pipeline = 4, .sequence_parallel = true, .distributed_optimizer = true};
   plan.world = 32;
   plan.micro_batch = 2;
   plan.accumulation = 16;
   const auto tokens = [](const ir::ParallelPlan& p) {
-    return p.micro_batch * p.accumulation * p.world / p.megatron->tensor / p.megatron->pipeline;
+    return p.micro_batch * p.accumulation * p.world / megatron_of(p).tensor /
+           megatron_of(p).pipeline;
   };
   int changes = 0;
   for (const Bottleneck bottleneck : {Bottleneck::kCommunication, Bottleneck::kSmallBatch,
@@ -36,14 +38,14 @@ TEST_CASE("speedups: changes keep the tokens of a step where they can") {
       ++changes;
     }
   }
-  CHECK(changes == 8);                  // 3 for communication, 1, 3 for the bubble, 1.
-  plan.megatron->layers_per_chunk = 1;  // Eight chunks already: no smaller ones.
+  CHECK(changes == 8);                       // 3 for communication, 1, 3 for the bubble, 1.
+  edit_megatron(plan).layers_per_chunk = 1;  // Eight chunks already: no smaller ones.
   CHECK(changes_against(plan, Bottleneck::kBubble, 32).size() == 2);
-  plan.megatron->offloaded_layers = 8;
+  edit_megatron(plan).offloaded_layers = 8;
   const std::vector<ir::ParallelPlan> fewer = changes_against(plan, Bottleneck::kOffload, 32);
   REQUIRE(fewer.size() == 3);
-  CHECK(fewer[0].megatron->offloaded_layers == 4);
-  CHECK(fewer[1].megatron->offloaded_layers == 0);
+  CHECK(megatron_of(fewer[0]).offloaded_layers == 4);
+  CHECK(megatron_of(fewer[1]).offloaded_layers == 0);
 }
 
 }  // namespace headroom::cost

@@ -5,6 +5,8 @@
 #include "costmodel/time/model_flops.h"
 #include "costmodel/time/program_time.h"
 #include "model_ir/plan/work_range.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/megatron/plan.h"
 
 namespace headroom::cost {
 namespace {
@@ -152,9 +154,9 @@ TEST_CASE("step time: utilisation is of the type that FSDP computes in, not of w
   };
   CHECK(peak() == FlopsPerSecond{1});
   plan.runtime = "fsdp";
-  plan.fsdp = ir::FsdpPlan{};
+  edit_fsdp(plan) = ir::FsdpPlan{};
   CHECK(peak() == FlopsPerSecond{16});
-  plan.fsdp->param_dtype = ir::DType::kFp32;
+  edit_fsdp(plan).param_dtype = ir::DType::kFp32;
   CHECK(peak() == FlopsPerSecond{1});
   plan.precision = ir::Precision::kAutocastBf16;
   CHECK(peak() == FlopsPerSecond{16});
@@ -195,7 +197,7 @@ TEST_CASE("step time: a pipeline's passes are laid out, its bubble is what is le
   program.run(ir::TrafficShape{.bytes = 5});
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  plan.megatron = ir::MegatronPlan{.pipeline = 4};
+  edit_megatron(plan) = ir::MegatronPlan{.pipeline = 4};
   plan.world = 4;
   plan.accumulation = 8;
   const ProgramTime time = price_program(program.done(), plan, plain_prices());
@@ -263,7 +265,7 @@ TEST_CASE("step time: only transfers between stages are the pipeline's own to la
   }
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  plan.megatron = ir::MegatronPlan{.pipeline = 2};
+  edit_megatron(plan) = ir::MegatronPlan{.pipeline = 2};
   plan.world = 2;
   const ProgramTime time = price_program(program.done(), plan, plain_prices());
   REQUIRE(time.chunks.size() == 1);

@@ -9,12 +9,12 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/graph/decoder.h"
-#include "model_ir/graph/verify.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/task.h"
 #include "runtimes/registry.h"
+#include "tests/support/graph_verify/verify.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {

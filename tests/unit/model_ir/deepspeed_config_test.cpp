@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/plan_check.h"
 
 namespace headroom::ir::deepspeed {
@@ -28,7 +29,7 @@ TEST_CASE("deepspeed config: an empty one has DeepSpeed's defaults") {
   const ParallelPlan plan = read("{}")->plan;
   CHECK(plan.runtime == "deepspeed");
   CHECK(plan.precision == Precision::kFp32);
-  CHECK(plan.zero == ZeroPlan{});
+  CHECK(zero_of(plan) == ZeroPlan{});
   CHECK(plan.clip_norm == 1.0);  // GRADIENT_CLIPPING_DEFAULT
   CHECK(plan.optimizer == OptimizerPlan{});
 }
@@ -37,20 +38,21 @@ TEST_CASE("deepspeed config: auto sizes are the trainer's, of the hidden size") 
   const std::string sizes =
       R"("reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
          "stage3_param_persistence_threshold": "auto")";
-  const ZeroPlan three = *read(R"({"zero_optimization": {"stage": 3, )" + sizes + "}}")->plan.zero;
+  const ZeroPlan three =
+      zero_of(read(R"({"zero_optimization": {"stage": 3, )" + sizes + "}}")->plan);
   CHECK(three.reduce_bucket_size == 16'777'216);    // 4096^2
   CHECK(three.prefetch_bucket_size == 15'099'494);  // int(0.9 * 4096^2)
   CHECK(three.param_persistence_threshold == 40'960);
   // transformers fills the last two at stage 3 only.
-  const ZeroPlan two = *read(R"({"zero_optimization": {"stage": 2, )" + sizes + "}}")->plan.zero;
+  const ZeroPlan two = zero_of(read(R"({"zero_optimization": {"stage": 2, )" + sizes + "}}")->plan);
   CHECK(two.reduce_bucket_size == 16'777'216);
   CHECK(two.prefetch_bucket_size == 50'000'000);
   CHECK(two.param_persistence_threshold == 100'000);
 }
 
 TEST_CASE("deepspeed config: numbers may be written as 5e8") {
-  CHECK(read(R"({"zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8}})")
-            ->plan.zero->reduce_bucket_size == 200'000'000);
+  CHECK(zero_of(read(R"({"zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8}})")->plan)
+            .reduce_bucket_size == 200'000'000);
   CHECK(refusal(R"({"zero_optimization": {"reduce_bucket_size": 2.5}})")
             .find("/zero_optimization/reduce_bucket_size") != std::string::npos);
 }
@@ -111,29 +113,30 @@ TEST_CASE("deepspeed config: optimizers by name, and their implementations") {
 
 TEST_CASE("deepspeed config: fp32 accumulation from stage 1 on, and torch's fused AdamW") {
   const auto zero = [](const std::string& stage) {
-    return *read(R"({"zero_optimization": {"stage": )" + stage + R"(}, "bf16": {"enabled": true},
+    return zero_of(
+        read(R"({"zero_optimization": {"stage": )" + stage + R"(}, "bf16": {"enabled": true},
                      "data_types": {"grad_accum_dtype": "fp32"}, "optimizer": {"type": "AdamW",
                      "params": {"torch_adam": true, "fused": true}}})")
-                ->plan.zero;
+            ->plan);
   };
   CHECK(zero("1").grad_accum_dtype == DType::kFp32);
   CHECK(zero("2").torch_adam);
   // What a configuration does not hold is the trainer's.
   ParallelPlan arguments;
-  arguments.zero.emplace().decay_groups = true;
-  CHECK(read(R"({"zero_optimization": {"stage": 2}})", arguments)->plan.zero->decay_groups);
+  edit_zero(arguments).decay_groups = true;
+  CHECK(zero_of(read(R"({"zero_optimization": {"stage": 2}})", arguments)->plan).decay_groups);
 }
 
 TEST_CASE("deepspeed config: offload, in its new and its old form") {
-  const ZeroPlan zero = *read(R"({"zero_optimization": {"stage": 3,
+  const ZeroPlan zero = zero_of(read(R"({"zero_optimization": {"stage": 3,
       "offload_optimizer": {"device": "cpu", "pin_memory": true},
       "offload_param": {"device": "nvme", "nvme_path": "/drive", "buffer_size": 1e8}}})")
-                             ->plan.zero;
+                                    ->plan);
   CHECK(zero.offload_optimizer == OffloadDevice::kCpu);
   CHECK(zero.offload_param == OffloadDevice::kNvme);
   CHECK(zero.nvme_path == "/drive");
   const auto old = read(R"({"zero_optimization": {"stage": 2, "cpu_offload": true}})");
-  CHECK(old->plan.zero->offload_optimizer == OffloadDevice::kCpu);
+  CHECK(zero_of(old->plan).offload_optimizer == OffloadDevice::kCpu);
   CHECK(old->notes.size() == 1);
 }
 
@@ -143,12 +146,12 @@ TEST_CASE("deepspeed config: a share of the optimizer on the host, at stage 3 al
            R"(, "offload_optimizer": {"device": ")" + device +
            R"(", "ratio": 0.3, "nvme_path": "/drive"}}})";
   };
-  CHECK(read(text("3", "cpu"))->plan.zero->offload_ratio == 0.3);
+  CHECK(zero_of(read(text("3", "cpu"))->plan).offload_ratio == 0.3);
   const std::string below = refusal(text("2", "cpu"));
   CHECK(below.find("/zero_optimization/offload_optimizer/ratio") != std::string::npos);
   CHECK_FALSE(refusal(text("3", "nvme")).empty());
   const auto idle = read(text("3", "none"));
-  CHECK(idle->plan.zero->offload_ratio == 1);
+  CHECK(zero_of(idle->plan).offload_ratio == 1);
   CHECK(idle->notes.size() == 1);
 }
 
@@ -207,21 +210,22 @@ TEST_CASE("deepspeed config: a switch that the stage does not read passes either
   CHECK(read(R"({"zero_optimization": {"stage": 2, "allgather_partitions": false}})"));
   CHECK(read(R"({"zero_optimization": {"stage": 2, "memory_efficient_linear": false}})"));
   CHECK(read(R"({"zero_optimization": {"stage": 3, "use_multi_rank_bucket_allreduce": false}})"));
-  const auto zero_of = [](const char* text) { return *read(text)->plan.zero; };
-  CHECK(zero_of(R"({"zero_optimization": {"stage": 2, "memory_efficient_linear": false}})")
+  const auto read_zero = [](const char* text) { return zero_of(read(text)->plan); };
+  CHECK(read_zero(R"({"zero_optimization": {"stage": 2, "memory_efficient_linear": false}})")
             .memory_efficient_linear);
-  CHECK_FALSE(zero_of(R"({"zero_optimization": {"stage": 3, "memory_efficient_linear": false}})")
+  CHECK_FALSE(read_zero(R"({"zero_optimization": {"stage": 3, "memory_efficient_linear": false}})")
                   .memory_efficient_linear);
-  CHECK(zero_of(R"({"zero_optimization": {"stage": 3, "parameter_alignment": true}})")
+  CHECK(read_zero(R"({"zero_optimization": {"stage": 3, "parameter_alignment": true}})")
             .parameter_alignment == false);
-  const ZeroPlan first = zero_of(
+  const ZeroPlan first = read_zero(
       R"({"zero_optimization": {"stage": 1, "use_multi_rank_bucket_allreduce": false,
           "parameter_alignment": true, "reduce_scatter": false}, "communication_data_type": "fp16"})");
   CHECK_FALSE(first.multi_rank_allreduce);
   CHECK_FALSE(first.reduce_scatter);
   CHECK(first.parameter_alignment);
   CHECK(first.communication_dtype == DType::kFp16);
-  const ZeroPlan third = zero_of(R"({"zero_optimization": {"stage": 3, "allgather_sequential": true,
+  const ZeroPlan third =
+      read_zero(R"({"zero_optimization": {"stage": 3, "allgather_sequential": true,
           "stage3_use_all_reduce_for_fetch_params": true}})");
   CHECK(third.allgather_sequential);
   CHECK(third.all_reduce_fetch);
@@ -246,9 +250,9 @@ TEST_CASE("deepspeed config: ZeRO++ and leaf modules") {
   const auto plus = read(R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8,
     "zero_quantized_weights": true, "zero_quantized_gradients": true}})");
   REQUIRE(plus);
-  CHECK(plus->plan.zero->hpz_partition_size == 8);
-  CHECK(plus->plan.zero->quantized_weights);
-  CHECK(plus->plan.zero->quantized_gradients);
+  CHECK(zero_of(plus->plan).hpz_partition_size == 8);
+  CHECK(zero_of(plus->plan).quantized_weights);
+  CHECK(zero_of(plus->plan).quantized_gradients);
   CHECK(plus->notes.empty());
   // Nothing is frozen when zero.Init partitions.
   CHECK(read(R"({"zero_optimization": {"stage": 3, "zero_quantized_nontrainable_weights": true}})")
@@ -260,7 +264,7 @@ TEST_CASE("deepspeed config: ZeRO++ and leaf modules") {
           ["transformers.models.deepseek_v3.modeling_deepseek_v3.DeepseekV3MoE"]}}})",
       "ds.json", experts, {});
   REQUIRE(leaf);
-  CHECK(leaf->plan.zero->leaf == ZeroLeaf::kExperts);
+  CHECK(zero_of(leaf->plan).leaf == ZeroLeaf::kExperts);
   CHECK(refusal(R"({"zero_optimization": {"mics_shard_size": 8}})").find("removed") !=
         std::string::npos);
 }

@@ -4,6 +4,7 @@
 
 #include "model_ir/json/json_value.h"
 #include "runtimes/deepspeed/config.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/runtime.h"
 #include "runtimes/registry.h"
 #include "tests/support/random_plan.h"
@@ -31,8 +32,8 @@ ir::ParallelPlan zero_plan(int stage) {
   plan.runtime = "deepspeed";
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 8;
-  plan.zero = ir::ZeroPlan{};
-  plan.zero->stage = stage;
+  edit_zero(plan) = ir::ZeroPlan{};
+  edit_zero(plan).stage = stage;
   return plan;
 }
 
@@ -44,8 +45,8 @@ JsonValue emitted(const ir::ParallelPlan& plan) {
 ir::ParallelPlan arguments_of(const ir::ParallelPlan& plan) {
   ir::ParallelPlan arguments = plan;
   arguments.precision = ir::Precision::kFp32;
-  arguments.zero = ir::ZeroPlan{};
-  arguments.zero->decay_groups = plan.zero->decay_groups;
+  edit_zero(arguments) = ir::ZeroPlan{};
+  edit_zero(arguments).decay_groups = zero_of(plan).decay_groups;
   arguments.micro_batch = 1;
   arguments.accumulation = 1;
   arguments.clip_norm.reset();
@@ -127,17 +128,17 @@ TEST_CASE("emitted_config: an optimizer that DeepSpeed does not have is the trai
   const JsonValue config = emitted(plan);
   CHECK(config.find("optimizer") == nullptr);
   CHECK(config.find("zero_allow_untested_optimizer")->as_bool() == true);
-  plan.zero->offload_optimizer = ir::OffloadDevice::kCpu;
+  edit_zero(plan).offload_optimizer = ir::OffloadDevice::kCpu;
   CHECK(emitted(plan).find("zero_force_ds_cpu_optimizer")->as_bool() == false);
 }
 
 TEST_CASE("emitted_config: a share of the optimizer on the host is written out") {
   ir::ParallelPlan plan = zero_plan(3);
-  plan.zero->offload_optimizer = ir::OffloadDevice::kCpu;
+  edit_zero(plan).offload_optimizer = ir::OffloadDevice::kCpu;
   plan.optimizer.form = ir::OptimizerForm::kFused;
   CHECK(emitted(plan).find("zero_optimization")->find("offload_optimizer")->find("ratio") ==
         nullptr);
-  plan.zero->offload_ratio = 0.3;
+  edit_zero(plan).offload_ratio = 0.3;
   const JsonValue config = emitted(plan);
   const JsonValue& offload = *config.find("zero_optimization")->find("offload_optimizer");
   CHECK(offload.find("ratio")->as_number() == 0.3);
@@ -145,9 +146,9 @@ TEST_CASE("emitted_config: a share of the optimizer on the host is written out")
 
 TEST_CASE("emitted_config: offload to a drive names its folder and its buffers") {
   ir::ParallelPlan plan = zero_plan(3);
-  plan.zero->offload_optimizer = ir::OffloadDevice::kNvme;
-  plan.zero->offload_param = ir::OffloadDevice::kCpu;
-  plan.zero->nvme_path = "/local_nvme";
+  edit_zero(plan).offload_optimizer = ir::OffloadDevice::kNvme;
+  edit_zero(plan).offload_param = ir::OffloadDevice::kCpu;
+  edit_zero(plan).nvme_path = "/local_nvme";
   const JsonValue config = emitted(plan);
   const JsonValue& zero = *config.find("zero_optimization");
   CHECK(*zero.find("offload_optimizer")->find("nvme_path")->as_string() == "/local_nvme");
@@ -164,10 +165,10 @@ TEST_CASE("emitted_config: ZeRO++ is written where it is asked for, leaf modules
   const std::string plain = emitted_config(experts, plan);
   CHECK(plain.find("zero_hpz_partition_size") == std::string::npos);
   CHECK(plain.find("leaf_module") == std::string::npos);
-  plan.zero->hpz_partition_size = 8;
-  plan.zero->quantized_weights = true;
-  plan.zero->quantized_gradients = true;
-  plan.zero->leaf = ir::ZeroLeaf::kExperts;
+  edit_zero(plan).hpz_partition_size = 8;
+  edit_zero(plan).quantized_weights = true;
+  edit_zero(plan).quantized_gradients = true;
+  edit_zero(plan).leaf = ir::ZeroLeaf::kExperts;
   const std::string text = emitted_config(experts, plan);
   for (const char* part : {"\"zero_hpz_partition_size\": 8", "\"zero_quantized_weights\": true",
                            "\"zero_quantized_gradients\": true", "DeepseekV3MoE"}) {

@@ -1,3 +1,4 @@
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/save.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +14,7 @@ cost::PhaseMemory saved(int stage) {
   plan.keep_batch = false;
   plan.world = 8;
   plan.steps = 1;
-  plan.zero.emplace().stage = stage;
+  edit_zero(plan).stage = stage;
   plan.checkpoint_save = true;
   const auto program = lower(test::small_llama(), plan, Rank{0}, DeviceTraits{});
   REQUIRE(program);

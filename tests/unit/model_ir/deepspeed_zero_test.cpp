@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/deepspeed/plan.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
@@ -26,8 +27,8 @@ ParallelPlan zero_plan(int stage, std::int64_t world) {
   plan.keep_batch = false;
   plan.clip_norm = 1;
   plan.world = world;
-  plan.zero.emplace().stage = stage;
-  plan.zero->reduce_bucket_size = 1024 * 1024;
+  edit_zero(plan).stage = stage;
+  edit_zero(plan).reduce_bucket_size = 1024 * 1024;
   return plan;
 }
 
@@ -96,7 +97,7 @@ TEST_CASE("deepspeed zero: each parameter group is padded and partitioned by its
   const Requested one = requested(plan, "deepspeed.initialize");
   CHECK(held(one, TensorRole::kParameter) == 2 * 88'085'508);
   CHECK(held(one, TensorRole::kMasterParameter) == 4 * 29'361'836);
-  plan.zero->decay_groups = true;
+  edit_zero(plan).decay_groups = true;
   const Requested two = requested(plan, "deepspeed.initialize");
   CHECK(held(two, TensorRole::kParameter) == 2 * (88'080'384 + 5'124));
   CHECK(held(two, TensorRole::kMasterParameter) == 4 * (29'360'128 + 1'708));
@@ -135,10 +136,10 @@ TEST_CASE(
 TEST_CASE("deepspeed zero: fp32 accumulation keeps whole gradients at stage 1, a part at stage 2") {
   ParallelPlan plan = zero_plan(1, 4);
   plan.accumulation = 2;
-  plan.zero->grad_accum_dtype = DType::kFp32;
+  edit_zero(plan).grad_accum_dtype = DType::kFp32;
   const Requested first = requested(plan, "step1.1.backward");
   CHECK(held(first, TensorRole::kGradient) == (4 + 2) * kParameters);  // And the bf16 ones.
-  plan.zero->stage = 2;
+  edit_zero(plan).stage = 2;
   const Requested second = requested(plan, "step1.1.backward");
   CHECK(held(second, TensorRole::kGradient) == 4 * kParameters / 4);
 }
@@ -151,7 +152,7 @@ TEST_CASE("deepspeed zero: stage 0 flattens for FusedAdam and not for a torch op
   };
   plan.optimizer.form = OptimizerForm::kFused;
   CHECK(risen() == 8 * kParameters);  // fp32 gradients, and the same side by side.
-  plan.zero->torch_adam = true;
+  edit_zero(plan).torch_adam = true;
   CHECK(risen() == 4 * kParameters);
   plan.optimizer.form = OptimizerForm::kForeach;
   CHECK(risen() == 8 * kParameters);  // fp32 gradients and the roots of all second moments.
@@ -161,13 +162,13 @@ TEST_CASE("deepspeed zero: FusedAdam has a flag of overflow on the device, torch
   ParallelPlan plan = zero_plan(2, 4);
   plan.optimizer.form = OptimizerForm::kFused;
   CHECK(held(requested(plan, "optimizer_object"), TensorRole::kOptimizerState) == 4);
-  plan.zero->torch_adam = true;
+  edit_zero(plan).torch_adam = true;
   CHECK(held(requested(plan, "optimizer_object"), TensorRole::kOptimizerState) == 0);
 }
 
 TEST_CASE("deepspeed zero: a bucket is reduced at once, an oversized gradient rank by rank") {
   ParallelPlan plan = zero_plan(2, 4);
-  plan.zero->reduce_bucket_size = 500'000'000;
+  edit_zero(plan).reduce_bucket_size = 500'000'000;
   const Work whole = work_of(plan, "step1.backward");
   CHECK(collective_named(whole, "all_reduce").calls == 1);
   CHECK(collective_named(whole, "all_reduce").bytes == 2 * kParameters);
@@ -175,7 +176,7 @@ TEST_CASE("deepspeed zero: a bucket is reduced at once, an oversized gradient ra
   // embedding's in the first (all of it) and the second; 22549504 are between them. What exceeds
   // the bucket waits alone; slices are sent as soon as they exceed it together.
   const auto calls = [&plan](std::int64_t bucket) {
-    plan.zero->reduce_bucket_size = bucket;
+    edit_zero(plan).reduce_bucket_size = bucket;
     const Work work = work_of(plan, "step1.backward");
     CHECK(collective_named(work, "all_reduce").bytes == 2 * kParameters);
     return collective_named(work, "all_reduce").calls;
@@ -191,16 +192,16 @@ TEST_CASE("deepspeed zero: two buckets where communication overlaps") {
     return held(requested(plan, "step1.1.backward"), TensorRole::kCommunication);
   };
   CHECK(buckets() == 2 * 1024 * 1024);  // Stage 1 keeps it until the last micro-batch.
-  plan.zero->overlap_comm = true;
+  edit_zero(plan).overlap_comm = true;
   CHECK(buckets() == 2 * 2 * 1024 * 1024);
-  plan.zero->contiguous_gradients = false;
+  edit_zero(plan).contiguous_gradients = false;
   CHECK(buckets() == 0);
 }
 
 TEST_CASE("deepspeed zero: an offloaded optimizer leaves one gradient's room on the device") {
   ParallelPlan plan = zero_plan(2, 4);
   plan.optimizer.form = OptimizerForm::kFused;
-  plan.zero->offload_optimizer = OffloadDevice::kCpu;
+  edit_zero(plan).offload_optimizer = OffloadDevice::kCpu;
   const Requested rest = requested(plan, "step1.step");
   CHECK(held(rest, TensorRole::kMasterParameter) == 0);
   CHECK(held(rest, TensorRole::kOptimizerState) == 0);

@@ -12,9 +12,9 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/graph/decoder.h"
-#include "model_ir/graph/verify.h"
 #include "runtimes/registry.h"
 #include "runtimes/torch/functions_indexed.h"
+#include "tests/support/graph_verify/verify.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {

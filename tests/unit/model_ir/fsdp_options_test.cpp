@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/registry.h"
 #include "tests/support/small_llama.h"
 
@@ -25,7 +26,7 @@ ParallelPlan on_four_ranks(const FsdpPlan& fsdp = {}) {
   plan.precision = Precision::kFp32;
   plan.sequence = 1100;
   plan.world = 4;
-  plan.fsdp = fsdp;
+  edit_fsdp(plan) = fsdp;
   return plan;
 }
 
@@ -117,7 +118,7 @@ TEST_CASE("fsdp 1: without use_orig_params the last of seven ranks pads its part
   ParallelPlan plan = wrapped();
   plan.world = 7;
   plan.rank = 6;
-  plan.fsdp->use_orig_params = false;
+  edit_fsdp(plan).use_orig_params = false;
   test::check_phases(
       three_layers(), plan,
       {{"load", 28'691'456, 169'921'024}, {"step2.backward", 181'871'616, 472'961'024}});
@@ -155,7 +156,7 @@ TEST_CASE("fsdp 1: layers are run again inside their wrapper, which gathers them
 TEST_CASE("fsdp 1: a unit gathered after the gradients, or only when it is needed") {
   ParallelPlan plan = wrapped();
   for (const FsdpPrefetch prefetch : {FsdpPrefetch::kBackwardPost, FsdpPrefetch::kNone}) {
-    plan.fsdp->backward_prefetch = prefetch;
+    edit_fsdp(plan).backward_prefetch = prefetch;
     test::check_phases(three_layers(), plan,
                        {{"step1.backward", 167'917'568, 380'655'104},
                         {"step2.backward", 268'333'056, 514'383'360}});
@@ -164,7 +165,7 @@ TEST_CASE("fsdp 1: a unit gathered after the gradients, or only when it is neede
 
 TEST_CASE("fsdp 1: one flat parameter per unit, whose gradient zero_grad drops at once") {
   ParallelPlan plan = wrapped();
-  plan.fsdp->use_orig_params = false;
+  edit_fsdp(plan).use_orig_params = false;
   test::check_phases(three_layers(), plan,
                      {{"step1.backward", 167'917'568, 403'723'776},
                       {"step2.forward", 443'603'456, 496'855'040},
@@ -174,7 +175,7 @@ TEST_CASE("fsdp 1: one flat parameter per unit, whose gradient zero_grad drops a
 
 TEST_CASE("fsdp 1: whole parameters on every rank are cast for each use and reduced in place") {
   ParallelPlan plan = wrapped();
-  plan.fsdp->replicas = 4;
+  edit_fsdp(plan).replicas = 4;
   test::check_phases(three_layers(), plan,
                      {{"load", 203'953'152, 271'066'112},
                       {"step1.forward", 429'312'512, 516'118'528},
@@ -184,7 +185,7 @@ TEST_CASE("fsdp 1: whole parameters on every rank are cast for each use and redu
 
 TEST_CASE("fsdp 1: offloaded shards come to the device before each gather") {
   ParallelPlan plan = wrapped();
-  plan.fsdp->cpu_offload = true;
+  edit_fsdp(plan).cpu_offload = true;
   test::check_phases(three_layers(), plan,
                      {{"load", 1024, 148'252'672},
                       {"step1.forward", 257'819'136, 311'070'720},
@@ -194,7 +195,7 @@ TEST_CASE("fsdp 1: offloaded shards come to the device before each gather") {
 
 TEST_CASE("fsdp 1: what is gathered ahead in forward is reduced later in backward") {
   ParallelPlan plan = wrapped();
-  plan.fsdp->forward_prefetch = true;
+  edit_fsdp(plan).forward_prefetch = true;
   plan.recompute = Recompute::kFull;
   test::check_phases(three_layers(), plan, {{"step2.backward", 268'333'056, 436'217'856}});
 }
@@ -229,12 +230,12 @@ TEST_CASE("fsdp 1: each trained module of PEFT is a unit of its own, frozen laye
 
 TEST_CASE("fsdp 1: hybrid sharding among two ranks, resharded after forward or not") {
   ParallelPlan plan = wrapped();
-  plan.fsdp->replicas = 2;
+  edit_fsdp(plan).replicas = 2;
   test::check_phases(three_layers(), plan,
                      {{"load", 102'241'280, 234'107'904},
                       {"step1.forward", 361'120'256, 414'371'840},
                       {"step2.backward", 475'038'720, 693'042'688}});
-  plan.fsdp->reshard_after_forward = false;
+  edit_fsdp(plan).reshard_after_forward = false;
   test::check_phases(
       three_layers(), plan,
       {{"step1.forward", 430'326'272, 483'577'856}, {"step2.backward", 475'038'720, 739'180'032}});

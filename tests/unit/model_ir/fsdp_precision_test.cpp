@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/fsdp/plan.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
 
@@ -24,8 +25,8 @@ ParallelPlan sharded_in(Precision precision, int version) {
   plan.precision = precision;
   plan.sequence = 1100;
   plan.world = 4;
-  plan.fsdp.emplace();
-  plan.fsdp->version = version;
+  edit_fsdp(plan) = {};
+  edit_fsdp(plan).version = version;
   return plan;
 }
 
@@ -38,8 +39,8 @@ ParallelPlan four_bits(int version) {
 
 ParallelPlan half(int version) {
   ParallelPlan plan = sharded_in(Precision::kAutocastFp16, version);
-  plan.fsdp->param_dtype = DType::kFp16;
-  plan.fsdp->reduce_dtype = DType::kFp16;
+  edit_fsdp(plan).param_dtype = DType::kFp16;
+  edit_fsdp(plan).reduce_dtype = DType::kFp16;
   plan.clip_norm = 1.0;
   return plan;
 }
@@ -60,7 +61,7 @@ TEST_CASE("fsdp: 4-bit weights come whole to the device and are sharded layer by
 
 TEST_CASE("fsdp 1: 4-bit weights are quantised on the host, their factors stay whole") {
   ParallelPlan plan = four_bits(1);
-  plan.fsdp->reduce_dtype = DType::kBf16;
+  edit_fsdp(plan).reduce_dtype = DType::kBf16;
   test::check_phases(few_words(), plan,
                      {{"load", 12'720'640, 79'831'552},
                       {"step1.forward", 204'054'016, 259'558'400},
@@ -80,7 +81,7 @@ TEST_CASE("fsdp: fp16 under a GradScaler whose findings the ranks add up") {
 
 TEST_CASE("fsdp: fp16 gradients on their way to fp32 are padded and copied one by one") {
   ParallelPlan plan = half(2);
-  plan.fsdp->reduce_dtype = DType::kFp32;
+  edit_fsdp(plan).reduce_dtype = DType::kFp32;
   plan.world = 3;
   test::check_phases(few_words(), plan,
                      {{"step1.forward", 228'629'504, 338'018'816},
@@ -99,7 +100,7 @@ TEST_CASE("fsdp 1: fp16 under a ShardedGradScaler") {
 
 TEST_CASE("fsdp 1: 8-bit states of the parts of parameters that a rank has") {
   ParallelPlan plan = sharded_in(Precision::kAutocastBf16, 1);
-  plan.fsdp->reduce_dtype = DType::kBf16;
+  edit_fsdp(plan).reduce_dtype = DType::kBf16;
   plan.optimizer = {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0};
   test::check_phases(few_words(), plan,
                      {{"step1.optimizer", 165'635'584, 165'635'584},
@@ -115,13 +116,13 @@ TEST_CASE("fsdp: what the libraries themselves break off at is refused by name")
   plan.quant->prepare_kbit = true;
   CHECK(refused_by_lowering(few_words(), plan) == "qlora");
   plan = four_bits(1);
-  plan.fsdp->reshard_after_forward = false;
+  edit_fsdp(plan).reshard_after_forward = false;
   CHECK(refused_by_lowering(few_words(), plan) == "qlora");
   plan = four_bits(2);
-  plan.fsdp->param_dtype = DType::kFp32;
+  edit_fsdp(plan).param_dtype = DType::kFp32;
   CHECK(refused_by_lowering(few_words(), plan) == "precision");
   plan = half(2);
-  plan.fsdp->param_dtype = DType::kBf16;
+  edit_fsdp(plan).param_dtype = DType::kBf16;
   CHECK(refused_by_lowering(few_words(), plan) == "fsdp");
   plan = sharded_in(Precision::kFp32, 2);
   plan.optimizer = {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0};

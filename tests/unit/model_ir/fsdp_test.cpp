@@ -8,6 +8,7 @@
 
 #include "model_ir/json/json_writer.h"
 #include "runtimes/fsdp/copy_tables.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/sharded_model.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/plan_json.h"
@@ -37,7 +38,7 @@ ParallelPlan sharded(const FsdpPlan& fsdp = {}) {
   plan.optimizer.form = OptimizerForm::kFused;
   plan.sequence = 1100;
   plan.world = 8;
-  plan.fsdp = fsdp;
+  edit_fsdp(plan) = fsdp;
   return plan;
 }
 
@@ -191,21 +192,21 @@ TEST_CASE("fsdp: what it cannot follow is refused by name") {
   CHECK(refused(plan) == "precision");
   plan = sharded();
   plan.loss = LossKind::kChunked;
-  plan.fsdp->shard_embeddings = true;
+  edit_fsdp(plan).shard_embeddings = true;
   CHECK(refused(plan) == "loss");
   plan = sharded();
-  plan.fsdp->replicas = 3;
+  edit_fsdp(plan).replicas = 3;
   CHECK(refused(plan) == "fsdp");
   plan = sharded();
-  plan.fsdp->reshard_ranks = 3;
+  edit_fsdp(plan).reshard_ranks = 3;
   CHECK(refused(plan) == "fsdp");
   plan = sharded();
-  plan.fsdp->version = 1;
-  plan.fsdp->cpu_offload = true;
-  plan.fsdp->replicas = plan.world;
+  edit_fsdp(plan).version = 1;
+  edit_fsdp(plan).cpu_offload = true;
+  edit_fsdp(plan).replicas = plan.world;
   CHECK(refused(plan) == "fsdp");
-  plan.fsdp = FsdpPlan{};
-  plan.fsdp->version = 1;
+  edit_fsdp(plan) = FsdpPlan{};
+  edit_fsdp(plan).version = 1;
   plan.lora = LoraPlan{};
   plan.lora->dora = true;
   CHECK(refused(plan) == "lora");

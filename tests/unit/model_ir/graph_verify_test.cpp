@@ -1,4 +1,4 @@
-#include "model_ir/graph/verify.h"
+#include "tests/support/graph_verify/verify.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/plan_check.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
@@ -48,7 +49,7 @@ TEST_CASE("muon: shards are no matrices") {
   plan.optimizer.kind = OptimizerKind::kMuon;
   CHECK(check_plan(two_layers(), plan));
   plan.runtime = "fsdp";
-  plan.fsdp = FsdpPlan{};
+  edit_fsdp(plan) = FsdpPlan{};
   const Status status = check_plan(two_layers(), plan);
   REQUIRE_FALSE(status);
   CHECK(status.error().key == "optimizer");
@@ -177,18 +178,18 @@ TEST_CASE("generation: shards are gathered for the prompt and for every token") 
   plan.world = 8;
   plan.steps = 0;
   plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
-  plan.fsdp = FsdpPlan{};
+  edit_fsdp(plan) = FsdpPlan{};
   test::check_phases(two_layers(), plan,
                      {{"load", 19'467'776, 19'467'776},
                       {"generation.prefill", 53'686'272, 166'459'392},
                       {"generation.decode", 53'022'208, 166'428'672}});
-  plan.fsdp->reshard_after_forward = false;
+  edit_fsdp(plan).reshard_after_forward = false;
   test::check_phases(two_layers(), plan,
                      {{"generation.prefill", 132'339'712, 178'923'520},
                       {"generation.decode", 131'675'648, 132'511'744}});
-  plan.fsdp->cpu_offload = true;
+  edit_fsdp(plan).cpu_offload = true;
   CHECK(refused_by_lowering(two_layers(), plan) == "generate");
-  plan.fsdp = FsdpPlan{.version = 1};
+  edit_fsdp(plan) = FsdpPlan{.version = 1};
   CHECK(refused_by_lowering(two_layers(), plan) == "generate");
 }
 

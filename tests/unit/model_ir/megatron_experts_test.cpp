@@ -8,6 +8,7 @@
 
 #include "costmodel/memory/timeline.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/refusal.h"
@@ -40,7 +41,7 @@ ParallelPlan gathering(std::int64_t ranks) {
   plan.precision = Precision::kBf16Master;
   plan.world = ranks;
   plan.sequence = 1024;
-  plan.megatron = MegatronPlan{.expert = ranks, .dispatcher = MegatronDispatcher::kAllGather};
+  edit_megatron(plan) = MegatronPlan{.expert = ranks, .dispatcher = MegatronDispatcher::kAllGather};
   return plan;
 }
 
@@ -63,7 +64,7 @@ TEST_CASE("megatron experts: casts to 8 bits are handed over in loops, with thei
   // Of each layer: two inputs and two gradients, eight experts, each read by rows and by columns.
   const auto loops = [](MegatronFp8 recipe) {
     ParallelPlan plan = gathering(1);
-    plan.megatron->fp8 = recipe;
+    edit_megatron(plan).fp8 = recipe;
     const DeviceTraits device{.compute_major = recipe == MegatronFp8::kMxfp8 ? 10 : 9};
     const RankProgram program = lower(mixture_of_eight(true), plan, Rank{0}, device).value();
     std::map<std::uint16_t, std::int64_t> items;
@@ -127,7 +128,7 @@ TEST_CASE("megatron experts: gathered tokens lie in the process's buffer") {
 // A token leaves once, whatever number of experts it has; its probabilities come in fp32.
 TEST_CASE("megatron experts: HybridEP exchanges tokens instead of copies for each expert") {
   ParallelPlan plan = gathering(2);
-  plan.megatron->dispatcher = MegatronDispatcher::kHybridEp;
+  edit_megatron(plan).dispatcher = MegatronDispatcher::kHybridEp;
   const RankProgram program = lower(mixture_of_eight(true), plan, Rank{0}, DeviceTraits{}).value();
   std::int64_t exchanges = 0;
   for (const WorkShape& shape : program.work.shapes) {
@@ -147,7 +148,7 @@ TEST_CASE("megatron experts: HybridEP keeps its maps until the graph of the micr
   const auto peak = [&plan](MegatronDispatcher dispatcher, std::size_t layers) {
     ModelSpec model = mixture_of_eight(true);
     model.layers.resize(layers);
-    plan.megatron->dispatcher = dispatcher;
+    edit_megatron(plan).dispatcher = dispatcher;
     return memory_of_phase(replayed(model, plan), "step2.forward_backward").peak_requested.value() -
            memory_of_phase(replayed(model, plan), "step1.optimizer").requested_after.value();
   };
@@ -157,7 +158,7 @@ TEST_CASE("megatron experts: HybridEP keeps its maps until the graph of the micr
   // Fewer bytes than all-to-all, which keeps the permuted tokens: here by more than the maps.
   CHECK(layer(MegatronDispatcher::kHybridEp) < layer(MegatronDispatcher::kAllToAll));
   ParallelPlan alone = gathering(1);
-  alone.megatron->dispatcher = MegatronDispatcher::kHybridEp;
+  edit_megatron(alone).dispatcher = MegatronDispatcher::kHybridEp;
   CHECK(refused_by_check(mixture_of_eight(true), alone) ==
         "has dispatcher=hybridep, which needs ep of 2 or more and etp=1");
 }
@@ -166,13 +167,13 @@ TEST_CASE("megatron experts: switches that do not go together are refused") {
   const ModelSpec model = mixture_of_eight(true);
   CHECK(refused_by_check(model, gathering(8)).empty());
   ParallelPlan padded = gathering(8);
-  padded.megatron->capacity_factor = 1.0;
+  edit_megatron(padded).capacity_factor = 1.0;
   CHECK(refused_by_check(model, padded) ==
         "has dispatcher=allgather, which needs a plan without capacity-factor and permute-fusion");
   ParallelPlan balanced = gathering(8);
-  balanced.megatron->sinkhorn = true;
+  edit_megatron(balanced).sinkhorn = true;
   CHECK(refused_by_check(model, balanced) == "has sinkhorn, which needs aux-loss=no");
-  balanced.megatron->aux_loss = false;
+  edit_megatron(balanced).aux_loss = false;
   CHECK(refused_by_check(model, balanced).empty());
 }
 

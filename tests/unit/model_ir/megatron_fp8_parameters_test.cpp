@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/megatron/plan.h"
 #include "tests/support/alive_at_loss.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
@@ -20,10 +21,10 @@ ParallelPlan sharded_fp8_plan(MegatronFp8 recipe, bool held) {
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
-  plan.megatron = MegatronPlan{};
-  plan.megatron->fp8 = recipe;
-  plan.megatron->fp8_parameters = held;
-  plan.megatron->distributed_optimizer = true;
+  edit_megatron(plan) = MegatronPlan{};
+  edit_megatron(plan).fp8 = recipe;
+  edit_megatron(plan).fp8_parameters = held;
+  edit_megatron(plan).distributed_optimizer = true;
   plan.sequence = 1024;
   return plan;
 }
@@ -121,7 +122,7 @@ TEST_CASE("megatron fp8 parameters: what is not modelled is refused by name") {
             .empty());
   const auto with = [](auto change) {
     ParallelPlan plan = sharded_fp8_plan(MegatronFp8::kTensorwise, true);
-    change(*plan.megatron);
+    change(edit_megatron(plan));
     return refused_by_check(test::small_llama(), plan);
   };
   CHECK(with([](MegatronPlan& plan) { plan.fp8 = MegatronFp8::kNone; }) ==

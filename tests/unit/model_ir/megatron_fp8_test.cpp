@@ -7,6 +7,7 @@
 
 #include "runtimes/megatron/expert_rows.h"
 #include "runtimes/megatron/grouped_linear.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
@@ -28,8 +29,8 @@ ParallelPlan fp8_plan(MegatronFp8 recipe) {
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
-  plan.megatron = MegatronPlan{};
-  plan.megatron->fp8 = recipe;
+  edit_megatron(plan) = MegatronPlan{};
+  edit_megatron(plan).fp8 = recipe;
   plan.sequence = kFp8Tokens;
   return plan;
 }
@@ -128,13 +129,13 @@ TEST_CASE("megatron fp8: what a device or a plan has no products for is refused 
   CHECK(refused_by_check(test::small_llama(), plan).empty());
   plan.sequence = 1000;
   CHECK(refused_by_check(test::small_llama(), plan) == "fp8-recipe=mxfp8 on 1000 tokens per rank");
-  plan.megatron->fp8 = MegatronFp8::kTensorwise;
+  edit_megatron(plan).fp8 = MegatronFp8::kTensorwise;
   CHECK(refused_by_check(test::small_llama(), plan).empty());
   plan.precision = Precision::kFp16Master;
   CHECK(refused_by_check(test::small_llama(), plan) ==
         "fp8-recipe=tensorwise with precision=fp16-master");
   plan = fp8_plan(MegatronFp8::kDelayed);
-  plan.megatron->recompute = MegatronRecompute::kFullUniform;
+  edit_megatron(plan).recompute = MegatronRecompute::kFullUniform;
   CHECK(refused_by_check(test::small_llama(), plan) == "fp8-recipe=delayed with recompute");
 }
 
@@ -166,8 +167,8 @@ TEST_CASE("megatron fp8: layers that run again cast weights for backward then or
                               std::int64_t elements) {
     ParallelPlan plan = fp8_plan(MegatronFp8::kBlockwise);
     plan.steps = 1;
-    plan.megatron->recompute = recompute;
-    plan.megatron->recompute_modules = modules;
+    edit_megatron(plan).recompute = recompute;
+    edit_megatron(plan).recompute_modules = modules;
     const RankProgram program = test::small_llama_on(plan, 9);
     Casts result;
     for (const Event& event : program.events) {

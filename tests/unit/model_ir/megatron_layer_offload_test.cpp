@@ -11,6 +11,7 @@
 
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/megatron/layer_offload.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/streams.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
@@ -132,7 +133,7 @@ struct Alone {
   ModelSpec model = four_layers();
   ParallelPlan plan = offloading_layers(1);
   Context context{
-      .eager = eager, .spec = model, .plan = plan, .megatron = *plan.megatron, .mesh = {}};
+      .eager = eager, .spec = model, .plan = plan, .megatron = megatron_of(plan), .mesh = {}};
   PinnedMemory pinned{eager};
   OffloadedLayer layer{context, pinned};
 
@@ -185,7 +186,7 @@ TEST_CASE("megatron layer offload: every layer is copied once for each micro-bat
 
 TEST_CASE("megatron layer offload: in 8 bits what is multiplied leaves in them, weights stay") {
   ParallelPlan plan = offloading_layers(1);
-  plan.megatron->fp8 = MegatronFp8::kTensorwise;
+  edit_megatron(plan).fp8 = MegatronFp8::kTensorwise;
   DeviceTraits device;
   device.compute_major = 9;
   device.compute_minor = 0;
@@ -313,16 +314,16 @@ TEST_CASE("megatron layer offload: Megatron-Core's refusals, by name") {
   CHECK(refused_by_check(four_layers(), with(kFourLayers - 1, as_is)).empty());
   CHECK(refused_by_check(four_layers(), with(kFourLayers, as_is)) == "cpu-offloading-num-layers=4");
   CHECK(refused_by_check(four_layers(), with(1, [](ParallelPlan& plan) {
-                           plan.megatron->pipeline = plan.world = 2;
+                           edit_megatron(plan).pipeline = plan.world = 2;
                          })) == "cpu-offloading-num-layers=1 with pp=2");
   CHECK(refused_by_check(four_layers(), with(1, [](ParallelPlan& plan) {
-                           plan.megatron->recompute = MegatronRecompute::kSelective;
+                           edit_megatron(plan).recompute = MegatronRecompute::kSelective;
                          })) == "cpu-offloading-num-layers=1 with recompute=selective");
   CHECK(refused_by_check(four_layers(), with(1, [](ParallelPlan& plan) {
-                           plan.megatron->offload_modules.core_attention = true;
+                           edit_megatron(plan).offload_modules.core_attention = true;
                          })) == "cpu-offloading-num-layers=1 with offload-modules");
   const ParallelPlan one_by_one =
-      with(1, [](ParallelPlan& plan) { plan.megatron->grouped_gemm = false; });
+      with(1, [](ParallelPlan& plan) { edit_megatron(plan).grouped_gemm = false; });
   ModelSpec mixture = four_layers();
   mixture.moe = MoeSpec{.experts = 4, .top_k = 2, .expert_ffn = kLlamaFfn};
   const Status status = check_plan(mixture, one_by_one);

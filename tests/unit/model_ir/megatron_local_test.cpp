@@ -7,6 +7,7 @@
 
 #include "costmodel/memory/timeline.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 
@@ -30,7 +31,7 @@ ParallelPlan local_plan() {
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
-  plan.megatron =
+  edit_megatron(plan) =
       MegatronPlan{.transformer_engine = false, .attention = MegatronAttention::kUnfused};
   plan.sequence = kGptSequence;
   plan.micro_batch = kGptBatch;
@@ -64,8 +65,8 @@ TEST_CASE("megatron local: a layer keeps what Korthikanti et al. count") {
 TEST_CASE("megatron local: parts of the sequence keep a share of everything but the gathered") {
   ParallelPlan plan = local_plan();
   plan.world = 4;
-  plan.megatron->tensor = 4;
-  plan.megatron->sequence_parallel = true;
+  edit_megatron(plan).tensor = 4;
+  edit_megatron(plan).sequence_parallel = true;
   constexpr std::int64_t kTokens = kGptBatch * kGptSequence;
   constexpr std::int64_t kExpected =
       (kTokens * (34 * kGptHidden + 16) + 5 * kGptBatch * kGptHeads * kGptSequence * kGptSequence) /
@@ -81,7 +82,7 @@ TEST_CASE("megatron local: what its modules have no kernel for is refused") {
   };
   CHECK(refused(gpt(2), local_plan()).empty());
   ParallelPlan fused = local_plan();
-  fused.megatron->attention = MegatronAttention::kFused;
+  edit_megatron(fused).attention = MegatronAttention::kFused;
   CHECK(refused(gpt(2), fused).starts_with("attention=unfused"));
   ParallelPlan wide = local_plan();
   wide.precision = Precision::kFp32;

@@ -10,6 +10,7 @@
 
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/megatron/activation_offload.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/streams.h"
 #include "tests/support/alive_at_loss.h"
 #include "tests/support/offloading_plan.h"
@@ -130,7 +131,7 @@ TEST_CASE("megatron offload: a leaf that wants a gradient is copied and stays") 
   const ModelSpec model = test::small_llama();
   const ParallelPlan plan = offloading_modules({.core_attention = true});
   const Context context{
-      .eager = eager, .spec = model, .plan = plan, .megatron = *plan.megatron, .mesh = {}};
+      .eager = eager, .spec = model, .plan = plan, .megatron = megatron_of(plan), .mesh = {}};
   PinnedMemory memory(eager);
   HostTensors pool(memory);
   OffloadGroup group(context, &MegatronOffload::core_attention, memory, pool);
@@ -157,7 +158,7 @@ TEST_CASE("megatron offload: a leaf that wants a gradient is copied and stays") 
 
 TEST_CASE("megatron offload: small tensors stay") {
   ParallelPlan plan = offloading_modules({.core_attention = true});
-  plan.megatron->least_offloaded = kOffloadingTokens * kLlamaHidden + 1;
+  edit_megatron(plan).least_offloaded = kOffloadingTokens * kLlamaHidden + 1;
   const RankProgram program = small_llama_program(plan);
   CHECK(program.host_bytes == 0);
   CHECK(copied(program, CopyKind::kDeviceToHost).empty());
@@ -166,7 +167,7 @@ TEST_CASE("megatron offload: small tensors stay") {
 TEST_CASE("megatron offload: what is not there, runs again or breaks off is refused by name") {
   const auto with = [](const MegatronOffload& modules, auto change) {
     ParallelPlan plan = offloading_modules(modules);
-    change(*plan.megatron);
+    change(edit_megatron(plan));
     return plan;
   };
   const auto as_is = [](MegatronPlan&) {};

@@ -8,6 +8,7 @@
 
 #include "costmodel/outside_memory.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/refusal.h"
@@ -47,7 +48,7 @@ ParallelPlan one_step_plan(const MegatronPlan& megatron, std::int64_t world) {
   plan.world = world;
   plan.sequence = kNarrowTokens;
   plan.steps = 1;
-  plan.megatron = megatron;
+  edit_megatron(plan) = megatron;
   return plan;
 }
 
@@ -80,7 +81,7 @@ std::int64_t calls_of(const RankProgram& program, CollectiveKind kind) {
 TEST_CASE("megatron: gathers beside products go round in parts and lie outside the allocator") {
   ParallelPlan plan = one_step_plan({.tensor = 4, .sequence_parallel = true}, 4);
   const RankProgram apart = lowered(two_narrow_layers(), plan);
-  plan.megatron->tp_comm_overlap = true;
+  edit_megatron(plan).tp_comm_overlap = true;
   const RankProgram beside = lowered(two_narrow_layers(), plan);
   constexpr std::int64_t kGathersInParts = 2 * 4;
   CHECK(calls_of(beside, CollectiveKind::kSend) - calls_of(apart, CollectiveKind::kSend) ==
@@ -126,7 +127,7 @@ TEST_CASE("megatron: overlaps are refused without what they overlap with") {
 TEST_CASE("megatron: a ring of groups that exchange heads hands keys on less often") {
   ParallelPlan plan = one_step_plan({.context = 4}, 4);
   const RankProgram ring = lowered(two_narrow_layers(), plan);
-  plan.megatron->context_exchange_ranks = 2;
+  edit_megatron(plan).context_exchange_ranks = 2;
   const RankProgram levels = lowered(two_narrow_layers(), plan);
   CHECK(calls_of(ring, CollectiveKind::kAllToAll) == 0);
   CHECK(calls_of(levels, CollectiveKind::kAllToAll) > 0);
@@ -138,7 +139,7 @@ TEST_CASE("megatron: a ring of groups that exchange heads hands keys on less oft
 TEST_CASE("megatron: shared experts beside the dispatcher run on a stream of their own") {
   ParallelPlan plan = one_step_plan({}, 1);
   const RankProgram after = lowered(with_shared_experts(), plan);
-  plan.megatron->shared_expert_overlap = true;
+  edit_megatron(plan).shared_expert_overlap = true;
   const RankProgram beside = lowered(with_shared_experts(), plan);
   const auto has_stream = [](const RankProgram& program) {
     return std::ranges::count(program.work.streams, "shared_experts") > 0;

@@ -9,6 +9,7 @@
 #include "model_ir/plan/pipeline_schedule.h"
 #include "runtimes/megatron/build_chunks.h"
 #include "runtimes/megatron/mesh.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/schedule.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/megatron/weights.h"
@@ -37,7 +38,7 @@ ParallelPlan plan_with(const MegatronPlan& megatron, std::int64_t world) {
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
-  plan.megatron = megatron;
+  edit_megatron(plan) = megatron;
   plan.world = world;
   plan.sequence = 1024;
   return plan;
@@ -299,7 +300,7 @@ TEST_CASE("megatron: tables of vocabulary that nothing has marked count on the f
   ParallelPlan plan = plan_with({.tensor = 2}, 2);
   plan.steps = 1;
   const auto norm = [&plan](std::int32_t rank, bool initialised) {
-    plan.megatron->perform_initialization = initialised;
+    edit_megatron(plan).perform_initialization = initialised;
     return traffic_of(lower(narrow_llama(), plan, Rank{rank}, DeviceTraits{}).value(), "grad_norm");
   };
   CHECK(norm(0, true) == norm(0, false));

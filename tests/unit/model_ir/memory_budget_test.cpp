@@ -16,6 +16,7 @@
 #include "runtimes/torch/peak_order.h"
 #include "runtimes/torchtitan/kept_values.h"
 #include "runtimes/torchtitan/memory_budget.h"
+#include "runtimes/torchtitan/plan.h"
 #include "tests/support/event_text.h"
 #include "tests/support/small_llama.h"
 #include "tests/support/titan_plan.h"
@@ -205,8 +206,8 @@ TEST_CASE("memory budget: what backward makes again is recomputation") {
   CHECK(again(under_budget(0.5)) > 0);
   CHECK(again(under_budget(0)) > again(under_budget(0.5)));
   ParallelPlan selective = under_budget(1);
-  selective.titan->memory_budget.reset();
-  selective.titan->selective_operators = true;
+  edit_titan(selective).memory_budget.reset();
+  edit_titan(selective).selective_operators = true;
   CHECK(again(selective) > 0);
 }
 
@@ -221,18 +222,18 @@ TEST_CASE("memory budget: what keeps as much as no budget is the same program") 
   plan.micro_batch = 2;
   plan.sequence = 4096;
   ParallelPlan none = plan;
-  none.titan->memory_budget.reset();
+  edit_titan(none).memory_budget.reset();
   const RankProgram budget = lower(spec, plan, Rank{0}, DeviceTraits{}).value();
   const RankProgram plain = lower(spec, none, Rank{0}, DeviceTraits{}).value();
   CHECK(test::events_of(budget, "step2") == test::events_of(plain, "step2"));
-  plan.titan->memory_budget = 0;
+  edit_titan(plan).memory_budget = 0;
   CHECK(test::events_of(lower(spec, plan, Rank{0}, DeviceTraits{}).value(), "step2") !=
         test::events_of(plain, "step2"));
 }
 
 TEST_CASE("memory budget: needs compiled blocks, products in 16 bits and no other checkpointing") {
   ParallelPlan plan = under_budget(0.5);
-  plan.titan->compiled = false;
+  edit_titan(plan).compiled = false;
   CHECK(refusal_of(plan) ==
         "titan: has memory-budget, which needs compiled: it is a setting of torch.compile");
   plan = under_budget(0.5);
@@ -240,11 +241,11 @@ TEST_CASE("memory budget: needs compiled blocks, products in 16 bits and no othe
   CHECK(refusal_of(plan) ==
         "titan: has memory-budget together with another kind of activation checkpointing");
   plan = under_budget(0.5);
-  plan.titan->selective_operators = true;
+  edit_titan(plan).selective_operators = true;
   CHECK(refusal_of(plan) ==
         "titan: has memory-budget together with another kind of activation checkpointing");
   plan = under_budget(0.5);
-  plan.titan->float8 = Float8Recipe::kTensorwise;
+  edit_titan(plan).float8 = Float8Recipe::kTensorwise;
   CHECK(refusal_of(plan) == "titan: with memory-budget and float8 is not modelled");
   plan = under_budget(0.5);
   plan.runtime_version = "2.9";

@@ -10,6 +10,11 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/work_range.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/megatron/plan.h"
+#include "runtimes/torchtitan/plan.h"
+#include "runtimes/torchtune/plan.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
@@ -129,7 +134,7 @@ TEST_CASE("phases: transformers on a quantised model") {
 TEST_CASE("phases: DeepSpeed, whose engine steps after each micro-batch") {
   ParallelPlan plan = phase_plan("deepspeed");
   plan.precision = Precision::kBf16Master;
-  plan.zero.emplace().stage = 2;
+  edit_zero(plan).stage = 2;
   plan.world = 2;
   plan.accumulation = 2;
   plan.evaluation = plan.checkpoint_save = true;
@@ -143,25 +148,25 @@ TEST_CASE("phases: FSDP, LitGPT and torchtune") {
   const std::string steps = "load step1.forward step1.backward step1.optimizer step1.zero_grad";
   ParallelPlan sharded = phase_plan("fsdp");
   sharded.precision = Precision::kFp32;
-  sharded.fsdp = FsdpPlan{};
+  edit_fsdp(sharded) = FsdpPlan{};
   sharded.world = 2;
   CHECK(phases_of(sharded) == steps);
   CHECK(phases_of(phase_plan("litgpt")) == steps);
   ParallelPlan recipe = phase_plan("torchtune");
-  recipe.tune = TunePlan{};
+  edit_tune(recipe) = TunePlan{};
   CHECK(phases_of(recipe) == steps);
 }
 
 TEST_CASE("phases: Megatron-Core and torchtitan") {
   ParallelPlan plan = phase_plan("megatron");
   plan.precision = Precision::kBf16Master;
-  plan.megatron = MegatronPlan{};
+  edit_megatron(plan) = MegatronPlan{};
   plan.accumulation = 2;
   CHECK(phases_of(plan) == "model ddp optimizer_object step1.forward_backward step1.optimizer");
   ParallelPlan titan = phase_plan("torchtitan");
   titan.precision = Precision::kFp32;
-  titan.fsdp = FsdpPlan{};
-  titan.titan = TitanPlan{};
+  edit_fsdp(titan) = FsdpPlan{};
+  edit_titan(titan) = TitanPlan{};
   titan.world = 2;
   CHECK(phases_of(titan) == "load step1");
 }
@@ -169,7 +174,7 @@ TEST_CASE("phases: Megatron-Core and torchtitan") {
 TEST_CASE("work ranges: passes of a program by their kind") {
   ParallelPlan plan = phase_plan("megatron");
   plan.precision = Precision::kBf16Master;
-  plan.megatron = MegatronPlan{};
+  edit_megatron(plan) = MegatronPlan{};
   plan.accumulation = 3;
   const RankProgram program = test::small_llama_program(plan);
   const auto count = [ranges = work_ranges(program)](RangeKind kind) {

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/plan_check.h"
 #include "tests/support/small_llama.h"
@@ -28,7 +29,7 @@ ParallelPlan pipelined_plan(const MegatronPlan& megatron) {
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
-  plan.megatron = megatron;
+  edit_megatron(plan) = megatron;
   plan.world = megatron.pipeline;
   plan.sequence = 1024;
   plan.accumulation = 4 * megatron.pipeline;

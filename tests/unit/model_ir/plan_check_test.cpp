@@ -1,4 +1,6 @@
 #include "runtimes/plan_check.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/megatron/plan.h"
 
 #include <doctest/doctest.h>
 
@@ -78,7 +80,7 @@ TEST_CASE("check_plan: options that Megatron does not read are refused one by on
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
-  plan.megatron = MegatronPlan{};
+  edit_megatron(plan) = MegatronPlan{};
   CHECK(check_plan(llama_8b(), plan));
   ParallelPlan padded = plan;
   padded.padded_batch = true;
@@ -96,14 +98,14 @@ TEST_CASE(
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
-  plan.megatron = MegatronPlan{.mtp_layers = 1, .recompute = MegatronRecompute::kFullUniform};
+  edit_megatron(plan) = MegatronPlan{.mtp_layers = 1, .recompute = MegatronRecompute::kFullUniform};
   CHECK(check_plan(llama_8b(), plan));
-  plan.megatron->recompute_layers = 2;
+  edit_megatron(plan).recompute_layers = 2;
   CHECK(refused_key(llama_8b(), plan) == "megatron");
-  plan.megatron->recompute_layers = 1;
-  plan.megatron->fp8 = MegatronFp8::kTensorwise;
+  edit_megatron(plan).recompute_layers = 1;
+  edit_megatron(plan).fp8 = MegatronFp8::kTensorwise;
   CHECK(refused_key(llama_8b(), plan) == "megatron");
-  plan.megatron->recompute = MegatronRecompute::kNone;
+  edit_megatron(plan).recompute = MegatronRecompute::kNone;
   CHECK(check_plan(llama_8b(), plan));
 }
 
@@ -112,46 +114,46 @@ TEST_CASE("check_plan: a share of the optimizer on the host, at stage 3 with Dee
   plan.runtime = "deepspeed";
   plan.precision = Precision::kBf16Master;
   plan.optimizer.form = OptimizerForm::kFused;
-  plan.zero = ZeroPlan{};
-  plan.zero->stage = 3;
-  plan.zero->offload_ratio = 0.5;
+  edit_zero(plan) = ZeroPlan{};
+  edit_zero(plan).stage = 3;
+  edit_zero(plan).offload_ratio = 0.5;
   CHECK(refused_key(llama_8b(), plan) == "offload");  // Of what?
-  plan.zero->offload_optimizer = OffloadDevice::kCpu;
+  edit_zero(plan).offload_optimizer = OffloadDevice::kCpu;
   CHECK(check_plan(llama_8b(), plan));
-  plan.zero->offload_ratio = 1.5;
+  edit_zero(plan).offload_ratio = 1.5;
   CHECK(refused_key(llama_8b(), plan) == "offload");
-  plan.zero->offload_ratio = 0;
+  edit_zero(plan).offload_ratio = 0;
   CHECK(check_plan(llama_8b(), plan));
-  plan.zero->stage = 2;
+  edit_zero(plan).stage = 2;
   CHECK(refused_key(llama_8b(), plan) == "offload");
-  plan.zero->stage = 3;
+  edit_zero(plan).stage = 3;
   plan.optimizer.form = OptimizerForm::kForeach;
   CHECK(refused_key(llama_8b(), plan) == "offload");
   plan.optimizer.form = OptimizerForm::kFused;
-  plan.zero->offload_optimizer = OffloadDevice::kNvme;
-  plan.zero->nvme_path = "/local_nvme";
+  edit_zero(plan).offload_optimizer = OffloadDevice::kNvme;
+  edit_zero(plan).nvme_path = "/local_nvme";
   CHECK(refused_key(llama_8b(), plan) == "offload");
 }
 
 TEST_CASE("check_plan: ZeRO belongs to deepspeed, and offload to its stages") {
   ParallelPlan plan;
-  plan.zero = ZeroPlan{};
+  edit_zero(plan) = ZeroPlan{};
   CHECK(refused_key(llama_8b(), plan) == "zero");
   plan.runtime = "deepspeed";
   CHECK(refused_key(llama_8b(), plan) == "precision");  // Pure bf16.
   plan.precision = Precision::kBf16Master;
   CHECK(check_plan(llama_8b(), plan));
-  plan.zero->offload_optimizer = OffloadDevice::kCpu;
+  edit_zero(plan).offload_optimizer = OffloadDevice::kCpu;
   CHECK(refused_key(llama_8b(), plan) == "offload");
-  plan.zero->stage = 2;
+  edit_zero(plan).stage = 2;
   CHECK(check_plan(llama_8b(), plan));
-  plan.zero->offload_param = OffloadDevice::kCpu;
+  edit_zero(plan).offload_param = OffloadDevice::kCpu;
   CHECK(refused_key(llama_8b(), plan) == "offload");
-  plan.zero->stage = 3;
+  edit_zero(plan).stage = 3;
   CHECK(check_plan(llama_8b(), plan));
-  plan.zero->offload_param = OffloadDevice::kNvme;
+  edit_zero(plan).offload_param = OffloadDevice::kNvme;
   CHECK(refused_key(llama_8b(), plan) == "offload");  // Where to?
-  plan.zero->nvme_path = "/local_nvme";
+  edit_zero(plan).nvme_path = "/local_nvme";
   CHECK(check_plan(llama_8b(), plan));
 }
 

@@ -1,4 +1,5 @@
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/deepspeed/plan.h"
 
 #include <doctest/doctest.h>
 

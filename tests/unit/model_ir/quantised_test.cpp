@@ -2,6 +2,7 @@
 // 5.17.0, PEFT 0.21.2 and bitsandbytes 0.50.2 on compute capability 9.0.
 
 #include "runtimes/transformers/quantised.h"
+#include "runtimes/fsdp/plan.h"
 
 #include <string>
 #include <utility>
@@ -218,7 +219,7 @@ TEST_CASE("quantised: sharded weights of a T5 are refused by name") {
   ParallelPlan plan = quantised_pairs(kDouble, {"q", "v"});
   plan.runtime = "fsdp";
   plan.world = 4;
-  plan.fsdp = FsdpPlan{};
+  edit_fsdp(plan) = FsdpPlan{};
   const auto refused = lower(model_of(kOpenT5 + "}"), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().key == "qlora");

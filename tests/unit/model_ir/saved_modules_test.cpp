@@ -3,6 +3,8 @@
 // linear layers, AdamW.
 
 #include "runtimes/transformers/saved_modules.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/fsdp/plan.h"
 
 #include <string>
 #include <utility>
@@ -125,7 +127,7 @@ TEST_CASE("modules to save: those of a sharded T5 are refused by name") {
   ParallelPlan plan = saving_t5({"lm_head"});
   plan.runtime = "fsdp";
   plan.world = 4;
-  plan.fsdp = FsdpPlan{};
+  edit_fsdp(plan) = FsdpPlan{};
   const auto refused = lower(t5(), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().key == "lora");
@@ -138,13 +140,13 @@ TEST_CASE("modules to save: an encoder-decoder's are left to ZeRO, DDP and one G
                            .value();
   ParallelPlan plan = saving({"shared"});
   plan.world = 2;
-  plan.zero = ZeroPlan{};
-  plan.zero->stage = 3;
+  edit_zero(plan) = ZeroPlan{};
+  edit_zero(plan).stage = 3;
   plan.runtime = "deepspeed";
   plan.precision = Precision::kFp32;
   CHECK(lower(t5, plan, Rank{0}, DeviceTraits{}));
-  plan.zero.reset();
-  plan.fsdp = FsdpPlan{};
+  plan.own.reset<ZeroPlan>();
+  edit_fsdp(plan) = FsdpPlan{};
   plan.runtime = "fsdp";
   const auto refused = lower(t5, plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(refused);

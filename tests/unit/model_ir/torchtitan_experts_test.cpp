@@ -9,6 +9,7 @@
 
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/registry.h"
+#include "runtimes/torchtitan/plan.h"
 #include "tests/support/event_text.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
@@ -63,7 +64,7 @@ TEST_CASE("torchtitan: a mixture's block is run again, but for every second plai
   test::check_phases(sixteen_experts(), plan,
                      {{"step1", 224'025'600, 258'415'616}, {"step2", 224'026'112, 336'617'472}});
   plan.recompute = Recompute::kNone;
-  plan.titan->selective_operators = true;
+  edit_titan(plan).selective_operators = true;
   test::check_phases(sixteen_experts(), plan,
                      {{"step1", 224'025'600, 261'070'848}, {"step2", 224'026'112, 339'272'704}});
 }
@@ -115,7 +116,7 @@ TEST_CASE("torchtitan: experts that its code spreads or computes otherwise are r
   CHECK(refused_by_lowering(model, titan_plan(80, degrees(1, 16, 1))) ==
         "titan");  // Five to an expert.
   ParallelPlan plan = titan_plan(4);
-  plan.titan->compiled = true;
+  edit_titan(plan).compiled = true;
   CHECK(refused_by_lowering(model, plan) == "titan");
   plan = titan_plan(4);
   plan.loss = LossKind::kChunked;

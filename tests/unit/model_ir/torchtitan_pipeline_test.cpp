@@ -10,7 +10,9 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/binding_rank.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/torchtitan/pipeline.h"
+#include "runtimes/torchtitan/plan.h"
 #include "runtimes/torchtitan/stage_layers.h"
 #include "tests/support/small_llama.h"
 #include "tests/support/titan_plan.h"
@@ -87,7 +89,7 @@ TEST_CASE("torchtitan pipeline: interleaved stages are gathered ahead on the com
   test::check_phases(llama_of_layers(6), pipelined(PipelineKind::kInterleaved, 1),
                      {{"step2", 638'688'256, 1'561'189'376}});
   ParallelPlan plan = pipelined(PipelineKind::kInterleaved, 0);
-  plan.titan->reshard = TitanReshard::kAlways;  // Gathered for every pass after all.
+  edit_titan(plan).reshard = TitanReshard::kAlways;  // Gathered for every pass after all.
   test::check_phases(llama_of_layers(6), plan, {{"step2", 638'679'552, 1'184'290'816}});
   plan = pipelined(PipelineKind::kInterleaved, 1);
   plan.recompute = Recompute::kFull;
@@ -115,7 +117,7 @@ TEST_CASE("torchtitan pipeline: at the tip of a V tensors are handed over") {
 
 TEST_CASE("torchtitan pipeline: tensor parallelism, replicas and larger micro-batches join it") {
   ParallelPlan plan = pipelined(PipelineKind::kOneForwardOneBackward, 1);
-  plan.titan->tensor = 2;
+  edit_titan(plan).tensor = 2;
   plan.world = 8;
   plan.rank = 4;
   test::check_phases(llama_of_layers(4), plan,
@@ -125,29 +127,29 @@ TEST_CASE("torchtitan pipeline: tensor parallelism, replicas and larger micro-ba
   test::check_phases(llama_of_layers(4), plan,
                      {{"step1", 297'346'560, 434'733'568}, {"step2", 297'347'072, 547'482'112}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 1);
-  plan.fsdp->replicas = 2;
+  edit_fsdp(plan).replicas = 2;
   plan.world = 8;
   plan.rank = 4;
   test::check_phases(llama_of_layers(4), plan, {{"step2", 526'993'920, 1'291'025'920}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 1);
   plan.micro_batch = 8;
-  plan.titan->pipeline_batch = 2;
+  edit_titan(plan).pipeline_batch = 2;
   test::check_phases(llama_of_layers(4), plan, {{"step2", 535'415'296, 1'838'009'856}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
   plan.accumulation = 2;
   test::check_phases(llama_of_layers(4), plan, {{"step2", 526'985'216, 1'037'900'800}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
-  plan.titan->context = 2;
+  edit_titan(plan).context = 2;
   plan.world = 8;
   test::check_phases(llama_of_layers(4), plan, {{"step2", 297'330'688, 688'325'120}});
 }
 
 TEST_CASE("torchtitan pipeline: layers are dealt out with the embedding and the head as layers") {
   ParallelPlan plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
-  plan.titan->pipeline = 4;
+  edit_titan(plan).pipeline = 4;
   const auto spans = [&plan](std::int64_t layers) {
     std::vector<LayerSpan> all;
-    for (std::int64_t rank = 0; rank < plan.titan->pipeline; ++rank) {
+    for (std::int64_t rank = 0; rank < titan_of(plan).pipeline; ++rank) {
       for (const TitanChunk& chunk : titan_chunks(plan, layers, rank)) {
         all.push_back(chunk.layers);
       }
@@ -158,13 +160,13 @@ TEST_CASE("torchtitan pipeline: layers are dealt out with the embedding and the 
   CHECK(spans(6) == std::vector<LayerSpan>{{0, 1}, {1, 2}, {3, 2}, {5, 1}});
   // Nine: the first has one more.
   CHECK(spans(7) == std::vector<LayerSpan>{{0, 2}, {2, 2}, {4, 2}, {6, 1}});
-  plan.titan->first_stage_less = 0;
-  plan.titan->last_stage_less = 2;
+  edit_titan(plan).first_stage_less = 0;
+  edit_titan(plan).last_stage_less = 2;
   CHECK(spans(6) == std::vector<LayerSpan>{{0, 2}, {2, 2}, {4, 2}, {6, 0}});
   // A V: the first rank has the first and the last part.
-  plan.titan = TitanPlan{};
-  plan.titan->pipeline = 2;
-  plan.titan->schedule = PipelineKind::kZbV;
+  edit_titan(plan) = TitanPlan{};
+  edit_titan(plan).pipeline = 2;
+  edit_titan(plan).schedule = PipelineKind::kZbV;
   CHECK(spans(6) == std::vector<LayerSpan>{{0, 1}, {5, 1}, {1, 2}, {3, 2}});
 }
 
@@ -191,20 +193,20 @@ TEST_CASE("torchtitan pipeline: what cannot be split or scheduled is refused") {
   plan.micro_batch = 1;
   CHECK(refused(plan));  // Fewer micro-batches than stages.
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
-  plan.titan->pipeline_batch = 3;
+  edit_titan(plan).pipeline_batch = 3;
   CHECK(refused(plan));
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
-  plan.titan->pipeline = 1;  // Nothing to schedule.
-  plan.titan->schedule = PipelineKind::kGPipe;
+  edit_titan(plan).pipeline = 1;  // Nothing to schedule.
+  edit_titan(plan).schedule = PipelineKind::kGPipe;
   CHECK(refused(plan));
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
-  plan.titan->stage_layers = 2;  // Two stages a rank.
+  edit_titan(plan).stage_layers = 2;  // Two stages a rank.
   CHECK(refused(plan));
   plan = pipelined(PipelineKind::kInterleaved, 0);
   CHECK(refused(plan, 1));
-  plan.titan->stage_layers = 1;
+  edit_titan(plan).stage_layers = 1;
   CHECK(refused(plan, 70));  // 36 stages a rank.
-  plan.titan->stage_layers = 0;
+  edit_titan(plan).stage_layers = 0;
   plan.micro_batch = 5;
   CHECK(refused(plan));  // No whole rounds of two.
   plan = pipelined(PipelineKind::kZbV, 0);
@@ -232,7 +234,7 @@ TEST_CASE("torchtitan pipeline: the rank with the highest peak is among those th
     CAPTURE(name_of(kind));
     ParallelPlan plan = pipelined(kind, 0);
     plan.rank.reset();
-    plan.titan->pipeline = 6;
+    edit_titan(plan).pipeline = 6;
     plan.world = 12;
     plan.micro_batch = 12;
     plan.steps = 1;

@@ -9,7 +9,9 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/device_work.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/plan_check.h"
+#include "runtimes/torchtitan/plan.h"
 #include "tests/support/event_text.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/refusal.h"
@@ -133,9 +135,9 @@ TEST_CASE(
     return timeline.phases.back().peak_allocated.value();
   };
   const std::int64_t all = peak();
-  plan.titan->selective_operators = true;
+  edit_titan(plan).selective_operators = true;
   const std::int64_t operators = peak();
-  plan.titan->selective_operators = false;
+  edit_titan(plan).selective_operators = false;
   plan.recompute = Recompute::kFull;
   const std::int64_t inputs = peak();
   CHECK(all == 2'589'688'832);
@@ -161,13 +163,13 @@ TEST_CASE("torchtitan: compiled blocks of Qwen3 norm and rotate heads in one ker
 
 TEST_CASE("torchtitan: replicas of a whole model are DDP's, wrapped at the first forward") {
   ParallelPlan plan = titan_plan(2);
-  plan.fsdp->replicas = 2;
+  edit_fsdp(plan).replicas = 2;
   plan.steps = 3;
   test::check_phases(titan_model("llama"), plan,
                      {{"step1", 2'086'308'864, 2'086'320'640},
                       {"step2", 2'086'309'376, 2'363'245'056},
                       {"step3", 2'086'309'376, 2'363'245'056}});
-  plan.titan->tensor = 2;
+  edit_titan(plan).tensor = 2;
   plan.world = 4;
   CHECK(refused_by_lowering(titan_model("llama"), plan) == "gpus");  // Beside no other dimension.
   CHECK(refused_by_lowering(titan_model("qwen3"), titan_plan(1)) == "gpus");
@@ -175,7 +177,7 @@ TEST_CASE("torchtitan: replicas of a whole model are DDP's, wrapped at the first
 
 TEST_CASE("torchtitan: replicas share what ranks do not") {
   ParallelPlan plan = titan_plan(4);
-  plan.fsdp->replicas = 2;
+  edit_fsdp(plan).replicas = 2;
   test::check_phases(titan_model("llama"), plan, {{"step2", 875'118'080, 1'249'587'712}});
 }
 
@@ -235,11 +237,11 @@ TEST_CASE("torchtitan: context parallelism gathers keys and merges parts of atte
 
 TEST_CASE("torchtitan: context parallelism joins tensor parallelism, and Qwen3's rotations") {
   ParallelPlan plan = titan_plan(8, tensor_parallel());
-  plan.titan->context = 2;
+  edit_titan(plan).context = 2;
   test::check_phases(titan_model("llama"), plan,
                      {{"step1", 269'536'256, 306'890'752}, {"step2", 269'536'768, 418'371'584}});
   plan = titan_plan(4);
-  plan.titan->context = 2;
+  edit_titan(plan).context = 2;
   test::check_phases(titan_model("qwen3"), plan,
                      {{"step1", 481'362'432, 495'639'040}, {"step2", 481'362'944, 710'893'056}});
 }
@@ -293,11 +295,11 @@ TEST_CASE("property: torchtitan's steps end with what they began with") {
   CAPTURE(random.seed());
   for (int round = 0; round < 40; ++round) {
     ParallelPlan plan = test::random_titan_plan(random);
-    plan.titan->compiled = false;
-    plan.titan->memory_budget.reset();
-    plan.titan->tensor = std::min<std::int64_t>(plan.titan->tensor, 4);
-    plan.titan->context = plan.titan->tensor > 1 ? 1 : plan.titan->context;
-    plan.world = plan.titan->tensor * plan.titan->context * plan.fsdp->replicas * 2;
+    edit_titan(plan).compiled = false;
+    edit_titan(plan).memory_budget.reset();
+    edit_titan(plan).tensor = std::min<std::int64_t>(titan_of(plan).tensor, 4);
+    edit_titan(plan).context = titan_of(plan).tensor > 1 ? 1 : titan_of(plan).context;
+    plan.world = titan_of(plan).tensor * titan_of(plan).context * fsdp_of(plan).replicas * 2;
     plan.loss = random.chance(1, 3) ? LossKind::kChunked : LossKind::kHf;
     plan.recompute = random.chance(1, 2) ? Recompute::kFull : Recompute::kNone;
     plan.steps = 3;
@@ -322,24 +324,24 @@ TEST_CASE("torchtitan: what its code is not modelled for is refused by the plan'
   CHECK(refused_by_lowering(llama, titan_plan(3, tensor_parallel())) == "gpus");
   CHECK(refused_by_lowering(llama, titan_plan(2, tensor_parallel())) == "gpus");
   ParallelPlan plan = titan_plan(24);
-  plan.titan->tensor = 3;
+  edit_titan(plan).tensor = 3;
   CHECK(refused_by_lowering(llama, plan) == "titan");
   plan = titan_plan(8, tensor_parallel());
-  plan.titan->context = 2;
+  edit_titan(plan).context = 2;
   CHECK(refused_by_lowering(titan_model("qwen3"), plan) == "titan");  // Both at once.
   plan.sequence = 1022;
   CHECK(refused_by_lowering(llama, plan) == "titan");
   plan = titan_plan(1);
-  plan.titan->compiled = true;
+  edit_titan(plan).compiled = true;
   CHECK(refused_by_lowering(llama, plan) == "gpus");
   plan = titan_plan(4, tensor_parallel());
-  plan.titan->compiled = true;
+  edit_titan(plan).compiled = true;
   CHECK(refused_by_lowering(llama, plan) == "titan");
   plan = titan_plan(2);
   plan.precision = Precision::kFp16;
   CHECK(refused_by_lowering(llama, plan) == "precision");
   plan = titan_plan(2);
-  plan.fsdp->cpu_offload = true;
+  edit_fsdp(plan).cpu_offload = true;
   CHECK(refused_by_lowering(llama, plan) == "fsdp");
   plan = titan_plan(2);
   plan.optimizer.kind = OptimizerKind::kSgd;
@@ -352,7 +354,7 @@ TEST_CASE("torchtitan: its choices belong to it alone") {
   ParallelPlan plan = titan_plan(2);
   plan.runtime = "transformers";
   CHECK(check_plan(llama, plan).error().key == "fsdp");
-  plan.fsdp.reset();
+  plan.own.reset<FsdpPlan>();
   CHECK(check_plan(llama, plan).error().key == "titan");
 }
 
@@ -365,19 +367,19 @@ TEST_CASE("torchtitan: weights gathered in 8 bits halve the gathers, products ar
     return test::find_phase(program, "step2")->work;
   };
   const Work sixteen = step();
-  plan.titan->float8 = Float8Recipe::kTensorwise;
+  edit_titan(plan).float8 = Float8Recipe::kTensorwise;
   const Work cast = step();
   CHECK(cast.gemm_flops == sixteen.gemm_flops);
   CHECK(cast.kernels > sixteen.kernels);
   CHECK(collective_bytes(cast) == collective_bytes(sixteen));
-  plan.titan->float8_gather = true;
+  edit_titan(plan).float8_gather = true;
   const Work gathered = step();
   // Linear weights of a block: wq, wo 1024 x 1024; wk, wv 512 x 1024; w1, w2, w3 2816 x 1024. Three
   // layers, forward and backward (the last is kept): a byte less each; and 7 maxima of four bytes.
   constexpr std::int64_t kLinear = 2 * 1024 * 1024 + 2 * 512 * 1024 + 3 * 2816 * 1024;
   CHECK(collective_bytes(sixteen) - collective_bytes(gathered) == 6 * (kLinear - 7 * 4));
   CHECK(collective_calls(gathered) - collective_calls(sixteen) == 6 * 7);
-  plan.titan->float8_precompute = true;
+  edit_titan(plan).float8_precompute = true;
   const Work once = step();
   CHECK(collective_calls(gathered) - collective_calls(once) == 6 * 7 - 1);
 }
@@ -392,11 +394,11 @@ TEST_CASE(
   test::check_phases(
       titan_model("llama"), plan,
       {{"step1", 877'272'064, 1'914'382'848}, {"step2", 877'272'576, 2'352'732'160}});
-  plan.titan->selective_operators = true;
+  edit_titan(plan).selective_operators = true;
   test::check_phases(
       titan_model("llama"), plan,
       {{"step1", 877'272'064, 1'700'279'808}, {"step2", 877'272'576, 2'138'629'120}});
-  plan.titan->float8_gather = true;
+  edit_titan(plan).float8_gather = true;
   test::check_phases(
       titan_model("llama"), plan,
       {{"step1", 877'282'816, 1'700'279'808}, {"step2", 877'283'328, 2'138'629'120}});
@@ -410,14 +412,14 @@ TEST_CASE(
   ParallelPlan plan = titan_plan(2, titan);
   plan.micro_batch = 8;
   for (const Float8Recipe recipe : {Float8Recipe::kRowwise, Float8Recipe::kRowwiseGradientHp}) {
-    plan.titan->float8 = recipe;
+    edit_titan(plan).float8 = recipe;
     test::check_phases(
         titan_model("llama"), plan,
         {{"step1", 877'272'064, 1'700'451'840}, {"step2", 877'272'576, 2'138'801'152}});
   }
   // A third of the products of linear layers are in 16 bits then.
   const auto eight_bits = [&plan](Float8Recipe recipe) {
-    plan.titan->float8 = recipe;
+    edit_titan(plan).float8 = recipe;
     const RankProgram program = lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{}).value();
     std::int64_t count = 0;
     for (const WorkItem& item : program.work.items) {
@@ -435,17 +437,17 @@ TEST_CASE(
 
 TEST_CASE("torchtitan: 8-bit products in eager blocks are refused, and gathers without them") {
   ParallelPlan plan = titan_plan(2);
-  plan.titan->float8 = Float8Recipe::kTensorwise;
+  edit_titan(plan).float8 = Float8Recipe::kTensorwise;
   CHECK(refused_by_lowering(titan_model("llama"), plan) == "titan");
-  plan.titan->compiled = true;
+  edit_titan(plan).compiled = true;
   CHECK(lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{}));
-  plan.titan->float8_precompute = true;
+  edit_titan(plan).float8_precompute = true;
   CHECK(refused_by_lowering(titan_model("llama"), plan) == "titan");
-  plan.titan->float8_gather = true;
+  edit_titan(plan).float8_gather = true;
   CHECK(lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{}));
-  plan.titan->float8 = Float8Recipe::kRowwise;
+  edit_titan(plan).float8 = Float8Recipe::kRowwise;
   CHECK(refused_by_lowering(titan_model("llama"), plan) == "titan");
-  plan.titan->float8 = Float8Recipe::kNone;
+  edit_titan(plan).float8 = Float8Recipe::kNone;
   CHECK(refused_by_lowering(titan_model("llama"), plan) == "titan");
 }
 

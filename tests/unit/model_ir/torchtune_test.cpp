@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "runtimes/plan_check.h"
+#include "runtimes/torchtune/plan.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
@@ -22,7 +23,7 @@ constexpr std::int64_t kSlack = 8 * kMiB;
 ParallelPlan recipe(const TunePlan& tune) {
   ParallelPlan plan = small_plan(Precision::kBf16);
   plan.runtime = "torchtune";
-  plan.tune = tune;
+  edit_tune(plan) = tune;
   plan.loss = LossKind::kChunked;
   plan.recompute = Recompute::kFull;
   plan.optimizer.form = OptimizerForm::kFused;
@@ -88,7 +89,7 @@ TEST_CASE("torchtune: adapters are in the model's type") {
   plan.lora = all_linear(16);
   ParallelPlan other = plan;
   other.runtime = "transformers";
-  other.tune.reset();
+  other.own.reset<TunePlan>();
   const std::int64_t adapters = program_of_recipe(plan).trainable_parameters;
   CHECK((phase_of_recipe(other, "load").allocated_after -
          phase_of_recipe(plan, "load").allocated_after)

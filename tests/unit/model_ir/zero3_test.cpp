@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "runtimes/deepspeed/memory_efficient_linear.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/registry.h"
 #include "tests/support/small_llama.h"
 
@@ -34,7 +35,7 @@ ParallelPlan partitioned(const ZeroPlan& zero = auto_sizes()) {
   plan.sequence = 1100;
   plan.world = 4;
   plan.clip_norm = 1.0;
-  plan.zero = zero;
+  edit_zero(plan) = zero;
   return plan;
 }
 
@@ -100,9 +101,9 @@ TEST_CASE("zero 3: of a tied table that is saved, the copy is gathered beside th
     ParallelPlan plan = partitioned();
     plan.precision = Precision::kFp32;
     plan.sequence = 500;
-    plan.zero->reduce_bucket_size = 512 * 512;
-    plan.zero->prefetch_bucket_size = 235'929;
-    plan.zero->param_persistence_threshold = 5'120;
+    edit_zero(plan).reduce_bucket_size = 512 * 512;
+    edit_zero(plan).prefetch_bucket_size = 235'929;
+    edit_zero(plan).param_persistence_threshold = 5'120;
     plan.lora = LoraPlan{.rank = 8, .targets = std::move(targets)};
     plan.lora->modules_to_save = {std::move(table)};
     return plan;
@@ -335,7 +336,7 @@ TEST_CASE("zero 3: without a share for the host only the buffer of 16-bit gradie
   CHECK(program.host_bytes == 2 * 31'237'376);
   zero.offload_param = OffloadDevice::kCpu;
   zero.offload_ratio = 0.5;
-  plan.zero = zero;
+  edit_zero(plan) = zero;
   test::check_phases(test::wide_llama(), plan,
                      {{"deepspeed.initialize", 104'859'648, 233'220'096},
                       {"step1.step", 274'387'456, 325'587'968}});

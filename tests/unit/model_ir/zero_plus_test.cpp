@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/quantised_tensor.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
@@ -27,12 +28,12 @@ ParallelPlan plan_of_stage(int stage) {
   plan.sequence = 1100;
   plan.world = 16;
   plan.clip_norm = 1.0;
-  plan.zero.emplace();
-  plan.zero->stage = stage;
-  plan.zero->reduce_bucket_size = 1024 * 1024;
+  edit_zero(plan) = {};
+  edit_zero(plan).stage = stage;
+  edit_zero(plan).reduce_bucket_size = 1024 * 1024;
   if (stage == 3) {
-    plan.zero->prefetch_bucket_size = 943'718;
-    plan.zero->param_persistence_threshold = 10'240;
+    edit_zero(plan).prefetch_bucket_size = 943'718;
+    edit_zero(plan).param_persistence_threshold = 10'240;
   }
   return plan;
 }
@@ -54,7 +55,7 @@ std::int64_t gathered_bytes(const RankProgram& program, std::string_view phase, 
 
 TEST_CASE("zero++: a second partition lives from zero.Init, or its first release, to the step") {
   ParallelPlan plan = plan_of_stage(3);
-  plan.zero->hpz_partition_size = 8;
+  edit_zero(plan).hpz_partition_size = 8;
   test::check_phases(test::wide_llama(), plan,
                      {{"model", 46'860'288, 149'620'736},
                       {"deepspeed.initialize", 96'033'280, 198'793'728},
@@ -68,7 +69,7 @@ TEST_CASE("zero++: a second partition lives from zero.Init, or its first release
 
 TEST_CASE("zero++: gathers come from the node as long as there is a second partition") {
   ParallelPlan plan = plan_of_stage(3);
-  plan.zero->hpz_partition_size = 8;
+  edit_zero(plan).hpz_partition_size = 8;
   const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
   CHECK(gathered_bytes(program, "step1.forward", CollectiveKind::kAllGather, 8) > 0);
   CHECK(gathered_bytes(program, "step1.forward", CollectiveKind::kAllGather, 16) == 0);
@@ -78,9 +79,9 @@ TEST_CASE("zero++: gathers come from the node as long as there is a second parti
 
 TEST_CASE("zero++: weights gathered as integers and gradients exchanged in 4 bits") {
   ParallelPlan plan = plan_of_stage(3);
-  plan.zero->hpz_partition_size = 8;
-  plan.zero->quantized_weights = true;
-  plan.zero->quantized_gradients = true;
+  edit_zero(plan).hpz_partition_size = 8;
+  edit_zero(plan).quantized_weights = true;
+  edit_zero(plan).quantized_gradients = true;
   test::check_phases(test::wide_llama(), plan,
                      {{"step1.forward", 456'206'336, 786'407'424},
                       {"step1.backward", 163'151'360, 896'600'064},
@@ -92,7 +93,7 @@ TEST_CASE("zero++: weights gathered as integers and gradients exchanged in 4 bit
 
 TEST_CASE("zero++: gradients in 4 bits, added up over two micro-batches") {
   ParallelPlan plan = plan_of_stage(3);
-  plan.zero->quantized_gradients = true;
+  edit_zero(plan).quantized_gradients = true;
   plan.accumulation = 2;
   plan.recompute = Recompute::kFull;
   test::check_phases(test::wide_llama(), plan,
@@ -104,8 +105,8 @@ TEST_CASE("zero++: gradients in 4 bits, added up over two micro-batches") {
 
 TEST_CASE("zero++: within one node gradients are not quantised") {
   ParallelPlan plan = plan_of_stage(3);
-  plan.zero->quantized_gradients = true;
-  plan.zero->node_devices = 16;
+  edit_zero(plan).quantized_gradients = true;
+  edit_zero(plan).node_devices = 16;
   const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
   CHECK(gathered_bytes(program, "step1.backward", CollectiveKind::kAllToAll, 16) == 0);
   CHECK(gathered_bytes(program, "step1.backward", CollectiveKind::kReduceScatter, 16) > 0);
@@ -124,7 +125,7 @@ TEST_CASE("zero++: groups of the quantiser") {
 
 TEST_CASE("zero++: a partition that the quantiser cannot cut is refused by name") {
   ParallelPlan plan = plan_of_stage(3);
-  plan.zero->quantized_weights = true;
+  edit_zero(plan).quantized_weights = true;
   plan.world = 3;
   const auto program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
@@ -133,19 +134,19 @@ TEST_CASE("zero++: a partition that the quantiser cannot cut is refused by name"
 
 TEST_CASE("zero++: it is stage 3's, and its groups divide the ranks") {
   ParallelPlan plan = plan_of_stage(2);
-  plan.zero->quantized_weights = true;
+  edit_zero(plan).quantized_weights = true;
   CHECK_FALSE(check_plan(test::wide_llama(), plan));
   plan = plan_of_stage(3);
-  plan.zero->hpz_partition_size = 6;
+  edit_zero(plan).hpz_partition_size = 6;
   CHECK_FALSE(check_plan(test::wide_llama(), plan));
-  plan.zero->hpz_partition_size = 64;  // As DeepSpeed takes it: all ranks.
+  edit_zero(plan).hpz_partition_size = 64;  // As DeepSpeed takes it: all ranks.
   CHECK(check_plan(test::wide_llama(), plan));
 }
 
 TEST_CASE("ranks: the last one of stage 2 has the padding, and gradients of its own partition") {
   ParallelPlan plan = plan_of_stage(2);
   plan.world = 7;
-  plan.zero->decay_groups = true;
+  edit_zero(plan).decay_groups = true;
   plan.rank = 6;
   test::check_phases(test::wide_llama(), plan,
                      {{"deepspeed.initialize", 321'300'992, 392'700'928},
@@ -158,7 +159,7 @@ TEST_CASE("ranks: the last one of stage 2 has the padding, and gradients of its 
 TEST_CASE("ranks: one in the middle of stage 1 owns parts of two parameters") {
   ParallelPlan plan = plan_of_stage(1);
   plan.world = 7;
-  plan.zero->decay_groups = true;
+  edit_zero(plan).decay_groups = true;
   plan.rank = 3;
   test::check_phases(test::wide_llama(), plan,
                      {{"step1.backward", 430'364'160, 1'123'171'840},
@@ -173,9 +174,9 @@ TEST_CASE("infinity: fp32 gradients of a bucket wait on the device for their way
   const auto held = [](OffloadDevice device) {
     ParallelPlan plan = plan_of_stage(3);
     plan.optimizer.form = OptimizerForm::kFused;
-    plan.zero->offload_optimizer = device;
-    plan.zero->nvme_path = "/local_nvme";
-    plan.zero->reduce_bucket_size = 130'000'000;  // Everything.
+    edit_zero(plan).offload_optimizer = device;
+    edit_zero(plan).nvme_path = "/local_nvme";
+    edit_zero(plan).reduce_bucket_size = 130'000'000;  // Everything.
     const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
     std::vector<std::int64_t> sizes(program.blocks);
     std::int64_t live = 0;

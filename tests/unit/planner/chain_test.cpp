@@ -150,6 +150,50 @@ double plain_recurrence(const Chain& chain, std::int64_t slots) {
   return at(0, count - 1, slots);
 }
 
+void store_all(std::size_t from, std::size_t to, std::vector<ChainStep>& steps) {
+  for (std::size_t i = from; i < to; ++i) {
+    steps.push_back({ChainStep::Kind::kForwardAll, i});
+  }
+  for (std::size_t i = to; i > from; --i) {
+    steps.push_back({ChainStep::Kind::kBackward, i - 1});
+  }
+}
+
+/// Stages in groups of `group`, of each of which only the input is kept and which runs again as a
+/// whole before its backward: 1 is every layer, the square root of their number is Chen et al.
+/// 2016, arXiv:1604.06174; nothing is run again of the last group.
+ChainSchedule grouped_chain(const Chain& chain, std::size_t group) {
+  std::vector<ChainStep> steps;
+  std::vector<std::size_t> begins;
+  for (std::size_t begin = 0; begin < chain.size(); begin += group) {
+    begins.push_back(begin);
+  }
+  for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+    steps.push_back({ChainStep::Kind::kForwardKeep, begins[i]});
+    for (std::size_t stage = begins[i] + 1; stage < begins[i + 1]; ++stage) {
+      steps.push_back({ChainStep::Kind::kForwardDrop, stage});
+    }
+  }
+  for (std::size_t i = begins.size(); i > 0; --i) {
+    store_all(begins[i - 1], std::min(begins[i - 1] + group, chain.size()), steps);
+  }
+  return run_chain(chain, std::move(steps)).value_or(ChainSchedule{});
+}
+
+/// The first `recomputed` stages each run again, the others keep all.
+ChainSchedule block_chain(const Chain& chain, std::size_t recomputed) {
+  std::vector<ChainStep> steps;
+  const std::size_t first = std::min(recomputed, chain.size() - 1);
+  for (std::size_t i = 0; i < first; ++i) {
+    steps.push_back({ChainStep::Kind::kForwardKeep, i});
+  }
+  store_all(first, chain.size(), steps);
+  for (std::size_t i = first; i > 0; --i) {
+    store_all(i - 1, i, steps);
+  }
+  return run_chain(chain, std::move(steps)).value_or(ChainSchedule{});
+}
+
 }  // namespace
 
 TEST_CASE("chain: nothing that is passed over would have been better") {

@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/spec/hf_config.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/deepspeed/search/search.h"
 #include "runtimes/megatron/search/axes.h"
 
@@ -89,6 +89,23 @@ TEST_CASE("axes: options and places are unique, and what a framework lacks is a 
     CHECK((words.empty() || axis->absent < static_cast<std::int64_t>(words.size())));
   }
   CHECK(Axis::kSchedule->absent == schedule_with(ir::PipelineKind::kOneForwardOneBackward));
+}
+
+TEST_CASE("axes: help names the frameworks that have them, and what each has of them") {
+  CHECK(help_of(Axis::kTensor) == "tensor-parallel degree (megatron, torchtitan)");
+  CHECK(help_of(Axis::kMicroBatch) == "sequences per forward pass on each GPU");
+  CHECK(help_of(Axis::kOffload) ==
+        "what is kept in host memory: none, optimizer, all (deepspeed); none, all (fsdp)");
+  CHECK(help_of(Axis::kAccountLoss) ==
+        "the loss counts as a layer of the last stage (megatron); yes unless you say no "
+        "(torchtitan)");
+  CHECK(help_of(Axis::kPrecision)
+            .ends_with("; fp8-delayed, fp8-tensorwise, fp8-blockwise, "
+                       "fp8-mxfp8: bf16 with matrix products in 8 bits "
+                       "(megatron)"));
+  CHECK(help_of(Axis::kRuntime) ==
+        "frameworks to search: transformers, deepspeed, fsdp, megatron; torchtitan, torchtune, "
+        "litgpt only if they are named");
 }
 
 }  // namespace headroom::plan

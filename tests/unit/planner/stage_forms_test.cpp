@@ -1,4 +1,5 @@
 #include "runtimes/megatron/search/stage_forms.h"
+#include "runtimes/megatron/plan.h"
 
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+#include "runtimes/torchtitan/plan.h"
 #include "runtimes/torchtitan/search/titan_choices.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/spec/hf_config.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/deepspeed/search/search.h"
 #include "runtimes/torchtitan/search/axes.h"
 #include "tests/support/configs.h"
@@ -69,7 +70,7 @@ TEST_CASE("torchtitan's space: only where it is named") {
 TEST_CASE("torchtitan's space: the batch of a step is the same for all plans") {
   const ir::ModelSpec model = llama(6);
   for (const ir::ParallelPlan& plan : plans_of(question_of(model, 8))) {
-    const ir::TitanPlan& titan = *plan.titan;
+    const ir::TitanPlan& titan = titan_of(plan);
     const std::int64_t data = plan.world / titan.tensor / titan.pipeline / titan.context;
     CHECK(plan.micro_batch * plan.accumulation * data == 32);
     CHECK(plan.micro_batch / titan.pipeline_batch >= titan.pipeline);
@@ -159,8 +160,8 @@ TEST_CASE("torchtitan's step: micro-batches that are not replayed take what othe
     plan.sequence = 512;
     plan.micro_batch = 2 * pipeline;
     plan.accumulation = accumulation;
-    plan.titan = ir::TitanPlan{};
-    plan.titan->pipeline = pipeline;
+    edit_titan(plan) = ir::TitanPlan{};
+    edit_titan(plan).pipeline = pipeline;
     return cost::estimate(model, plan, device, Bytes{}, &machine).value().time->total.value();
   };
   for (const std::int64_t pipeline : {1, 2}) {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/fsdp/plan.h"
 #include "validators/measured/published_plan.h"
 #include "validators/measured/row_reader.h"
 
@@ -41,9 +42,9 @@ TEST_CASE("published MPT row: blocks without biases under FSDP1, gradients reduc
   const auto& setting = std::get<PublishedSetting>(row);
   CHECK(setting.run.stands_in);  // MPT's own code is not modelled: no verdict, no bytes.
   CHECK(setting.device.name == "a100-40gb");
-  CHECK(setting.run.plan.fsdp->version == 1);
-  CHECK(setting.run.plan.fsdp->reduce_dtype == ir::DType::kBf16);
-  CHECK(setting.run.plan.fsdp->reshard_after_forward);
+  CHECK(fsdp_of(setting.run.plan).version == 1);
+  CHECK(fsdp_of(setting.run.plan).reduce_dtype == ir::DType::kBf16);
+  CHECK(fsdp_of(setting.run.plan).reshard_after_forward);
   CHECK(setting.run.plan.recompute == ir::Recompute::kFull);
   CHECK(setting.run.plan.accumulation == 3);
   CHECK_FALSE(setting.run.model.qkv_bias);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/megatron/plan.h"
 #include "validators/measured/published_plan.h"
 #include "validators/measured/row_reader.h"
 
@@ -83,7 +84,7 @@ TEST_CASE("published Megatron row: degrees, chunks and recomputation of a table"
   const PublishedPlanned row = planned();
   REQUIRE(std::holds_alternative<PublishedSetting>(row));
   const auto& setting = std::get<PublishedSetting>(row);
-  const ir::MegatronPlan& megatron = *setting.run.plan.megatron;
+  const ir::MegatronPlan& megatron = megatron_of(setting.run.plan);
   CHECK(setting.device.name == "a100-80gb");
   CHECK(megatron.tensor == 8);
   CHECK(megatron.pipeline == 2);
@@ -104,7 +105,7 @@ TEST_CASE("published Megatron row: context parallelism exchanges heads where the
   const auto exchange = [](const char* words) {
     const PublishedPlanned row = planned("other", words);
     REQUIRE(std::holds_alternative<PublishedSetting>(row));
-    return std::get<PublishedSetting>(row).run.plan.megatron->context_exchange;
+    return megatron_of(std::get<PublishedSetting>(row).run.plan).context_exchange;
   };
   CHECK(exchange(R"("--bf16. cp-comm-type a2a.")") == ir::MegatronContext::kAllToAll);
   CHECK(exchange(R"("--bf16")") == ir::MegatronContext::kRing);
@@ -116,7 +117,7 @@ TEST_CASE("published Megatron row: 8-bit recipes by the names of their tables") 
     REQUIRE(std::holds_alternative<PublishedSetting>(row));
     const ir::ParallelPlan& plan = std::get<PublishedSetting>(row).run.plan;
     CHECK(plan.precision == ir::Precision::kBf16Master);
-    return plan.megatron->fp8;
+    return megatron_of(plan).fp8;
   };
   CHECK(recipe(R"("MXFP8")") == ir::MegatronFp8::kMxfp8);
   CHECK(recipe(R"("FP8-CS")") == ir::MegatronFp8::kTensorwise);
@@ -135,7 +136,7 @@ TEST_CASE("published Megatron row: graphs, and layers that count their ends") {
   CHECK(conditions.graphed == std::vector<std::string>{"norm", "router"});
   const PublishedPlanned ends = planned("vpp", "7");  // 12 layers and two more, in 2 x 7 chunks.
   REQUIRE(std::holds_alternative<PublishedSetting>(ends));
-  const ir::MegatronPlan& megatron = *std::get<PublishedSetting>(ends).run.plan.megatron;
+  const ir::MegatronPlan& megatron = megatron_of(std::get<PublishedSetting>(ends).run.plan);
   CHECK(megatron.account_for_embedding);
   CHECK(megatron.account_for_loss);
   CHECK(megatron.layers_per_chunk == 1);
@@ -165,14 +166,14 @@ TEST_CASE("published Megatron row: recomputed modules and the precision-aware op
   const PublishedPlanned modules =
       planned("checkpointing", R"j("selective modules ['layernorm', 'mlp']")j");
   REQUIRE(std::holds_alternative<PublishedSetting>(modules));
-  const ir::MegatronPlan plan = *std::get<PublishedSetting>(modules).run.plan.megatron;
+  const ir::MegatronPlan plan = megatron_of(std::get<PublishedSetting>(modules).run.plan);
   CHECK(plan.recompute == ir::MegatronRecompute::kSelective);
   CHECK(plan.recompute_modules == ir::MegatronModules{.norms = true, .mlp = true});
   const PublishedPlanned aware =
       planned("optimizer", R"("adam, precision aware, distributed", "optimizer_state_dtypes": )"
                            R"("fp32 main params, bf16 main grads, bf16 exp_avg, bf16 exp_avg_sq")");
   REQUIRE(std::holds_alternative<PublishedSetting>(aware));
-  const ir::MegatronPlan states = *std::get<PublishedSetting>(aware).run.plan.megatron;
+  const ir::MegatronPlan states = megatron_of(std::get<PublishedSetting>(aware).run.plan);
   CHECK(states.distributed_optimizer);
   CHECK(states.precision_aware);
   CHECK(states.bf16_moments);

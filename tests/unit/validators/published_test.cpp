@@ -1,3 +1,6 @@
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/megatron/plan.h"
+#include "runtimes/torchtune/plan.h"
 #include "validators/measured/published_plan.h"
 
 #include <string>
@@ -252,8 +255,8 @@ TEST_CASE("published row: torchtune's recipes become plans of its code") {
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
   const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).run.plan;
   CHECK(plan.runtime == "torchtune");
-  CHECK(plan.tune->compiled);
-  CHECK(plan.tune->optimizer_in_backward);
+  CHECK(tune_of(plan).compiled);
+  CHECK(tune_of(plan).optimizer_in_backward);
   CHECK(plan.optimizer.form == ir::OptimizerForm::kPagedEightBit);
   CHECK(plan.loss == ir::LossKind::kChunked);
   CHECK(plan.lora->rank == 16);
@@ -270,9 +273,9 @@ TEST_CASE("published row: torchtune's on several GPUs are FSDP2's, bf16 througho
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
   const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).run.plan;
   CHECK(plan.runtime == "torchtune");
-  CHECK(plan.fsdp->cpu_offload);
-  CHECK(plan.fsdp->shard_embeddings);
-  CHECK(plan.fsdp->reduce_dtype == ir::DType::kBf16);
+  CHECK(fsdp_of(plan).cpu_offload);
+  CHECK(fsdp_of(plan).shard_embeddings);
+  CHECK(fsdp_of(plan).reduce_dtype == ir::DType::kBf16);
   CHECK(plan.optimizer.form == ir::OptimizerForm::kFused);
 }
 
@@ -387,7 +390,7 @@ Scoring score_arguments(const std::string& gpu, const std::string& with) {
   };
   tools.predict = [](const ir::RunSetting& setting) -> Result<Prediction> {
     // What the setting says, as a peak that can be read off the score.
-    const auto attention = static_cast<double>(setting.plan.megatron->attention);
+    const auto attention = static_cast<double>(megatron_of(setting.plan).attention);
     const double peak = static_cast<double>(setting.plan.accumulation) * 100 + attention * 10 +
                         static_cast<double>(setting.rank);
     return Prediction{.fits = true,

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/torchtitan/plan.h"
 #include "validators/measured/published_plan.h"
 #include "validators/measured/row_reader.h"
 
@@ -66,10 +68,10 @@ TEST_CASE("published row: torchtitan's words become its modelling code and its c
   const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).run.plan;
   CHECK(plan.runtime == "torchtitan");
   CHECK(plan.precision == ir::Precision::kFp32);
-  CHECK(plan.fsdp->replicas == 2);
-  CHECK(plan.titan->tensor == 2);
-  CHECK(plan.titan->selective_operators);
-  CHECK(plan.titan->reshard == ir::TitanReshard::kNever);
+  CHECK(fsdp_of(plan).replicas == 2);
+  CHECK(titan_of(plan).tensor == 2);
+  CHECK(titan_of(plan).selective_operators);
+  CHECK(titan_of(plan).reshard == ir::TitanReshard::kNever);
   CHECK(plan.loss == ir::LossKind::kChunked);
   CHECK(plan.optimizer.form == ir::OptimizerForm::kFused);
   CHECK_FALSE(plan.allocator.expandable_segments);
@@ -79,7 +81,7 @@ TEST_CASE("published row: torchtitan's words become its modelling code and its c
 TEST_CASE("published row: torchtitan's blocks are compiled where the row says so") {
   const PublishedPlanned planned = planned_row("compile", R"("torch.compile per block")");
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
-  CHECK(std::get<PublishedSetting>(planned).run.plan.titan->compiled);
+  CHECK(titan_of(std::get<PublishedSetting>(planned).run.plan).compiled);
 }
 
 TEST_CASE("published row: experiments on torchtitan's branches run its own launcher") {

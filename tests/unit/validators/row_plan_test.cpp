@@ -1,4 +1,6 @@
 #include "validators/measured/row_plan.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/torch/ddp_plan.h"
 
 #include <array>
 #include <string>
@@ -131,9 +133,9 @@ TEST_CASE("row plan: every transformers key lands in the plan") {
   CHECK(plan.lora->dora);
   CHECK(plan.lora->targets == std::vector<std::string>{"q_proj", "v_proj"});
   CHECK(plan.world == 8);
-  REQUIRE(plan.ddp.has_value());
-  CHECK(plan.ddp->gradient_as_bucket_view);
-  CHECK(plan.ddp->bucket_cap_bytes == 25 * kMiB);
+  REQUIRE(has_ddp(plan));
+  CHECK(ddp_of(plan).gradient_as_bucket_view);
+  CHECK(ddp_of(plan).bucket_cap_bytes == 25 * kMiB);
 }
 
 TEST_CASE("row plan: all-linear names no target, compute capability 10.0 is written 100") {
@@ -183,8 +185,8 @@ TEST_CASE("row plan: DeepSpeed sizes come from auto, then from the configuration
       R"("zero": 3, "world": 4, "hf_auto": true, "optimizer": "torch", "decay_groups": false,)"
       R"( "ds": {"zero_optimization": {"overlap_comm": true, "stage3_max_live_parameters": 7,)"
       R"( "stage3_prefetch_bucket_size": 11}})");
-  REQUIRE(setting.plan.zero.has_value());
-  const ir::ZeroPlan& zero = *setting.plan.zero;
+  REQUIRE(has_zero(setting.plan));
+  const ir::ZeroPlan& zero = zero_of(setting.plan);
   CHECK(setting.plan.runtime == "deepspeed");
   CHECK(setting.plan.precision == ir::Precision::kBf16Master);
   CHECK(setting.plan.world == 4);
@@ -202,15 +204,15 @@ TEST_CASE("row plan: DeepSpeed's optimizer, its groups, its types and its quanti
   const ir::RunSetting setting = setting_of(
       "deepspeed", R"("zero": 1, "optimizer": "torch_fused", "decay_groups": true, "eval": true,)"
                    R"( "ds": {"data_types": {"grad_accum_dtype": "fp32"}})");
-  CHECK(setting.plan.zero->torch_adam);
-  CHECK(setting.plan.zero->decay_groups);
-  CHECK(setting.plan.zero->grad_accum_dtype == ir::DType::kFp32);
+  CHECK(zero_of(setting.plan).torch_adam);
+  CHECK(zero_of(setting.plan).decay_groups);
+  CHECK(zero_of(setting.plan).grad_accum_dtype == ir::DType::kFp32);
   CHECK(setting.plan.evaluation);
   const ir::RunSetting other =
       setting_of("deepspeed",
                  R"("zero": 2, "optimizer": "fused", "param_dtype": "fp32",)"
                  R"( "ds": {"bf16": {"enabled": false}}, "quant": {"bits": 4}, "lora": {"r": 8})");
-  CHECK_FALSE(other.plan.zero->torch_adam);
+  CHECK_FALSE(zero_of(other.plan).torch_adam);
   CHECK(other.plan.precision == ir::Precision::kFp32);
   CHECK(other.plan.quant->bits == 4);
 }
@@ -231,11 +233,11 @@ TEST_CASE("row plan: ZeRO++, leaf modules and the rank of a DeepSpeed row") {
       R"( {"zero_hpz_partition_size": 4, "zero_quantized_weights": true,)"
       R"( "zero_quantized_gradients": true}})");
   CHECK(plus.rank == ir::Rank{5});
-  CHECK(plus.plan.zero->hpz_partition_size == 4);
-  CHECK(plus.plan.zero->quantized_weights);
-  CHECK(plus.plan.zero->quantized_gradients);
-  CHECK(plus.plan.zero->node_devices == 4);
-  CHECK(plus.plan.zero->leaf == ir::ZeroLeaf::kExperts);
+  CHECK(zero_of(plus.plan).hpz_partition_size == 4);
+  CHECK(zero_of(plus.plan).quantized_weights);
+  CHECK(zero_of(plus.plan).quantized_gradients);
+  CHECK(zero_of(plus.plan).node_devices == 4);
+  CHECK(zero_of(plus.plan).leaf == ir::ZeroLeaf::kExperts);
 }
 
 TEST_CASE("row plan: quantised weights, adapters and 8-bit states") {

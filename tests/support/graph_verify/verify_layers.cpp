@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model_ir/graph/verify_parts.h"
+#include "tests/support/graph_verify/verify_parts.h"
 
 namespace headroom::ir {
 namespace {

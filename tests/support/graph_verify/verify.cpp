@@ -1,11 +1,11 @@
-#include "model_ir/graph/verify.h"
+#include "tests/support/graph_verify/verify.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <utility>
 
-#include "model_ir/graph/verify_parts.h"
+#include "tests/support/graph_verify/verify_parts.h"
 
 namespace headroom::ir {
 namespace {

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "cli/command.h"
+
+/// The verbs of the program. Each is defined in the file with its name; `explain` is in plan.cpp.
+namespace headroom::cli {
+
+/// `headroom catalog models|gpus|nodes|links`: lists the known names.
+[[nodiscard]] Command catalog_command();
+
+/// `headroom emit FRAMEWORK MODEL`: writes the framework's configuration for the plan.
+[[nodiscard]] Command emit_command();
+
+/// `headroom explain MODEL --gpu NAME --gpus N`: explains why this plan is the best, and what would
+/// make an infeasible request feasible.
+[[nodiscard]] Command explain_command();
+
+/// `headroom fit MODEL --gpu G`: prints the verdict, the peak and what to change.
+[[nodiscard]] Command fit_command();
+
+/// `headroom graph MODEL`: prints the operators of a forward pass as Graphviz text.
+[[nodiscard]] Command graph_command();
+
+/// `headroom plan MODEL --gpu NAME --gpus N`: finds the best plan, proves it and replays it.
+[[nodiscard]] Command plan_command();
+
+/// `headroom sweep MODEL... --gpu NAME,.. --gpus N,..`: finds the best plan for every combination
+/// and writes one line for each. A rerun adds the missing ones.
+[[nodiscard]] Command sweep_command();
+
+/// `headroom timeline MODEL --gpu G --format F`: exports the whole timeline of a run for other
+/// programs.
+[[nodiscard]] Command timeline_command();
+
+/// `headroom validate measured PATH...`: predicts measured runs and compares the results.
+[[nodiscard]] Command validate_command();
+
+}  // namespace headroom::cli
