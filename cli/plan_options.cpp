@@ -24,23 +24,6 @@ using ir::ParallelPlan;
 
 constexpr std::int64_t kUsualSequence = 2048;
 
-/// A sentence of a table in the form of the help: lower case, no full stop.
-std::string help_of(std::string_view sentence) {
-  std::string text(sentence.substr(0, sentence.size() - (sentence.ends_with('.') ? 1 : 0)));
-  const auto is_upper = [&](std::size_t at) {
-    return at < text.size() && std::isupper(static_cast<unsigned char>(text[at])) != 0;
-  };
-  const std::size_t end = std::min(text.find_first_of(" :;,.'"), text.size());
-  bool name = text.find_first_of("0123456789") < end;
-  for (std::size_t at = 1; at < end; ++at) {
-    name = name || is_upper(at);
-  }
-  if (!name && is_upper(0)) {
-    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
-  }
-  return text;
-}
-
 /// The keys of an option that are always shown, with their defaults: "bucket=25MiB".
 std::string usual_keys(const ir::PlanPart& part, std::string_view option) {
   std::string text;
@@ -83,18 +66,16 @@ class PlanOptionSpecs {
         {.name = "runtime",
          .value = "NAME",
          .fallback = ir::find_field(ir::plan_options().fields, "runtime")->fallback,
-         .help = keep("framework that runs the model: " + ir::join(ir::runtime_names()))});
+         .help = keep("framework that trains the model: " + ir::join(ir::runtime_names()))});
     own(ir::plan_options(), {"runtime_version"});
     parts({PartPlace::kFirst});
     own(ir::plan_options(),
         {"precision", "micro_batch", "sequence", "accumulation", "checkpointing"});
-    specs_.push_back(
-        {.name = "optimizer",
-         .value = "NAME",
-         .fallback = keep(usual_optimizers()),
-         .help = keep("adamw is PyTorch's foreach AdamW; muon updates the matrices of the layers, "
-                      "AdamW the rest: " +
-                      ir::join(ir::texts_of(ir::optimizer_words())))});
+    specs_.push_back({.name = "optimizer",
+                      .value = "NAME",
+                      .fallback = keep(usual_optimizers()),
+                      .help = keep("optimizer; adamw is PyTorch's foreach AdamW: " +
+                                   ir::join(ir::texts_of(ir::optimizer_words())))});
     own(ir::plan_options(), {"attention", "loss"});
     specs_.push_back({.name = "model-code",
                       .value = "NAME",
@@ -103,14 +84,15 @@ class PlanOptionSpecs {
                       .hidden = true});
     own(ir::plan_options(), {"liger"});
     own(ir::generation_options(), {"new_tokens"});
-    spec("lora", "", "adapters", {&ir::lora_options()});
-    spec("qlora", "", "adapters on quantised weights: the keys of --lora, and",
-         {&ir::quant_options()});
+    spec("lora", "", "LoRA adapters of PEFT on frozen weights, as r=16");
+    specs_.back().bare = true;
+    spec("qlora", "", "the same on frozen weights in 4 bits; also takes the keys of --lora");
+    specs_.back().bare = true;
     parts({PartPlace::kBeforePrecision, PartPlace::kLast});
     specs_.push_back({.name = "alloc-conf",
                       .value = "CONF",
                       .fallback = "",
-                      .help = "PYTORCH_ALLOC_CONF: expandable_segments:True,..."});
+                      .help = "value of PYTORCH_ALLOC_CONF, as expandable_segments:True"});
     own(ir::plan_options(), {"clip_norm", "padded_batch", "keep_logits", "keep_batch", "evaluation",
                              "checkpoint_save", "resume", "steps"});
     specs_.push_back(plan_file_option());
@@ -118,7 +100,7 @@ class PlanOptionSpecs {
       specs_.push_back({.name = file.format.option,
                         .value = "FILE",
                         .fallback = "",
-                        .help = keep(help_of(file.format.help))});
+                        .help = keep(lower_sentence(file.format.help))});
     }
   }
 
@@ -136,7 +118,7 @@ class PlanOptionSpecs {
     specs_.push_back({.name = field.option,
                       .value = field.shown_as,
                       .fallback = keep(std::move(fallback)),
-                      .help = keep(help_of(field.help))});
+                      .help = keep(lower_sentence(field.help))});
   }
   void own(const ir::PlanPart& part, std::initializer_list<std::string_view> names) {
     for (const std::string_view name : names) {
@@ -168,21 +150,16 @@ class PlanOptionSpecs {
   void keyed(const ir::PlanPart& part, std::string_view option) {
     const auto row = std::ranges::find(part.keyed, option, &ir::KeyedOption::name);
     spec(option, keep(usual_keys(part, option)),
-         help_of(row == part.keyed.end() ? part.title : row->help), {&part});
+         lower_sentence(row == part.keyed.end() ? part.title : row->help));
+    specs_.back().bare = option == part.option;
   }
 
-  /// Adds an option whose value is a list of keys.
-  void spec(std::string_view name, std::string_view fallback, const std::string& what,
-            std::initializer_list<const ir::PlanPart*> parts) {
-    std::string keys;
-    for (const ir::PlanPart* const part : parts) {
-      keys += (keys.empty() ? "" : ", ") + keys_help(*part, name);
-    }
-    specs_.push_back(
-        {.name = name,
-         .value = "SPEC",
-         .fallback = fallback,
-         .help = keep(what + (what.ends_with("and") ? " " : ". Comma-separated keys: ") + keys)});
+  /// An option whose value is a list of keys, which `--help` of the option shows.
+  void spec(std::string_view name, std::string_view fallback, const std::string& what) {
+    specs_.push_back({.name = name,
+                      .value = "KEY=VALUE,..",
+                      .fallback = fallback,
+                      .help = keep(what + "; keys: --help " + std::string(name))});
   }
 
   std::deque<std::string> texts_;  ///< A deque, because elements must not move.

@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "cli/calibration.h"
 #include "cli/allocator_options.h"
+#include "cli/calibration.h"
 #include "cli/host_options.h"
 #include "cli/plan_options.h"
 #include "cli/question.h"
@@ -29,29 +29,30 @@ namespace headroom::cli {
 namespace {
 
 constexpr std::array<OptionSpec, 4> kMachineOptions = {
-    {{"node", "NAME", "a node of the catalogue with this GPU",
-      "machine that the GPUs stand in, as headroom catalog nodes lists it"},
-     {"network", "RATE", "the node type's",
-      "what each GPU has towards other nodes, one direction: 400Gbit/s, 50GB/s"},
+    {{"node", "NAME", "one of the catalogue with this GPU",
+      "machine that holds the GPUs (headroom catalog nodes lists them)"},
+     {"network", "RATE", "that of the node",
+      "bandwidth of each GPU to other nodes in one direction, as 400Gbit/s or 50GB/s"},
      {"performance", "FILE", "configs/performance",
-      "what this GPU achieves, as headroom fit takes it"},
-     {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
+      "JSON file with what this GPU achieves, measured on your own machine"},
+     {"budget", "SIZE", "all that the GPU has", "GPU memory that the run may use, as 70GiB"}}};
 
 constexpr std::array<OptionSpec, 9> kSearchOptions = {
-    {{"global-batch", "N", "8 for each GPU", "sequences of an optimizer step, all ranks together"},
-     {"alloc-conf", "CONF", "expandable_segments:True", "PYTORCH_ALLOC_CONF"},
+    {{"global-batch", "N", "8 for each GPU", "sequences per optimizer step, over all GPUs"},
+     {"alloc-conf", "CONF", "expandable_segments:True",
+      "value of PYTORCH_ALLOC_CONF, with which PyTorch is started"},
      {"objective", "WHAT", "throughput",
-      "what is best: throughput, gpus (fewest), memory (lowest peak), cost (GPU seconds), "
-      "micro-batch (greatest), sequence (longest)"},
+      "what the best plan has: throughput (most tokens/s), gpus (fewest), memory (lowest peak), "
+      "cost (fewest GPU seconds), micro-batch (largest), sequence (longest)"},
      {"confidence", "PERCENT", "90",
-      "chance that the plan must have to fit, by the errors on measured runs"},
+      "chance to fit that the plan must have, by the errors on measured runs"},
      {"front", "", "",
-      "also list the plans that no other beats in time, memory and GPUs (and so in GPU seconds) "
-      "at once"},
-     {"replay", "N", "1", "replay the best plans of N groups and list them by the replayed time"},
-     {"threads", "N", "all cores", "threads of the search; the answer does not depend on them"},
-     {"work-limit", "N", "none", "look into N groups of plans at most"},
-     {"why", "AXIS=VALUE", "", "also explain why the plan does not have this value: tp=8"}}};
+      "also list every plan that no other plan beats in step time, memory and number of GPUs at "
+      "once"},
+     {"replay", "N", "1", "replay the best plans of N groups, and order them by the replayed time"},
+     {"threads", "N", "all cores", "threads of the search; they do not change the answer"},
+     {"work-limit", "N", "none", "search at most N groups of plans"},
+     {"why", "AXIS=VALUE", "", "also say why the best plan does not have this value, as tp=8"}}};
 
 /// The default sequence, as in `fit`.
 std::int64_t usual_sequence(const ir::ModelSpec& model) {
@@ -122,8 +123,7 @@ ir::ParallelPlan base_of_plan(const ir::ParallelPlan& plan) {
 }
 
 /// What no axis says: the usual, or that of a plan that was not searched.
-Result<ir::ParallelPlan> base_before_options(const Arguments& arguments,
-                                             const PlanSearch& search) {
+Result<ir::ParallelPlan> base_before_options(const Arguments& arguments, const PlanSearch& search) {
   const ir::ModelSpec& model = search.model.spec;
   ir::ParallelPlan base;
   base.precision = search.device.bf16 ? ir::Precision::kBf16Master : ir::Precision::kFp16Master;
@@ -289,7 +289,8 @@ plan::SearchQuestion PlanSearch::question() const {
 
 std::vector<OptionSpec> plan_search_options() {
   std::vector<OptionSpec> options = {
-      {"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"}};
+      {"gpu", "NAME", "",
+       "name of the GPU, as h100 (headroom catalog gpus lists them), or a .json file"}};
   options.insert(options.end(), kMachineOptions.begin(), kMachineOptions.end());
   const std::vector<OptionSpec> host = host_options();
   options.insert(options.end(), host.begin(), host.end());

@@ -28,7 +28,7 @@ struct PlanSearch {
   std::size_t replays = 1;
   double confidence = 0.9;                     ///< Least chance to fit of the plan.
   std::vector<cost::ResidualSet> residuals{};  ///< Errors that say the chance.
-  std::optional<ir::ParallelPlan> filed;  ///< The plan of `--plan`.
+  std::optional<ir::ParallelPlan> filed;       ///< The plan of `--plan`.
 
   /// The returned question refers to this object.
   [[nodiscard]] plan::SearchQuestion question() const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ostream>
 #include <utility>
 
 #include "cli/host_options.h"
@@ -16,17 +15,19 @@ namespace headroom::cli {
 namespace {
 
 constexpr std::array<OptionSpec, 2> kDeviceOptions = {
-    {{"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"},
-     {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
+    {{"gpu", "NAME", "",
+      "name of the GPU, as h100 (headroom catalog gpus lists them), or a .json file"},
+     {"budget", "SIZE", "all that the GPU has", "GPU memory that the run may use, as 70GiB"}}};
 
-bool has_value(std::string_view option) {
+/// Whether an option is typed with this value: a flag never is, and --fsdp may stand alone.
+bool has_value(const OptionValue& option) {
   const auto options = question_options();
-  const auto spec = std::ranges::find(options, option, &OptionSpec::name);
-  return spec == options.end() || !spec->value.empty();
+  const auto spec = std::ranges::find(options, option.name, &OptionSpec::name);
+  return spec == options.end() || (!spec->value.empty() && !(spec->bare && option.value.empty()));
 }
 
 std::string typed(const OptionValue& option) {
-  return typed_option(option, has_value(option.name));
+  return typed_option(option, has_value(option));
 }
 
 bool names(const std::vector<OptionValue>& options, std::string_view name) {
@@ -86,22 +87,53 @@ Result<Bytes> read_budget(const Arguments& arguments) {
   }
   const std::optional<Bytes> bytes = parse_bytes(*text);
   if (!bytes || *bytes == Bytes{0}) {
-    return Error::invalid_argument("budget", *text, "a size as 70GiB, 80GB or 75000000000");
+    return Error::invalid_argument("budget", *text, "a size with its unit, as 70GiB or 80GB");
+  }
+  if (text->find_first_not_of("0123456789.") == std::string::npos) {
+    return Error::invalid_argument("budget", *text + " without a unit",
+                                   "a size with its unit, as 70GiB or 80GB",
+                                   "use --budget " + *text + "GiB, or " + *text + "B for bytes");
   }
   return *bytes;
 }
 
+namespace {
+
+/// The GPU of which `headroom catalog gpus` prints this product.
+std::optional<cost::DeviceSpec> device_with_product(const std::string& config_dir,
+                                                    const std::string& product) {
+  const Result<std::vector<cost::DeviceSpec>> devices = cost::list_devices(config_dir);
+  if (devices) {
+    const auto found = std::ranges::find(*devices, product, &cost::DeviceSpec::product);
+    if (found != devices->end()) {
+      return *found;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Result<cost::DeviceSpec> read_gpu(const Arguments& arguments) {
   const std::optional<std::string> name = arguments.value("gpu");
   if (!name || name->empty()) {
-    return Error::invalid_argument("gpu", "nothing", "the GPU to fit on",
-                                   "add --gpu h100 (headroom catalog gpus lists the names)");
+    return Error::invalid_argument("gpu", "nothing", "the name of a GPU",
+                                   "add --gpu h100; headroom catalog gpus lists the names");
   }
   const Result<ConfigDir> folder = config_dir_of(arguments);
   if (!folder) {
     return folder.error();
   }
   Result<cost::DeviceSpec> device = cost::load_device(folder->path, *name);
+  if (!device && device.error().code == ErrorCode::kInvalidArgument) {
+    if (std::optional<cost::DeviceSpec> same = device_with_product(folder->path, *name)) {
+      device = std::move(*same);
+    }
+  }
+
+  if (device) {
+    device->name = printable(device->name);
+  }
   return device ? with_asked_host(arguments, folder->path, std::move(device).value())
                 : std::move(device);
 }
@@ -149,10 +181,8 @@ Result<Question> read_question(const Arguments& arguments) {
   if (!budget) {
     return budget.error();
   }
-  if (device->vendor != "nvidia") {
-    plan->request.notes.push_back(
-        device->name + ": what PyTorch takes on NVIDIA's GPUs is shown; nothing was measured on " +
-        device->vendor + "'s, so that neither intervals nor the chance to fit hold");
+  for (std::string& note : device_notes(*device)) {
+    plan->request.notes.push_back(std::move(note));
   }
   for (std::string& note :
        ir::runtime_of(plan->request.plan).notes(plan->model.spec, plan->request.plan)) {
@@ -168,12 +198,19 @@ Result<Question> read_question(const Arguments& arguments) {
                   .request = std::move(plan->request)};
 }
 
-void print_notes(std::ostream& err, const LoadedModel& model, const PlanRequest& request) {
-  for (const std::vector<std::string>* notes : {&model.notes, &request.notes}) {
-    for (const std::string& note : *notes) {
-      err << "note: " << note << "\n";
-    }
+void add_notes(const Context& context, const LoadedModel& model, const PlanRequest& request) {
+  add_notes(context, model.notes);
+  add_notes(context, request.notes);
+}
+
+std::vector<std::string> device_notes(const cost::DeviceSpec& device) {
+  if (device.vendor == "nvidia") {
+    return {};
   }
+  return {device.name +
+          ": the answer is what PyTorch allocates on NVIDIA's GPUs; nothing was "
+          "measured on GPUs of " +
+          device.vendor + ", so the intervals and the chance to fit do not apply"};
 }
 
 std::string changed_options(const Question& question, const ir::ParallelPlan& plan) {

@@ -6,7 +6,8 @@
 
 namespace headroom::cli {
 
-std::string shell_word(const std::string& text) {
+std::string shell_word(const std::string& raw) {
+  const std::string text = printable(raw);
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@%";
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {

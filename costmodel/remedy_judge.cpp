@@ -118,8 +118,7 @@ void RemedyJudge::bound_by(Bytes least, Remedy& remedy) const {
 /// A bound that shows that the plan cannot fit.
 std::optional<Bytes> RemedyJudge::hopeless(const ParallelPlan& plan) const {
   const std::optional<Bytes> bound = layer_bound(question_.model, plan, question_.device);
-  const double share =
-      found_.verdict == Verdict::kDoesNotFit || question_.judge ? 0 : kTightShare;
+  const double share = found_.verdict == Verdict::kDoesNotFit || question_.judge ? 0 : kTightShare;
   const double room = static_cast<double>(found_.capacity.value()) -
                       share * static_cast<double>(found_.device_total.value());
   return bound && static_cast<double>(bound->value()) > room ? bound : std::nullopt;

@@ -336,11 +336,13 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
 
 Command catalog_command() {
   return {.verb = {.name = "catalog",
-                   .summary = "List what is known by name",
+                   .summary = "Lists the models, GPUs, nodes and links that are known by name, and "
+                              "all options of a plan",
                    .positionals = "models|gpus|nodes|links|options",
-                   .detail = "Names, aliases, families and vendors are what --filter looks at.",
-                   .options = {{"filter", "TEXT", "", "only entries that hold this text"},
-                               {"markdown", "", "", "options as the page docs/options.md"}},
+                   .detail = "--filter looks for its text in names, aliases, families and vendors.",
+                   .options = {{"filter", "TEXT", "", "list only entries that contain this text"},
+                               {"markdown", "", "",
+                                "print the options as the Markdown page docs/options.md"}},
                    .example = "catalog gpus --filter h100"},
           .run = run_catalog};
 }

@@ -52,7 +52,8 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                    .remedies = {},
                    .time = std::move(time).value(),
                    .routing = *routing,
-                   .speedups = {}};
+                   .speedups = {},
+                   .notes = {}};
   Result<cost::Judge> judge = judge_confidence(answer);
   if (!judge) {
     return std::move(judge).error();
@@ -101,13 +102,14 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   if (!question) {
     return std::move(question).error();
   }
-  print_notes(context.err, question->model, question->request);
+  add_notes(context, question->model, question->request);
   // The text has no room for the whole tree.
   const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kNone;
-  const Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
+  Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
   if (!answer) {
-    return answer.error();
+    return std::move(answer).error();
   }
+  answer->notes = context.notes->lines;
   context.out << (context.json ? fit_json(*answer)
                                : fit_text(*answer, context.terminal) + script_of(*answer, context));
   // "Tight" is a yes unless it is more likely not to fit.
@@ -129,17 +131,20 @@ Command fit_command() {
   options.push_back({"script", "", "",
                      "also show how the framework is started with the plan, and what its script "
                      "needs"});
-  options.push_back({"faster", "", "", "look for the changes that make a step faster"});
+  options.push_back({"faster", "", "", "also list changes that make a step faster"});
   return {
-      .verb = {.name = "fit",
-               .summary = "Will a run fit on a GPU? If not, what would",
-               .positionals = "MODEL",
-               .detail = "MODEL is a name of the catalogue, a config.json, a folder with one, a "
-                         "model.safetensors.index.json beside one, a .gguf file, or - for a "
-                         "config.json on standard input.",
-               .options = std::move(options),
-               .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full",
-               .model_at = 0},
+      .verb =
+          {.name = "fit",
+           .summary = "Says whether a training run fits on the GPUs, how long a step takes, and "
+                      "what to change if it does not fit",
+           .positionals = "MODEL",
+           .detail =
+               "MODEL is a name that headroom catalog models lists, or a file: a config.json, the "
+               "folder with it, a model.safetensors.index.json in that folder, or a .gguf "
+               "file. - reads a config.json from standard input.",
+           .options = std::move(options),
+           .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full",
+           .model_at = 0},
       .run = run_fit};
 }
 

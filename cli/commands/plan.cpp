@@ -12,7 +12,9 @@
 
 #include "cli/plan_file.h"
 #include "cli/plan_search.h"
+#include "cli/question.h"
 #include "cli/report/plan_answer.h"
+#include "cli/report/time_report.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
 #include "costmodel/hardware/catalogue.h"
@@ -22,6 +24,7 @@
 #include "planner/explain/explain.h"
 #include "planner/space/all_axes.h"
 #include "planner/space/framework_search.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -204,6 +207,22 @@ Status write_plan_file(const Arguments& arguments, const Context& context,
   return written;
 }
 
+/// What `fit` would say about the answer: of the model's files, the GPU, the machine and the plan.
+std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
+  const PlanSearch& search = answer.search;
+  std::vector<std::string> notes = search.model.notes;
+  const auto add = [&notes](const std::vector<std::string>& more) {
+    notes.insert(notes.end(), more.begin(), more.end());
+  };
+  add(device_notes(search.device));
+  add(machine_notes(search.machine));
+  if (answer.result.best) {
+    const ir::ParallelPlan& best = answer.result.best->plan;
+    add(ir::runtime_of(best).notes(search.model.spec, best));
+  }
+  return notes;
+}
+
 /// What is explained: only what `--why` asks, or also every neighbouring value of the plan.
 enum class Explaining : std::uint8_t { kAsked, kAll };
 
@@ -283,6 +302,8 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     }
     answer.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
+  add_notes(context, notes_of_search(answer));
+  answer.notes = context.notes->lines;
   add_commands(arguments, answer);
   if (const Status written = write_plan_file(arguments, context, answer); !written) {
     return written.error();
@@ -317,23 +338,28 @@ std::vector<OptionSpec> plan_answer_options() {
 
 Command plan_command() {
   return {
-      .verb = {.name = "plan",
-               .summary = "The best plan for a model on some GPUs, proven",
-               .positionals = "MODEL",
-               .detail = "MODEL as headroom fit takes it. Every option that names an axis takes "
-                         "a value, comma-separated values, a range of numbers, or any.",
-               .options = plan_answer_options(),
-               .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8",
-               .model_at = 0},
+      .verb =
+          {.name = "plan",
+           .summary =
+               "Finds the best plan for a model on some GPUs, and proves that no other is better",
+           .positionals = "MODEL",
+           .detail = "MODEL is what headroom fit takes. An option limits the search to the "
+                     "values that it names: --tp 4, --tp 2,4, --tp 2-16. The value any "
+                     "leaves the choice to the search.",
+           .options = plan_answer_options(),
+           .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8",
+           .model_at = 0},
       .run = run_plan};
 }
 
 Command explain_command() {
   return {.verb = {.name = "explain",
-                   .summary = "Why this plan and not another",
+                   .summary = "Finds the best plan, and says why it is better than its neighbours",
                    .positionals = "MODEL",
-                   .detail = "Finds the plan as headroom plan does, then asks the same with each "
-                             "degree halved and doubled, and of the other frameworks.",
+                   .detail =
+                       "The options are those of headroom plan. The neighbours are the plans with "
+                       "one degree halved or doubled, and the best plans of the other "
+                       "frameworks.",
                    .options = plan_answer_options(),
                    .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2",
                    .model_at = 0},

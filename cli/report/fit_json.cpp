@@ -335,6 +335,7 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("plan_file", ir::plan_file_to_json(
                               plan_file_of(answer.arguments, answer.question.model,
                                            &answer.question.device, answer.question.request.plan)));
+  fields.add("notes", ir::json_texts(answer.notes));
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 

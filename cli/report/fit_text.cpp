@@ -5,13 +5,20 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <string_view>
+#include <utility>
 
+#include "cli/framework_options.h"
+#include "cli/option_text.h"
 #include "cli/plan_options.h"
 #include "cli/report/host_text.h"
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
+#include "model_ir/spec/param_count.h"
+
 #include "model_ir/spec/task.h"
+#include "runtimes/interface/common_options.h"
 #include "runtimes/registry.h"
 
 namespace headroom::cli {
@@ -143,6 +150,67 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   }
   text += other_options(options, runtime);
   return styled(terminal, Style::kFaint, wrap(text, terminal.width - 2, 2)) + "\n";
+}
+
+/// "8.03 billion", "124 million": three significant digits.
+std::string rounded_count(std::int64_t count) {
+  constexpr std::array<std::pair<double, std::string_view>, 3> kScales = {
+      {{1e9, " billion"}, {1e6, " million"}, {1e3, " thousand"}}};
+  const auto value = static_cast<double>(count);
+  for (const auto& [scale, word] : kScales) {
+    if (value >= scale) {
+      const double scaled = value / scale;
+      const int digits = scaled < 10 ? 2 : scaled < 100 ? 1 : 0;
+      return decimal_text(scaled, digits) + std::string(word);
+    }
+  }
+  return std::to_string(count);
+}
+
+/// "8.03 billion parameters, 41.9 million trained (LoRA on all linear layers)".
+std::string parameters_line(const FitAnswer& answer, const Terminal& terminal) {
+  const ir::ParameterCount count = ir::count_parameters(answer.question.model.spec);
+  const ir::ParallelPlan& plan = answer.question.request.plan;
+  std::string text = rounded_count(count.total()) + " parameters";
+  if (count.active() < count.total()) {
+    text += " (" + rounded_count(count.active()) + " per token)";
+  }
+  if (plan.lora) {
+    const std::string targets =
+        plan.lora->targets.empty() ? "all linear layers" : ir::join(plan.lora->targets);
+    text += ", " + rounded_count(answer.estimate.program.trainable_parameters) +
+            " trained (LoRA on " + targets + ")";
+  } else {
+    text += ", all trained";
+  }
+  return styled(terminal, Style::kFaint, wrap(text, terminal.width - 2, 2)) + "\n";
+}
+
+/// "assumed: micro-batch 1, seq 2048": what changes the answer most and was not asked for. A
+/// plan or a configuration from a file assumes nothing.
+std::string assumed_line(const FitAnswer& answer, const Terminal& terminal) {
+  const Arguments& arguments = answer.arguments;
+  const ir::ParallelPlan& plan = answer.question.request.plan;
+  const auto reads_file = [&arguments](const ReadableFile& file) {
+    return arguments.has(file.format.option);
+  };
+  if (arguments.has("plan") || std::ranges::any_of(readable_files(), reads_file)) {
+    return {};
+  }
+  std::string text;
+  for (const std::string_view name : {"precision", "micro_batch", "sequence"}) {
+    const ir::OptionField& field = *ir::find_field(ir::plan_options().fields, name);
+    if (!arguments.has(field.option)) {
+      text += (text.empty() ? "assumed: " : ", ") + std::string(field.option) + " " +
+              value_text(field, field.get(plan));
+    }
+  }
+  if (!arguments.has("optimizer")) {
+    text += (text.empty() ? "assumed: " : ", ") + std::string("optimizer ") +
+            std::string(ir::word_of(ir::optimizer_words(), plan.optimizer));
+  }
+  return text.empty() ? text
+                      : styled(terminal, Style::kFaint, wrap(text, terminal.width - 2, 2)) + "\n";
 }
 
 std::string failure_line(const FitAnswer& answer) {
@@ -496,6 +564,7 @@ std::string speedup_hint(const FitAnswer& answer) {
 
 std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
   std::string text = verdict_line(answer, terminal) + plan_line(answer, terminal);
+  text += parameters_line(answer, terminal) + assumed_line(answer, terminal);
   text += failure_line(answer);
   text += breakdown(answer, terminal) + limits(answer, terminal) + phases(answer, terminal) +
           largest(answer, terminal) +

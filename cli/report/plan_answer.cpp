@@ -307,6 +307,7 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("placements", placement_json(answer.placements));
   fields.add("commands", answer.commands ? commands_json(*answer.commands) : JsonValue{});
   fields.add("plan_file", answer.file ? ir::plan_file_to_json(*answer.file) : JsonValue{});
+  fields.add("notes", ir::json_texts(answer.notes));
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 

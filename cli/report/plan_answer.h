@@ -25,6 +25,7 @@ struct PlanAnswer {
   std::vector<plan::StagePlacement> placements{};   ///< Only under `explain`.
   std::optional<ir::PlanFile> file{};               ///< The plan that was found.
   std::optional<PlanCommands> commands{};           ///< What one types to go on with it.
+  std::vector<std::string> notes{};                 ///< As shown on standard error.
 };
 
 /// Tokens of a step divided by its time.

@@ -424,8 +424,8 @@ void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype, GemmL
     shape.batch = GemmBatch::kSeries;
     eager.run(shape);
     if (const std::int64_t empty = product.groups - product.busy; writes_all && empty > 0) {
-      launch_kernels(eager,
-                     empty * ir::bytes_of(product.rows * product.columns, dtype).value(), empty);
+      launch_kernels(eager, empty * ir::bytes_of(product.rows * product.columns, dtype).value(),
+                     empty);
     }
     return;
   }

@@ -97,7 +97,7 @@ TEST_CASE("fit: the line of the plan leaves out nothing that was asked") {
 TEST_CASE("fit: Liger's fused loss is refused where the model scales its logits") {
   const Answer answer = test::headroom("fit granite-3.0-2b --gpu h100 --loss fused-linear --liger");
   CHECK(answer.code == ExitCode::kUsage);
-  CHECK(answer.complains("fused-linear with liger, of scaled logits"));
+  CHECK(answer.complains("fused-linear with --liger for a model that scales its logits"));
   CHECK(test::headroom("fit granite-3.0-2b --gpu h100 --liger").code == ExitCode::kYes);
 }
 
@@ -441,7 +441,7 @@ TEST_CASE("fit: runs of one's own that say nothing are refused by place") {
       R"( "peak_reserved": 5}]})");
   const Answer foreign = test::headroom("fit gpt2 --gpu h100 --calibrate-from " + other);
   CHECK(foreign.code == ExitCode::kBadInput);
-  CHECK(foreign.err.find("no run of the runtime transformers") != std::string::npos);
+  CHECK(foreign.err.find("no run with the framework transformers") != std::string::npos);
 }
 
 TEST_CASE("fit: the parts of a step add up to it, and rates follow from its tokens") {
@@ -563,7 +563,7 @@ TEST_CASE("fit: options of two frameworks, or two of adapters, are refused toget
 
 TEST_CASE("fit: another vendor's GPU and quantised weights are answered with a note") {
   const Answer other = test::headroom("fit llama-3.2-1b --gpu mi300x");
-  CHECK(other.err.find("nothing was measured on amd") != std::string::npos);
+  CHECK(other.err.find("nothing was measured on GPUs of amd") != std::string::npos);
   CHECK(test::headroom("fit llama-3.2-1b --gpu h100-80gb").err.empty());
 }
 
