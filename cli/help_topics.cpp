@@ -35,7 +35,8 @@ std::vector<TopicRow> common_topics() {
   return {
       {"hardware",
        "the GPU, its memory, and the machine around it",
-       {"gpu", "gpus", "budget", "node", "network", "performance", "rank"}},
+       {"gpu", "gpus", "budget", "node", "network", "performance", "host-memory", "nvme",
+        "nvme-rate", "rank"}},
       {"training",
        "what one training step computes, and with which code",
        {"runtime", "runtime-version", "precision", "micro-batch", "seq", "accumulation",
@@ -48,7 +49,7 @@ std::vector<TopicRow> common_topics() {
       {"lora", "adapters of PEFT, and frozen weights in 4 or 8 bits", {"lora", "qlora"}},
       {"memory",
        "what else a run keeps in memory, and how much of the run is replayed",
-       {"steps", "evaluation", "save", "generate", "keep-logits", "keep-batch"}},
+       {"steps", "evaluation", "save", "resume", "generate", "keep-logits", "keep-batch"}},
       {"allocator", "PyTorch's caching allocator (PYTORCH_ALLOC_CONF)", {"alloc-conf"}},
       {"model",
        "how the model's files are read",
@@ -56,11 +57,11 @@ std::vector<TopicRow> common_topics() {
       {"cost", "what a training run costs, and how long it takes", {"price", "power", "tokens"}},
       {"search",
        "what the search looks for, and how long",
-       {"objective", "front", "why", "replay", "work-limit", "threads"}},
+       {"objective", "front", "why", "confidence", "replay", "work-limit", "threads"}},
       {"answer",
        "what is printed, and where to",
-       {"faster", "calibrate-from", "routing-imbalance", "format", "no-limit", "output", "json",
-        "color", "config-dir", "help"}},
+       {"faster", "script", "vary", "calibrate-from", "routing-imbalance", "format", "no-limit",
+        "output", "json", "color", "config-dir", "help"}},
       {"files", "files that hold a whole plan", {"plan"}}};
 }
 

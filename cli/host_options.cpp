@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "cli/scalars.h"
+#include "cli/time_options.h"
 #include "costmodel/hardware/bandwidth.h"
 #include "costmodel/hardware/host.h"
 
@@ -33,7 +35,7 @@ std::vector<OptionSpec> host_options() {
 
 Result<cost::DeviceSpec> with_asked_host(const Arguments& arguments, const std::string& config_dir,
                                          cost::DeviceSpec device) {
-  const std::optional<std::string> node = arguments.value("node");
+  const std::optional<std::string> node = asked_node(arguments, config_dir);
   Result<cost::DeviceSpec> placed = cost::with_host(config_dir, device, node);
   if (!placed && node) {
     return placed;

@@ -34,7 +34,7 @@ std::string device_name(const Arguments& arguments, const cost::DeviceSpec& devi
   return typed.ends_with(".json") ? whole_path(typed) : device.name;
 }
 
-const OptionSpec* find_option(const VerbSpec& verb, std::string_view name) {
+const OptionSpec* option_of(const VerbSpec& verb, std::string_view name) {
   const auto found = std::ranges::find(verb.options, name, &OptionSpec::name);
   return found == verb.options.end() ? nullptr : &*found;
 }
@@ -101,7 +101,7 @@ ir::PlanFile plan_file_of(const Arguments& arguments, const LoadedModel& model,
 
 Result<Arguments> with_plan_file(const VerbSpec& verb, Arguments arguments) {
   const std::optional<std::string> path = arguments.value("plan");
-  if (!path || find_option(verb, "plan") == nullptr) {
+  if (!path || option_of(verb, "plan") == nullptr) {
     return arguments;
   }
   const std::vector<std::string>& given = arguments.positionals();
@@ -137,7 +137,7 @@ Result<Arguments> with_plan_file(const VerbSpec& verb, Arguments arguments) {
     if (Status known = check_assumption(name, assumption.option); !known) {
       return std::move(known).error();
     }
-    if (find_option(verb, assumption.option) == nullptr) {
+    if (option_of(verb, assumption.option) == nullptr) {
       continue;
     }
     const std::optional<std::string> typed = arguments.value(assumption.option);

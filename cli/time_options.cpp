@@ -42,9 +42,6 @@ std::vector<OptionSpec> machine_options() {
            "configs/schema/performance.schema.json"}};
 }
 
-namespace {
-
-/// --node; the name of the node of which `headroom catalog nodes` prints this title.
 std::optional<std::string> asked_node(const Arguments& arguments, const std::string& config_dir) {
   std::optional<std::string> node = arguments.value("node");
   if (node && node->find(' ') != std::string::npos) {
@@ -56,6 +53,8 @@ std::optional<std::string> asked_node(const Arguments& arguments, const std::str
   }
   return node;
 }
+
+namespace {
 
 Result<cost::Machine> load_with_performance(const Arguments& arguments,
                                             const std::string& config_dir,

@@ -135,6 +135,25 @@ class FitsIn {
   std::vector<ir::RankProgram> programs_;
 };
 
+/// `least`, or so much more that the plan also has the chance to fit that the question asks for.
+Result<std::int64_t> accepted_budget(const SearchQuestion& question, const RatedPlan& plan,
+                                     std::int64_t least) {
+  constexpr int kMostSteps = 64;
+  constexpr std::int64_t kShareOfStep = 500;
+  std::int64_t budget = least;
+  for (int step = 0; question.judge && step < kMostSteps; ++step) {
+    const Result<cost::StepEstimate> replayed = judged_replay(question, plan.plan, Bytes{budget});
+    if (!replayed) {
+      return replayed.error();
+    }
+    if (is_accepted(question, *replayed)) {
+      break;
+    }
+    budget += std::max(budget / kShareOfStep / kSegment, std::int64_t{1}) * kSegment;
+  }
+  return budget;
+}
+
 /// The least budget above `below`, in whole segments, with which the replay of `plan` fits.
 Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPlan& plan,
                                   std::int64_t below) {
@@ -165,7 +184,7 @@ Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPla
     }
     (*fits ? enough : refused) = middle;
   }
-  return enough * kSegment;
+  return accepted_budget(question, plan, enough * kSegment);
 }
 
 /// The least device memory in which some plan fits. Bisects between the memory of the question and

@@ -225,7 +225,7 @@ TEST_CASE("plan: flash-attn and Liger's loss are in the space where they are ask
   CHECK(flash.out.find("attention flash loss fused-linear") != std::string::npos);
   // Which flash-attn refuses before compute capability 8.0.
   const Answer old =
-      test::headroom("plan qwen2.5-0.5b --gpu a10g --runtime transformers --attention flash");
+      test::headroom("plan qwen2.5-0.5b --gpu t4 --runtime transformers --attention flash");
   CHECK(old.code == ExitCode::kUsage);
   CHECK(old.err.find("--attention") != std::string::npos);
 }
