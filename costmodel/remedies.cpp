@@ -160,6 +160,10 @@ std::vector<Remedy> most_helpful(RemedyJudge& judge, std::vector<Remedy> tried, 
   return kept;
 }
 
+/// Longer programs are not replayed on more GPUs, which would take minutes and much memory. A
+/// choice: that of 126 layers has 62,000 events.
+constexpr std::size_t kMostEvents = 500'000;
+
 std::int64_t least_gpus(const RemedyQuestion& question, Bytes capacity) {
   const ParallelPlan alone = ir::runtime_of(question.plan).on_one_device(question.plan);
   const Bytes floor = memory_floor(question.model, alone);
@@ -176,7 +180,8 @@ Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found
     remedies.tree = walk_tree(judge, question.plan);
   }
   std::vector<Remedy> tried = try_single_changes(judge, question.count);
-  if (!is_nearly_free(judge, tried)) {
+  const bool is_short = found.program.events.size() <= kMostEvents;
+  if (is_short && !is_nearly_free(judge, tried)) {
     Combinations combined = combined_remedies(judge, Training::kAny);
     tried.insert(tried.end(), combined.mending.begin(), combined.mending.end());
     tried.insert(tried.end(), combined.short_ones.begin(), combined.short_ones.end());
@@ -189,7 +194,8 @@ Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found
     remedies.cheapest = shown_of(std::move(mending), question.count);
   } else {
     remedies.cheapest = most_helpful(judge, std::move(tried), question.count);
-    WiderRemedies wider = wider_remedies(question, remedies.least_gpus);
+    WiderRemedies wider =
+        is_short ? wider_remedies(question, remedies.least_gpus) : WiderRemedies{};
     remedies.wider = std::move(wider.mending);
     if (!remedies.wider) {
       remedies.leanest = std::move(wider.short_one);

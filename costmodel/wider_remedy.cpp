@@ -17,6 +17,9 @@ using ir::ParallelPlan;
 
 /// More GPUs than this are named only if the states alone need them. A choice.
 constexpr std::int64_t kMostGpus = 4096;
+/// More GPUs than this are never replayed: a rank's program grows with their number, and nobody
+/// has as many to fit one model. A choice.
+constexpr std::int64_t kMostReplayedGpus = 16'384;
 
 std::int64_t gpus_per_node(const RemedyQuestion& question) {
   return question.machine != nullptr
@@ -40,7 +43,7 @@ class WiderSearch {
   /// Looks at `plan` with more and more GPUs, from `gpus` on.
   void run(ParallelPlan plan, std::int64_t gpus) {
     const std::int64_t node = gpus_per_node(question_);
-    const std::int64_t most = std::max(kMostGpus, 2 * gpus);
+    const std::int64_t most = std::min(std::max(kMostGpus, 2 * gpus), kMostReplayedGpus);
     const ir::Runtime& runtime = ir::runtime_of(plan);
     std::optional<Bytes> before;
     gpus = rounded_up(gpus, node);

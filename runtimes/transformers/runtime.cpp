@@ -75,7 +75,8 @@ class Transformers final : public Runtime {
   [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
                                                  const ParallelPlan& plan) const override {
     // Several ranks read the states to their devices.
-    const double states = plan.world == 1 ? 2.0 * bits_of(param_dtype(plan.precision)) / 8 : 0;
+    const double states =
+        plan.world == 1 ? 2.0 * static_cast<double>(bits_of(param_dtype(plan.precision))) / 8 : 0;
     return joined(joined(loading_terms(model, plan, LoadedBy::kEveryRank),
                          saving_terms(model, plan, SavedFrom::kDevice)),
                   resuming_terms(model, plan, states,

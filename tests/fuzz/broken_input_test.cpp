@@ -164,7 +164,7 @@ TEST_CASE("broken input: plans") {
        .examples = {plan_text("fit gpt2 --gpu t4 --lora r=8"),
                     plan_text("fit gpt2 --gpu t4 --gpus 2 --zero 3 --offload optimizer=cpu"),
                     plan_text("fit gpt2 --gpu t4 --gpus 2 --fsdp reshard=no"),
-                    plan_text("fit gpt2 --gpu t4 --gpus 4 --megatron tp=2,pp=2"),
+                    plan_text("fit gpt2 --gpu h100 --gpus 4 --megatron tp=2,pp=2"),
                     plan_text("fit llama-3.1-8b --gpu h100 --gpus 4 --titan tp=2,reshard=default")},
        .line =
            [](const std::string& path) {
