@@ -73,13 +73,13 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
   const std::string subject = question.model.label + " on " +
                               std::to_string(question.request.plan.world) + " x " +
                               question.device.name + " (" + to_text(estimate.device_total) +
-                              (question.budget > Bytes{0} ? " budget" : " usable") + "): ";
+                              (question.budget > Bytes{0} ? " budget" : " usable") + "):";
   std::string verdict = std::string(name_of(estimate.verdict)) +
                         (host_shortage(estimate.host).empty() ? ", " : ": ") +
                         margin_text(estimate);
   verdict += chance_text(estimate);
-  const bool one_line = columns_of(subject) + columns_of(verdict) <= terminal.width;
-  return subject + (one_line ? "" : "\n  ") +
+  const bool one_line = columns_of(subject) + 1 + columns_of(verdict) <= terminal.width;
+  return subject + (one_line ? " " : "\n  ") +
          styled(terminal, style_of(estimate.verdict), verdict) + "\n";
 }
 
