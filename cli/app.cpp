@@ -11,14 +11,17 @@
 #include "cli/error_json.h"
 #include "cli/help.h"
 #include "cli/own_options.h"
+#include "cli/plan_file.h"
+#include "cli/synonyms.h"
 #include "model_ir/plan/plan_words.h"
 
 namespace headroom::cli {
 namespace {
 
 std::vector<Command> commands() {
-  return {fit_command(),   plan_command(), explain_command(), sweep_command(),   timeline_command(),
-          graph_command(), emit_command(), catalog_command(), validate_command()};
+  return {fit_command(),     plan_command(),     explain_command(), compare_command(),
+          sweep_command(),   timeline_command(), graph_command(),   emit_command(),
+          catalog_command(), validate_command()};
 }
 
 Result<ColorChoice> read_color(const Arguments& arguments) {
@@ -35,8 +38,12 @@ Result<ColorChoice> read_color(const Arguments& arguments) {
   return Error::invalid_argument("color", text, "auto, always or never");
 }
 
-ExitCode report(const Error& error, bool json, std::ostream& err) {
-  err << (json ? error_json(error) : error_text(error));
+/// What is asked for in JSON gets the error there, with the notes so far; people read it on stderr.
+ExitCode report(const Error& error, const Context& context) {
+  if (context.json) {
+    context.out << error_json(error, context.notes->lines);
+  }
+  context.err << error_text(error);
   return exit_code_of(error.code);
 }
 
@@ -50,37 +57,95 @@ Error unknown_verb(const std::string& verb) {
                                  closest ? "use headroom " + *closest : "see headroom --help");
 }
 
+/// What follows --help: "megatron" of "fit --help megatron".
+std::optional<std::string> asked_topic(std::span<const std::string> rest) {
+  const auto help = std::ranges::find_if(
+      rest, [](const std::string& word) { return word == "--help" || word == "-h"; });
+  const bool more = help != rest.end() && help + 1 != rest.end() && (*(help + 1))[0] != '-';
+  return more ? std::optional(*(help + 1)) : std::nullopt;
+}
+
+Result<std::string> help_of(const VerbSpec& verb, std::span<const std::string> rest,
+                            const Terminal& terminal) {
+  const std::optional<std::string> name = asked_topic(rest);
+  if (!name) {
+    return verb_help(verb, terminal);
+  }
+  const Result<HelpTopic> topic = find_topic(verb, *name);
+  return topic ? Result<std::string>(topic_help(verb, *topic, terminal))
+               : Result<std::string>(topic.error());
+}
+
+/// The arguments in the program's own spelling, whatever spelling was typed.
+Result<Arguments> read_arguments(const VerbSpec& verb, std::span<const std::string> rest) {
+  VerbSpec all = verb;
+  const std::vector<OptionSpec> others = synonym_specs(verb);
+  all.options.insert(all.options.end(), others.begin(), others.end());
+  const Result<Arguments> typed = parse_arguments(all, rest);
+  if (!typed) {
+    return typed;
+  }
+  const Result<Arguments> plain = with_synonyms(all, *typed);
+  const bool plans = std::ranges::any_of(verb.options, &OptionSpec::hidden);
+  const Result<Arguments> own = plain && plans ? with_own_options(*plain) : plain;
+  return own && !own->has("help") ? with_plan_file(verb, *own) : own;
+}
+
 ExitCode run_command(const Command& command, std::span<const std::string> rest, std::ostream& out,
                      std::ostream& err) {
   // Determined before any error can occur, so that every error has the right form.
   const bool json = std::find(rest.begin(), rest.end(), "--json") != rest.end();
-  const Result<Arguments> typed = parse_arguments(command.verb, rest);
-  const bool plans = std::ranges::any_of(command.verb.options, &OptionSpec::hidden);
-  const Result<Arguments> arguments = typed && plans ? with_own_options(*typed) : typed;
+  Notes notes;
+  const Context plain{.out = out,
+                      .err = err,
+                      .terminal = plain_terminal(ColorChoice::kNever),
+                      .json = json,
+                      .notes = &notes};
+
+  const Result<Arguments> arguments = read_arguments(command.verb, rest);
   if (!arguments) {
-    return report(arguments.error(), json, err);
+    return report(arguments.error(), plain);
   }
   const Result<ColorChoice> color = read_color(*arguments);
   if (!color) {
-    return report(color.error(), json, err);
+    return report(color.error(), plain);
   }
   const Terminal terminal = &out == &std::cout ? standard_terminal(*color) : plain_terminal(*color);
   if (arguments->has("help")) {
-    out << verb_help(command.verb, terminal);
+    const Result<std::string> help = help_of(command.verb, rest, terminal);
+    if (!help) {
+      return report(help.error(), plain);
+    }
+    out << *help;
     return ExitCode::kYes;
   }
-  const Context context{.out = out, .err = err, .terminal = terminal, .json = json};
+  const Context context{
+      .out = out, .err = err, .terminal = terminal, .json = json, .notes = &notes};
   const Result<ExitCode> code = command.run(*arguments, context);
-  return code ? *code : report(code.error(), json, err);
+  return code ? *code : report(arguments->as_typed(code.error()), context);
 }
 
 }  // namespace
+
+void add_notes(const Context& context, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    context.err << "note: " << note << "\n";
+    if (context.notes != nullptr) {
+      context.notes->lines.push_back(note);
+    }
+  }
+}
 
 ExitCode run(std::span<const std::string> arguments, std::ostream& out, std::ostream& err) {
   const std::string verb = arguments.empty() ? "--help" : arguments[0];
   if (verb == "--version") {
     out << "headroom " HEADROOM_VERSION "\n";
     return ExitCode::kYes;
+  }
+  if (verb == "help" && arguments.size() > 1) {  // "help fit megatron" is "fit --help megatron".
+    std::vector<std::string> turned(arguments.begin() + 1, arguments.end());
+    turned.insert(turned.begin() + 1, "--help");
+    return run(turned, out, err);
   }
   if (verb == "--help" || verb == "-h" || verb == "help") {
     const Terminal terminal = &out == &std::cout ? standard_terminal(ColorChoice::kAuto)
@@ -96,7 +161,12 @@ ExitCode run(std::span<const std::string> arguments, std::ostream& out, std::ost
     }
   }
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
-  return report(unknown_verb(verb), json, err);
+  Notes notes;
+  return report(unknown_verb(verb), {.out = out,
+                                     .err = err,
+                                     .terminal = plain_terminal(ColorChoice::kNever),
+                                     .json = json,
+                                     .notes = &notes});
 }
 
 }  // namespace headroom::cli

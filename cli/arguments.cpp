@@ -13,8 +13,8 @@ namespace headroom::cli {
 namespace {
 
 constexpr std::array<OptionSpec, 4> kCommon = {
-    {{"config-dir", "DIR", "HEADROOM_CONFIG_DIR, then beside the program, then the source tree",
-      "folder of the catalogue"},
+    {{"config-dir", "DIR", "HEADROOM_CONFIG_DIR, then the installed files, then the source tree",
+      "folder with the catalogue of models and GPUs"},
      {"json", "", "", "print one JSON document instead of text"},
      {"color", "WHEN", "auto", "auto, always or never; NO_COLOR means never"},
      {"help", "", "", "print this help"}}};
@@ -23,6 +23,7 @@ constexpr std::array<OptionSpec, 4> kCommon = {
 struct Slot {
   const OptionSpec* spec = nullptr;
   std::string text;
+  std::vector<std::string> texts;  ///< Of an option that may be repeated.
   bool flag = false;
   CLI::Option* option = nullptr;
 };
@@ -36,42 +37,75 @@ Error unknown_option(const VerbSpec& verb, std::string_view given) {
     known.push_back("--" + std::string(option.name));
   }
   const std::string name(given.substr(0, given.find('=')));
+  const std::string is_none = "is not an option of headroom " + std::string(verb.name);
   const bool is_runtime = std::ranges::any_of(
       ir::runtime_words(), [&](std::string_view word) { return name == "--" + std::string(word); });
   const bool takes_one =
       std::ranges::find(verb.options, "runtime", &OptionSpec::name) != verb.options.end();
   if (is_runtime && takes_one) {
-    return Error::invalid_argument(name,
-                                   "an option that '" + std::string(verb.name) + "' does not have",
-                                   "one of its options", "use --runtime " + name.substr(2));
+    return Error::invalid_argument(name, is_none, {}, "use --runtime " + name.substr(2));
   }
   const std::optional<std::string> closest = closest_word(name, known);
   return Error::invalid_argument(
-      name, "an option that '" + std::string(verb.name) + "' does not have", "one of its options",
-      closest ? "use " + *closest : "see headroom " + std::string(verb.name) + " --help");
+      name, is_none, {},
+      closest ? "use " + *closest
+              : "headroom " + std::string(verb.name) + " --help all lists its options");
+}
+
+/// A second spelling with one letter, as CLI11 takes it: ",-o".
+std::string short_name(const OptionSpec& spec) {
+  return spec.name == "help" ? ",-h" : spec.name == "output" ? ",-o" : "";
 }
 
 /// The option with which a message of CLI11 begins ("--gpu: 1 required TEXT missing").
 std::string named_option(const std::string& message) {
   const std::size_t begin = message.find("--");
-  if (begin == std::string::npos) {
-    return "arguments";
+  if (begin == std::string::npos) {  // "json was given a disallowed flag override"
+    return "--" + message.substr(0, message.find(' '));
   }
   return message.substr(begin, message.find_first_of(" :=,", begin) - begin);
 }
 
+const OptionSpec* spec_named(const VerbSpec& verb, std::string_view option) {
+  for (const std::span<const OptionSpec> options :
+       {std::span<const OptionSpec>(verb.options), std::span<const OptionSpec>(kCommon)}) {
+    const auto found = std::ranges::find_if(options, [option](const OptionSpec& spec) {
+      return option == "--" + std::string(spec.name);
+    });
+    if (found != options.end()) {
+      return &*found;
+    }
+  }
+  return nullptr;
+}
+
+/// CLI11 counts the values of an option wrongly, or finds a value behind a flag.
 Error wording_of(const VerbSpec& verb, const CLI::ParseError& fault) {
   const std::string message = fault.what();
-  const std::string help = "see headroom " + std::string(verb.name) + " --help";
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&fault) == nullptr) {
-    return Error::invalid_argument(named_option(message), message, "a known option and its value",
-                                   help);
+  const std::string option = named_option(message);
+  const std::string help = "headroom " + std::string(verb.name) + " --help";
+  const OptionSpec* const spec = spec_named(verb, option);
+  if (spec == nullptr || spec->value.empty()) {
+    return Error::invalid_argument(option, spec == nullptr ? message : "takes no value", {},
+                                   spec == nullptr ? "see " + help : "type " + option + " alone");
   }
-  const bool missing =
-      message.find("missing") != std::string::npos || message.find("At least") != std::string::npos;
-  return Error::invalid_argument(named_option(message),
-                                 missing ? "no value" : "more than one value",
-                                 "the option once, with one value", help);
+  const std::string typed = option + " " + std::string(spec->value);
+  if (message.find("missing") == std::string::npos &&
+      message.find("At least") == std::string::npos) {
+    return Error::invalid_argument(option, "is given more than once", {}, "type it once: " + typed);
+  }
+  return Error::invalid_argument(
+      option, "no value", std::string(spec->help),
+      "type " + typed + "; " + help + " " + std::string(spec->name) + " says more");
+}
+
+/// `texts`, a line each.
+std::string in_lines(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) {
+    all += (all.empty() ? "" : "\n") + text;
+  }
+  return all;
 }
 
 }  // namespace
@@ -95,6 +129,43 @@ void Arguments::set(std::string_view option, std::string value) {
 
 void Arguments::remove(std::string_view option) {
   std::erase_if(options_, [option](const auto& given) { return given.first == option; });
+}
+
+std::vector<std::string> Arguments::values_except(std::string_view option) const {
+  std::vector<std::string> values;
+  for (const auto& [name, value] : options_) {
+    if (name != option) {
+      values.push_back(value);
+    }
+  }
+  return values;
+}
+
+std::string Arguments::typed_name(std::string_view option) const {
+  for (const TypedName& typed : typed_) {
+    if (typed.option == option && typed.key.empty()) {
+      return typed.name;
+    }
+  }
+  return std::string(option);
+}
+
+Error Arguments::as_typed(Error error) const {
+  for (const TypedName& typed : typed_) {
+    if (typed.option != error.key) {
+      continue;
+    }
+    if (typed.key.empty()) {
+      error.key = typed.name;
+      return error;
+    }
+    if (error.got.starts_with(typed.key + "=")) {
+      error.key = typed.name;
+      error.got = error.got.substr(typed.key.size() + 1);
+      return error;
+    }
+  }
+  return error;
 }
 
 Arguments Arguments::without_first_positional() const {
@@ -126,9 +197,14 @@ Result<Arguments> parse_arguments(const VerbSpec& verb, std::span<const std::str
     }
     Slot& slot = slots.emplace_back();
     slot.spec = &spec;
-    const std::string name = "--" + std::string(spec.name) + (spec.name == "help" ? ",-h" : "");
-    slot.option = spec.value.empty() ? app.add_flag(name, slot.flag)->disable_flag_override()
-                                     : app.add_option(name, slot.text);
+    const std::string name = "--" + std::string(spec.name) + short_name(spec);
+    if (spec.repeats) {
+      slot.option = app.add_option(name, slot.texts)->expected(1)->take_all();
+    } else {
+      slot.option = spec.value.empty()
+                        ? app.add_flag(name, slot.flag)->disable_flag_override()
+                        : app.add_option(name, slot.text)->expected(spec.bare ? 0 : 1, 1);
+    }
   };
   std::for_each(verb.options.begin(), verb.options.end(), declare);
   std::for_each(kCommon.begin(), kCommon.end(), declare);
@@ -141,7 +217,7 @@ Result<Arguments> parse_arguments(const VerbSpec& verb, std::span<const std::str
   Arguments parsed;
   for (const Slot& slot : slots) {
     if (slot.option->count() > 0) {
-      parsed.set(slot.spec->name, slot.text);
+      parsed.set(slot.spec->name, slot.spec->repeats ? in_lines(slot.texts) : slot.text);
     }
   }
   for (const std::string& rest : app.remaining()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,8 @@ struct OptionSpec {
   std::string_view fallback;  ///< Its default in words; empty: none.
   std::string_view help;      ///< What it sets, with its unit. Lower case, no full stop.
   bool hidden = false;        ///< Another spelling, which the help does not list.
+  bool repeats = false;       ///< It may be given several times; its values are separate lines.
+  bool bare = false;          ///< Its value may be left out: --fsdp alone asks for the defaults.
 };
 
 /// A verb of the program, with the arguments that it accepts.
@@ -28,6 +31,16 @@ struct VerbSpec {
   std::string detail;        ///< Describes the positionals.
   std::vector<OptionSpec> options;
   std::string example;  ///< A working command line without the program's name.
+  /// The position of MODEL, for verbs that take it from the file of `--plan` if it is not typed.
+  std::optional<std::size_t> model_at{};
+};
+
+/// The content of the file that `--plan` names. It is read once, as standard input can be.
+struct PlanDocument {
+  std::string name;  ///< As typed.
+  std::string text;
+  std::vector<std::string> notes;  ///< What the command line says instead of the file.
+  friend bool operator==(const PlanDocument&, const PlanDocument&) = default;
 };
 
 /// A parsed command line.
@@ -38,6 +51,9 @@ class Arguments {
   [[nodiscard]] std::optional<std::string> value(std::string_view option) const;
   [[nodiscard]] const std::vector<std::string>& positionals() const { return positionals_; }
 
+  /// The values of all options but one.
+  [[nodiscard]] std::vector<std::string> values_except(std::string_view option) const;
+
   /// The same without the first positional, which names a part of the verb.
   [[nodiscard]] Arguments without_first_positional() const;
 
@@ -45,9 +61,28 @@ class Arguments {
   void remove(std::string_view option);
   void add_positional(std::string value) { positionals_.push_back(std::move(value)); }
 
+  /// What `--plan` names, once `with_plan_file` has read it.
+  [[nodiscard]] const std::optional<PlanDocument>& plan_document() const { return document_; }
+  void set_plan_document(PlanDocument document) { document_ = std::move(document); }
+  /// Notes that `option`, or its key `key`, was typed as the option `name`.
+  void set_typed_name(std::string_view option, std::string_view name, std::string_view key = {}) {
+    typed_.push_back({std::string(option), std::string(name), std::string(key)});
+  }
+  /// The name under which an option was typed: its own unless another was noted.
+  [[nodiscard]] std::string typed_name(std::string_view option) const;
+  /// The error about an option, or about a key of its value, under the name that was typed.
+  [[nodiscard]] Error as_typed(Error error) const;
+
  private:
   std::vector<std::pair<std::string, std::string>> options_;
   std::vector<std::string> positionals_;
+  struct TypedName {
+    std::string option;
+    std::string name;
+    std::string key;  ///< Of the option's value; empty: the name stands for the whole option.
+  };
+  std::vector<TypedName> typed_;
+  std::optional<PlanDocument> document_;
 };
 
 /// Splits the arguments after a verb into options and positionals.

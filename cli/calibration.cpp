@@ -143,7 +143,8 @@ Status add_run(const OwnRun& run, const Arguments& arguments, cost::Calibration&
 }  // namespace
 
 std::vector<OptionSpec> calibration_options() {
-  return {{kCalibrateFrom, "FILE", "", "runs of your own as JSON; they tighten the intervals"}};
+  return {{kCalibrateFrom, "FILE", "",
+           "JSON file with your own measured runs, which narrow the intervals"}};
 }
 
 Result<cost::Calibration> read_calibration(const Arguments& arguments, const std::string& runtime) {
@@ -167,8 +168,8 @@ Result<cost::Calibration> read_calibration(const Arguments& arguments, const std
     }
   }
   if (!any) {
-    return Error::invalid_input(*path, "/runs", "no run of the runtime " + runtime,
-                                "at least one of the runtime that is asked about");
+    return Error::invalid_input(*path, "/runs", "no run with the framework " + runtime,
+                                "at least one run with the framework of this question");
   }
   return calibration;
 }

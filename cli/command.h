@@ -1,6 +1,8 @@
 #pragma once
 
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "cli/arguments.h"
 #include "cli/exit_code.h"
@@ -9,14 +11,23 @@
 
 namespace headroom::cli {
 
+/// What a command has to say besides its answer, in the order in which it was found.
+struct Notes {
+  std::vector<std::string> lines;
+};
+
 /// The streams of a command. A command builds its whole answer before it writes any of it, so that
-/// standard output stays empty if the command fails.
+/// standard output has no part of an answer if the command fails.
 struct Context {
   std::ostream& out;
   std::ostream& err;
   Terminal terminal;
   bool json = false;
+  Notes* notes = nullptr;  ///< `add_notes` fills it, for the document of --json.
 };
+
+/// Shows notes on standard error and keeps them for the document of --json.
+void add_notes(const Context& context, const std::vector<std::string>& notes);
 
 /// A verb and the function that runs it.
 struct Command {

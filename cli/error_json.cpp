@@ -32,17 +32,34 @@ std::string shown_key(const std::string& key) {
 
 }  // namespace
 
-std::string error_json(const Error& error) {
+std::string error_json(const Error& error, const std::vector<std::string>& notes) {
   ir::JsonFields fault;
+  Error shown = error;
+  shown.key = shown_key(error.key);
+  fault.add("message", to_text(shown).substr(sizeof("error: ") - 1));
   fault.add("code", name_of(error.code));
   fault.add("exit_code", static_cast<int>(exit_code_of(error.code)));
-  fault.add("file", error.file);
-  fault.add("pointer", error.pointer);
-  fault.add("key", shown_key(error.key));
-  fault.add("got", error.got);
-  fault.add("wanted", error.wanted);
-  fault.add("fix", error.fix);
+  fault.add("file", printable(error.file));
+  fault.add("pointer", printable(error.pointer));
+  fault.add("key", printable(shown.key));
+  fault.add("got", printable(error.got));
+  fault.add("wanted", printable(error.wanted));
+  fault.add("fix", printable(error.fix));
   fault.add("notes", ir::json_texts(error.notes));
+  ir::JsonFields document;
+  document.add("schema_version", 1);
+  document.add("error", std::move(fault));
+  document.add("notes", ir::json_texts(notes));
+
+  return to_pretty_json(std::move(document).finish()) + "\n";
+}
+
+std::string failure_json(ExitCode code, std::string_view message, std::string_view fix) {
+  ir::JsonFields fault;
+  fault.add("message", message);
+  fault.add("code", code == ExitCode::kBug ? "bug" : "environment");
+  fault.add("exit_code", static_cast<int>(code));
+  fault.add("fix", fix);
   ir::JsonFields document;
   document.add("schema_version", 1);
   document.add("error", std::move(fault));

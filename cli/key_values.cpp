@@ -19,13 +19,13 @@ Result<KeyValues> KeyValues::parse(std::string_view option, std::string_view tex
     const std::string key(part.substr(0, middle));
     if (key.empty()) {
       return Error::invalid_argument(
-          option, text,
-          "parts of the form key" + std::string(1, separator) + "value, comma-separated");
+          option, text, "KEY" + std::string(1, separator) + "VALUE, several separated by commas");
     }
     const bool twice = std::any_of(values.parts_.begin(), values.parts_.end(),
                                    [&](const auto& earlier) { return earlier.first == key; });
     if (twice) {
-      return Error::invalid_argument(option, "'" + key + "' twice", "each key at most once");
+      return Error::invalid_argument(option, "'" + key + "' twice", "each key at most once",
+                                     "leave out one of them");
     }
     values.parts_.emplace_back(key, part.substr(std::min(middle + 1, part.size())));
   }

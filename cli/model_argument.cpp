@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
+
 #include <utility>
 
 #include "cli/scalars.h"
@@ -25,13 +27,13 @@ namespace fs = std::filesystem;
 constexpr std::string_view kConfigName = "config.json";
 
 constexpr std::array<OptionSpec, 4> kModelOptions = {
-    {{"as", "FAMILY", "the configuration's model_type",
-      "read the configuration as that of another family"},
-     {"ignored-keys", "", "", "tell which keys of the configuration have no influence"},
-     {"task", "TASK", "what the configuration's architectures say, else language",
-      "the head: language, sequence-classification or token-classification"},
-     {"num-labels", "N", "the configuration's, else 2",
-      "labels of a head that classifies; 1: a regression"}}};
+    {{"as", "FAMILY", "model_type of the config.json",
+      "read config.json as that of another model family, as llama"},
+     {"ignored-keys", "", "", "list the keys of config.json that do not change the answer"},
+     {"task", "TASK", "from architectures in config.json, otherwise language",
+      "head of the model: language, sequence-classification or token-classification"},
+     {"num-labels", "N", "from config.json, otherwise 2",
+      "number of labels of a classification head; 1 means regression"}}};
 
 /// How to read a configuration.
 struct Reading {
@@ -83,8 +85,17 @@ Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
   for (const std::string& note : config->notes) {
     model.notes.push_back(file + ": " + note);
   }
-  if (reading.tell_ignored) {
-    model.notes.push_back(file + ": without influence: " + ir::join(config->ignored_keys));
+  if (reading.tell_ignored || reading.as) {
+    model.notes.push_back(file + ": without influence: " +
+                          (config->ignored_keys.empty() ? "none" : ir::join(config->ignored_keys)));
+  }
+  std::vector<std::string> experts;
+  std::ranges::copy_if(config->ignored_keys, std::back_inserter(experts),
+                       [](const std::string& key) { return key.find("expert") != key.npos; });
+  if (reading.as && !experts.empty() && !model.spec.moe) {
+    model.notes.push_back(file + ": read as " + std::string(ir::name_of(*reading.as)) +
+                          ", which has no experts: the experts of this model (" +
+                          ir::join(experts) + ") are left out of every figure");
   }
   return model;
 }
@@ -120,8 +131,9 @@ Result<LoadedModel> read_weights_model(const fs::path& path, const Reading& read
   const fs::path config = path.parent_path() / kConfigName;
   std::error_code ignored;
   if (!fs::exists(config, ignored)) {
-    return Error::environment(config.string(), "no such file", "the config.json beside the weights",
-                              "copy it there, or name it instead of " + path.string());
+    return Error::environment(
+        config.string(), "no such file", "the config.json beside the weights",
+        "copy it into this folder, or give its path instead of " + path.string());
   }
   Result<LoadedModel> model = read_config_file(config, reading);
   if (!model) {
@@ -190,9 +202,9 @@ Result<LoadedModel> find_model(const std::string& text, const Arguments& argumen
     return read_path(text, *reading);
   }
   if (reading->as) {
-    return Error::invalid_argument("as", arguments.value("as").value_or(""),
-                                   "nothing with a catalogue name, whose family is known",
-                                   "give --as together with a config.json");
+    return Error::invalid_argument(
+        "as", "cannot be combined with a name of the catalogue, whose family is known", {},
+        "leave out --as, or give the path of a config.json");
   }
   return read_catalogue(text, arguments);
 }
@@ -217,7 +229,7 @@ Status apply_task(const Arguments& arguments, ir::ModelSpec& model) {
       return count.error();
     }
     if (task == ir::Task::kLanguage) {
-      return Error::invalid_argument("num-labels", *text, "a head that classifies",
+      return Error::invalid_argument("num-labels", "needs a classification head", {},
                                      "add --task sequence-classification");
     }
     labels = *count;
@@ -240,10 +252,9 @@ Result<std::string> model_text(const Arguments& arguments) {
   if (given.size() != 1 || given[0].empty()) {
     return Error::invalid_argument(
         "MODEL", given.empty() ? "nothing" : "'" + ir::join(given) + "'",
-        "one model: a catalogue name, a config.json, a folder with one, a .gguf file, or -",
+        "one model: a name of the catalogue, a config.json, a folder with one, a .gguf file, or -",
         given.size() < 2 ? "headroom catalog models lists the names"
-                         : "give each option its value: an option without one takes the next word, "
-                           "as --fsdp does in '--fsdp --zero 3'");
+                         : "give one model, and give each option its value");
   }
   return given[0];
 }
@@ -256,6 +267,10 @@ Result<LoadedModel> load_model_argument(const Arguments& arguments) {
 Result<LoadedModel> load_model(const std::string& text, const Arguments& arguments) {
   Result<LoadedModel> model = find_model(text, arguments);
   if (model) {
+    for (std::string* const shown : {&model->label, &model->origin, &model->spec.name}) {
+      *shown = printable(*shown);
+    }
+    std::ranges::transform(model->notes, model->notes.begin(), printable);
     if (Status known = apply_task(arguments, model->spec); !known) {
       return std::move(known).error();
     }

@@ -141,7 +141,9 @@ Error unknown_key(std::string_view option, const std::string& key,
         if (std::ranges::find(known, own) == known.end()) {
           known.push_back(own);
         }
-        spellings.push_back(plain_key(field.own.name));
+        if (!field.own.name.empty()) {
+          spellings.push_back(plain_key(field.own.name));
+        }
       }
     }
   }
@@ -151,7 +153,7 @@ Error unknown_key(std::string_view option, const std::string& key,
       option, key,
       known.size() <= kFew
           ? "one of " + ir::join(known)
-          : "a key that headroom catalog options --filter " + std::string(option) + " lists",
+          : "one of the keys that headroom fit --help " + std::string(option) + " lists",
       ir::suggestion(key, spellings));
 }
 
@@ -252,8 +254,9 @@ Status parse_spec(std::string_view option, const std::string& text,
     }
     for (const auto& [field, name] : seen) {
       if (field == candidates.front().field) {
-        return Error::invalid_argument(option, "'" + name + "' and '" + given.first + "'",
-                                       "one of them: both name the same option");
+        return Error::invalid_argument(
+            option, "has '" + name + "' and '" + given.first + "', which set the same option", {},
+            "leave out one of them");
       }
     }
     seen.emplace_back(candidates.front().field, given.first);
@@ -291,11 +294,27 @@ std::string spec_text(const ir::PlanPart& part, const ParallelPlan& plan) {
   return spec_text(part.fields, part.option, plan, part.usual());
 }
 
+std::string lower_sentence(std::string_view sentence) {
+  std::string text(sentence.substr(0, sentence.size() - (sentence.ends_with('.') ? 1 : 0)));
+  const auto is_upper = [&](std::size_t at) {
+    return at < text.size() && std::isupper(static_cast<unsigned char>(text[at])) != 0;
+  };
+  const std::size_t end = std::min(text.find_first_of(" :;,.'"), text.size());
+  bool name = text.find_first_of("0123456789") < end;
+  for (std::size_t at = 1; at < end; ++at) {
+    name = name || is_upper(at);
+  }
+  if (!name && is_upper(0)) {
+    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  }
+  return text;
+}
+
 std::string key_help(const ir::PlanPart& part, const OptionField& field) {
   const std::string key = plain_key(field.key);
   if (field.kind == OptionKind::kSwitch) {
     const bool on = field.get(part.usual()).as_bool().value_or(false);
-    return key + (on ? "=no" : "");
+    return key + (on ? "=yes|no" : "");
   }
   if (field.words != nullptr && field.kind != OptionKind::kNames) {
     std::string words;
@@ -313,16 +332,6 @@ std::string key_help(const ir::PlanPart& part, const OptionField& field) {
   const auto* const shown =
       std::ranges::find(kShown, field.kind, &std::pair<OptionKind, std::string_view>::first);
   return key + "=" + std::string(shown == kShown.end() ? "VALUE" : shown->second);
-}
-
-std::string keys_help(const ir::PlanPart& part, std::string_view option) {
-  std::string text;
-  for (const OptionField& field : part.fields) {
-    if (is_key_of(field, option)) {
-      text += (text.empty() ? "" : ", ") + key_help(part, field);
-    }
-  }
-  return text;
 }
 
 }  // namespace headroom::cli

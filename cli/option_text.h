@@ -57,11 +57,10 @@ struct SpecTarget {
 /// The same for a part whose option has the part's name.
 [[nodiscard]] std::string spec_text(const ir::PlanPart& part, const ir::ParallelPlan& plan);
 
-/// A key in the form of the help: "tp=N", "sequence-parallel", "attention=fused
-/// flash
-/// unfused". A switch that is on by default is shown as "aux-loss=no".
+/// "tp=N", "sequence-parallel", "attention=fused|flash|unfused": how help shows a key; a switch
+/// that is usually on as "aux-loss=yes|no".
 [[nodiscard]] std::string key_help(const ir::PlanPart& part, const ir::OptionField& field);
-/// The keys of `option` in the form of the help, in the order of the part's table.
-[[nodiscard]] std::string keys_help(const ir::PlanPart& part, std::string_view option);
+/// A sentence of a table as help shows it: lower case, without its full stop.
+[[nodiscard]] std::string lower_sentence(std::string_view sentence);
 
 }  // namespace headroom::cli

@@ -1,5 +1,8 @@
 #include "cli/output.h"
 
+#include <filesystem>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "model_ir/base/file.h"
@@ -10,7 +13,28 @@ OptionSpec output_option() {
   return {.name = "output",
           .value = "FILE",
           .fallback = "standard output",
-          .help = "file to write, whole or not at all"};
+          .help = "file to write; it is written completely or not at all"};
+}
+
+std::optional<std::string> overwritten_input(const Arguments& arguments, const std::string& path) {
+  namespace fs = std::filesystem;
+  const auto is_same = [&path](const std::string& given) {
+    std::error_code ignored;
+    return fs::is_regular_file(given, ignored) && fs::equivalent(given, path, ignored);
+  };
+  for (const std::string& given : arguments.positionals()) {
+    for (const char* const inside : {"", "/config.json", "/model.safetensors.index.json"}) {
+      if (is_same(given + inside)) {
+        return given + inside;
+      }
+    }
+  }
+  for (const std::string& value : arguments.values_except("output")) {
+    if (is_same(value)) {
+      return value;
+    }
+  }
+  return std::nullopt;
 }
 
 Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
@@ -18,16 +42,22 @@ Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
   const std::string path = arguments.value("output").value_or("-");
   if (path == "-") {
     if (context.json && !is_json) {
-      return Error::invalid_argument("json", "without --output", "a file for what is not JSON",
-                                     "add --output FILE");
+      return Error::invalid_argument("json",
+                                     "needs --output FILE here: the document itself is not JSON",
+                                     {}, "add --output FILE, or leave out --json");
     }
     context.out << content;
     return ExitCode::kYes;
+  }
+  if (const std::optional<std::string> input = overwritten_input(arguments, path)) {
+    return Error::invalid_argument("output", "is the input " + *input, {},
+                                   "choose another --output");
   }
   if (Status written = write_file_atomically(path, content); !written) {
     return std::move(written).error();
   }
   if (context.json) {
+    summary.add("notes", ir::json_texts(context.notes->lines));
     summary.add("output", path);
     summary.add("bytes", content.size());
     context.out << to_pretty_json(std::move(summary).finish()) << "\n";

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+
 #include <string_view>
 
 #include "cli/arguments.h"
@@ -12,6 +14,11 @@ namespace headroom::cli {
 
 /// The option `--output FILE`.
 [[nodiscard]] OptionSpec output_option();
+
+/// The input of the command line that the file at `path` is; nothing if it is none, or if there is
+/// no such file.
+[[nodiscard]] std::optional<std::string> overwritten_input(const Arguments& arguments,
+                                                           const std::string& path);
 
 /// Writes a finished document to the file of `--output`, completely or not at all, or to standard
 /// output.

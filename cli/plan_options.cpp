@@ -13,7 +13,7 @@
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/common_options.h"
 #include "runtimes/interface/settle.h"
-#include "runtimes/plan_json.h"
+#include "runtimes/plan_file.h"
 #include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
 
@@ -23,23 +23,6 @@ namespace {
 using ir::ParallelPlan;
 
 constexpr std::int64_t kUsualSequence = 2048;
-
-/// A sentence of a table in the form of the help: lower case, no full stop.
-std::string help_of(std::string_view sentence) {
-  std::string text(sentence.substr(0, sentence.size() - (sentence.ends_with('.') ? 1 : 0)));
-  const auto is_upper = [&](std::size_t at) {
-    return at < text.size() && std::isupper(static_cast<unsigned char>(text[at])) != 0;
-  };
-  const std::size_t end = std::min(text.find_first_of(" :;,.'"), text.size());
-  bool name = text.find_first_of("0123456789") < end;
-  for (std::size_t at = 1; at < end; ++at) {
-    name = name || is_upper(at);
-  }
-  if (!name && is_upper(0)) {
-    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
-  }
-  return text;
-}
 
 /// The keys of an option that are always shown, with their defaults: "bucket=25MiB".
 std::string usual_keys(const ir::PlanPart& part, std::string_view option) {
@@ -83,18 +66,16 @@ class PlanOptionSpecs {
         {.name = "runtime",
          .value = "NAME",
          .fallback = ir::find_field(ir::plan_options().fields, "runtime")->fallback,
-         .help = keep("framework that runs the model: " + ir::join(ir::runtime_names()))});
+         .help = keep("framework that trains the model: " + ir::join(ir::runtime_names()))});
     own(ir::plan_options(), {"runtime_version"});
     parts({PartPlace::kFirst});
     own(ir::plan_options(),
         {"precision", "micro_batch", "sequence", "accumulation", "checkpointing"});
-    specs_.push_back(
-        {.name = "optimizer",
-         .value = "NAME",
-         .fallback = keep(usual_optimizers()),
-         .help = keep("adamw is PyTorch's foreach AdamW; muon updates the matrices of the layers, "
-                      "AdamW the rest: " +
-                      ir::join(ir::texts_of(ir::optimizer_words())))});
+    specs_.push_back({.name = "optimizer",
+                      .value = "NAME",
+                      .fallback = keep(usual_optimizers()),
+                      .help = keep("optimizer; adamw is PyTorch's foreach AdamW: " +
+                                   ir::join(ir::texts_of(ir::optimizer_words())))});
     own(ir::plan_options(), {"attention", "loss"});
     specs_.push_back({.name = "model-code",
                       .value = "NAME",
@@ -103,25 +84,23 @@ class PlanOptionSpecs {
                       .hidden = true});
     own(ir::plan_options(), {"liger"});
     own(ir::generation_options(), {"new_tokens"});
-    spec("lora", "", "adapters", {&ir::lora_options()});
-    spec("qlora", "", "adapters on quantised weights: the keys of --lora, and",
-         {&ir::quant_options()});
+    spec("lora", "", "LoRA adapters of PEFT on frozen weights, as r=16");
+    specs_.back().bare = true;
+    spec("qlora", "", "the same on frozen weights in 4 bits; also takes the keys of --lora");
+    specs_.back().bare = true;
     parts({PartPlace::kBeforePrecision, PartPlace::kLast});
     specs_.push_back({.name = "alloc-conf",
                       .value = "CONF",
                       .fallback = "",
-                      .help = "PYTORCH_ALLOC_CONF: expandable_segments:True,..."});
+                      .help = "value of PYTORCH_ALLOC_CONF, as expandable_segments:True"});
     own(ir::plan_options(), {"clip_norm", "padded_batch", "keep_logits", "keep_batch", "evaluation",
-                             "checkpoint_save", "steps"});
-    specs_.push_back({.name = "plan",
-                      .value = "FILE",
-                      .fallback = "",
-                      .help = "a plan as JSON; options change it"});
+                             "checkpoint_save", "resume", "steps"});
+    specs_.push_back(plan_file_option());
     for (const ReadableFile& file : readable_files()) {
       specs_.push_back({.name = file.format.option,
                         .value = "FILE",
                         .fallback = "",
-                        .help = keep(help_of(file.format.help))});
+                        .help = keep(lower_sentence(file.format.help))});
     }
   }
 
@@ -139,7 +118,7 @@ class PlanOptionSpecs {
     specs_.push_back({.name = field.option,
                       .value = field.shown_as,
                       .fallback = keep(std::move(fallback)),
-                      .help = keep(help_of(field.help))});
+                      .help = keep(lower_sentence(field.help))});
   }
   void own(const ir::PlanPart& part, std::initializer_list<std::string_view> names) {
     for (const std::string_view name : names) {
@@ -171,21 +150,16 @@ class PlanOptionSpecs {
   void keyed(const ir::PlanPart& part, std::string_view option) {
     const auto row = std::ranges::find(part.keyed, option, &ir::KeyedOption::name);
     spec(option, keep(usual_keys(part, option)),
-         help_of(row == part.keyed.end() ? part.title : row->help), {&part});
+         lower_sentence(row == part.keyed.end() ? part.title : row->help));
+    specs_.back().bare = option == part.option;
   }
 
-  /// Adds an option whose value is a list of keys.
-  void spec(std::string_view name, std::string_view fallback, const std::string& what,
-            std::initializer_list<const ir::PlanPart*> parts) {
-    std::string keys;
-    for (const ir::PlanPart* const part : parts) {
-      keys += (keys.empty() ? "" : ", ") + keys_help(*part, name);
-    }
-    specs_.push_back(
-        {.name = name,
-         .value = "SPEC",
-         .fallback = fallback,
-         .help = keep(what + (what.ends_with("and") ? " " : ". Comma-separated keys: ") + keys)});
+  /// An option whose value is a list of keys, which `--help` of the option shows.
+  void spec(std::string_view name, std::string_view fallback, const std::string& what) {
+    specs_.push_back({.name = name,
+                      .value = "KEY=VALUE,..",
+                      .fallback = fallback,
+                      .help = keep(what + "; keys: --help " + std::string(name))});
   }
 
   std::deque<std::string> texts_;  ///< A deque, because elements must not move.
@@ -273,7 +247,17 @@ Status check_adapters(const Arguments& arguments) {
   return ok();
 }
 
-/// Reads the configuration file of a framework, if one is given. Options override it.
+/// What the framework recomputes if nothing is said.
+void take_usual_recomputation(PlanRequest& request) {
+  const ir::UsualRecomputation usual =
+      ir::runtime_of(request.plan).usual_recomputation(request.plan);
+  if (request.plan.recompute == ir::Recompute::kNone && usual.recompute != request.plan.recompute) {
+    request.plan.recompute = usual.recompute;
+    request.notes.emplace_back(usual.note);
+  }
+}
+
+/// Reads the configuration file of a framework, if one is given, and the options over it.
 Status read_framework_file(const Arguments& arguments, const ir::ModelSpec& model,
                            PlanRequest& request) {
   for (const ReadableFile& file : readable_files()) {
@@ -292,7 +276,8 @@ Status read_framework_file(const Arguments& arguments, const ir::ModelSpec& mode
     if (!reading) {
       return std::move(reading).error();
     }
-    request = {.plan = std::move(reading->plan), .notes = std::move(reading->notes)};
+    request.plan = std::move(reading->plan);
+    request.notes.insert(request.notes.end(), reading->notes.begin(), reading->notes.end());
     if (Status status = apply(arguments, request.plan); !status) {
       return status;
     }
@@ -300,7 +285,76 @@ Status read_framework_file(const Arguments& arguments, const ir::ModelSpec& mode
   return ok();
 }
 
+/// The plan of `--plan`, over the usual one.
+Status read_filed_plan(const Arguments& arguments, PlanRequest& request) {
+  const std::optional<std::string> path = arguments.value("plan");
+  if (!path) {
+    return ok();
+  }
+  const std::optional<PlanDocument>& document = arguments.plan_document();
+  Result<ir::PlanFile> file =
+      document ? ir::parse_plan_file(document->text, document->name, request.plan)
+               : ir::read_plan_file(*path, request.plan);
+  if (!file) {
+    return std::move(file).error();
+  }
+  request.plan = std::move(file->plan);
+  if (document) {
+    request.notes = document->notes;
+  }
+  return ok();
+}
+
+/// How the options have `name`: "--name value"; the usual value, or that it is absent, if they do
+/// not.
+std::string said_of(const std::vector<OptionValue>& options, const std::string& name) {
+  const std::vector<OptionValue> usual = usual_options();
+  for (const std::vector<OptionValue>* some : {&options, &usual}) {
+    if (const auto found = std::ranges::find(*some, name, &OptionValue::name);
+        found != some->end()) {
+      return "--" + name + (found->value.empty() ? "" : " " + found->value);
+    }
+  }
+  return "no --" + name;
+}
+
+/// Says which options were typed otherwise than the file has them.
+void note_typed(const Arguments& arguments, const ParallelPlan& filed, const ir::ModelSpec& model,
+                PlanRequest& request) {
+  if (ir::find_runtime(filed.runtime) == nullptr) {
+    return;  // The check of the whole plan names it.
+  }
+  const std::optional<PlanDocument>& document = arguments.plan_document();
+  const std::string file = document ? document->name : arguments.value("plan").value_or("");
+  const std::vector<OptionValue> before = options_of(filed, model);
+  const std::vector<OptionValue> after = options_of(request.plan, model);
+  std::vector<std::string> names;
+  for (const std::vector<OptionValue>* some : {&before, &after}) {
+    for (const OptionValue& option : *some) {
+      if (std::ranges::find(names, option.name) == names.end()) {
+        names.push_back(option.name);
+      }
+    }
+  }
+  for (const std::string& name : names) {
+    const std::string said = said_of(before, name);
+    if (const std::string now = said_of(after, name); now != said) {
+      request.notes.push_back(file + " has " + said + ", the command line " + now +
+                              ", which is used");
+    }
+  }
+}
+
 }  // namespace
+
+OptionSpec plan_file_option() {
+  return {.name = "plan",
+          .value = "FILE",
+          .fallback = "",
+          .help =
+              "a plan file, the --json document of a verb, or a plan as JSON; - is standard "
+              "input. MODEL, --gpu and the plan come from it; what is typed wins"};
+}
 
 std::span<const OptionSpec> plan_option_specs() {
   static const PlanOptionSpecs specs;
@@ -314,19 +368,21 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
     }
   }
   PlanRequest request{.plan = usual_plan(model), .notes = {}};
-  if (const auto file = arguments.value("plan")) {
-    const std::string path = *file == "-" ? "/dev/stdin" : *file;
-    Result<ParallelPlan> plan = ir::read_plan(path, request.plan);
-    if (!plan) {
-      return std::move(plan).error();
-    }
-    request.plan = *plan;
+  if (Status status = read_filed_plan(arguments, request); !status) {
+    return std::move(status).error();
   }
+  const ParallelPlan filed = request.plan;
   if (Status status = apply(arguments, request.plan); !status) {
     return std::move(status).error();
   }
+  if (arguments.has("plan")) {
+    note_typed(arguments, filed, model, request);
+  }
   if (Status status = read_framework_file(arguments, model, request); !status) {
     return std::move(status).error();
+  }
+  if (!arguments.value("checkpointing") && !arguments.value("plan")) {
+    take_usual_recomputation(request);
   }
   return request;
 }
@@ -398,7 +454,12 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   own({"runtime_version"}, usual);
   parts(PartPlace::kBeforePrecision);
   own({"precision"}, formats);
-  own({"micro_batch", "sequence", "accumulation", "checkpointing"}, usual);
+  own({"micro_batch", "sequence", "accumulation"}, usual);
+  // "none" is said where the framework would recompute otherwise.
+  const ir::Recompute unsaid = runtime.usual_recomputation(plan).recompute;
+  ParallelPlan other = usual;
+  other.recompute = unsaid == plan.recompute ? usual.recompute : unsaid;
+  own({"checkpointing"}, other);
   add_if(!(plan.optimizer == runtime.usual_optimizer(plan)), "optimizer",
          std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
   own({"attention", "loss", "liger"}, usual);
@@ -408,7 +469,7 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   parts(PartPlace::kLast);
   add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));
   own({"clip_norm", "padded_batch", "keep_logits", "keep_batch", "evaluation", "checkpoint_save",
-       "steps"},
+       "resume", "steps"},
       usual);
   return options;
 }

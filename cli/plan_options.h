@@ -15,6 +15,9 @@ namespace headroom::cli {
 /// The options that define a plan. They are the same in every verb that takes a plan.
 [[nodiscard]] std::span<const OptionSpec> plan_option_specs();
 
+/// `--plan`, the same in every verb that has it.
+[[nodiscard]] OptionSpec plan_file_option();
+
 /// A plan, and notes on how it was read.
 struct PlanRequest {
   ir::ParallelPlan plan;
@@ -22,9 +25,9 @@ struct PlanRequest {
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 
-/// Reads the plan from defaults, then `--plan`, then a framework's own file (`--deepspeed`), then
-/// the options; each overrides the previous ones. "auto" in a DeepSpeed file takes the options'
-/// values.
+/// Reads the plan from defaults, then the plan of `--plan`, then a framework's own file
+/// (`--deepspeed`), then the options; each overrides the previous ones. "auto" in a DeepSpeed file
+/// takes the options' values.
 ///
 /// Model:   the options of a framework imply it (`--zero` implies DeepSpeed). If a framework keeps
 ///          fp32 masters itself, bf16 and fp16 include them. Several GPUs without another framework

@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <mutex>
+#include <ostream>
 #include <set>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include <utility>
 
 #include "cli/allocator_options.h"
+#include "cli/calibration.h"
+#include "cli/host_options.h"
 #include "cli/plan_options.h"
 #include "cli/question.h"
 #include "cli/scalars.h"
@@ -18,32 +21,38 @@
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/all_axes.h"
+#include "planner/space/framework_search.h"
+#include "runtimes/plan_parts.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
 
 constexpr std::array<OptionSpec, 4> kMachineOptions = {
-    {{"node", "NAME", "a node of the catalogue with this GPU",
-      "machine that the GPUs stand in, as headroom catalog nodes lists it"},
-     {"network", "RATE", "the node type's",
-      "what each GPU has towards other nodes, one direction: 400Gbit/s, 50GB/s"},
+    {{"node", "NAME", "one of the catalogue with this GPU",
+      "machine that holds the GPUs (headroom catalog nodes lists them)"},
+     {"network", "RATE", "that of the node",
+      "bandwidth of each GPU to other nodes in one direction, as 400Gbit/s or 50GB/s"},
      {"performance", "FILE", "configs/performance",
-      "what this GPU achieves, as headroom fit takes it"},
-     {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
+      "JSON file with what this GPU achieves, measured on your own machine"},
+     {"budget", "SIZE", "all that the GPU has", "GPU memory that the run may use, as 70GiB"}}};
 
-constexpr std::array<OptionSpec, 8> kSearchOptions = {
-    {{"global-batch", "N", "8 for each GPU", "sequences of an optimizer step, all ranks together"},
-     {"alloc-conf", "CONF", "expandable_segments:True", "PYTORCH_ALLOC_CONF"},
+constexpr std::array<OptionSpec, 9> kSearchOptions = {
+    {{"global-batch", "N", "8 for each GPU", "sequences per optimizer step, over all GPUs"},
+     {"alloc-conf", "CONF", "expandable_segments:True",
+      "value of PYTORCH_ALLOC_CONF, with which PyTorch is started"},
      {"objective", "WHAT", "throughput",
-      "what is best: throughput, gpus (fewest), memory (lowest peak), cost (GPU seconds), "
-      "micro-batch (greatest), sequence (longest)"},
+      "what the best plan has: throughput (most tokens/s), gpus (fewest), memory (lowest peak), "
+      "cost (fewest GPU seconds), micro-batch (largest), sequence (longest)"},
+     {"confidence", "PERCENT", "90",
+      "chance to fit that the plan must have, by the errors on measured runs"},
      {"front", "", "",
-      "also list the plans that no other beats in time, memory and GPUs (and so in GPU seconds) "
-      "at once"},
-     {"replay", "N", "1", "replay the best plans of N groups and list them by the replayed time"},
-     {"threads", "N", "all cores", "threads of the search; the answer does not depend on them"},
-     {"work-limit", "N", "none", "look into N groups of plans at most"},
-     {"why", "AXIS=VALUE", "", "also explain why the plan does not have this value: tp=8"}}};
+      "also list every plan that no other plan beats in step time, memory and number of GPUs at "
+      "once"},
+     {"replay", "N", "1", "replay the best plans of N groups, and order them by the replayed time"},
+     {"threads", "N", "all cores", "threads of the search; they do not change the answer"},
+     {"work-limit", "N", "none", "search at most N groups of plans"},
+     {"why", "AXIS=VALUE", "", "also say why the best plan does not have this value, as tp=8"}}};
 
 /// The default sequence, as in `fit`.
 std::int64_t usual_sequence(const ir::ModelSpec& model) {
@@ -85,11 +94,58 @@ Result<plan::Constraints> read_constraints(const Arguments& arguments) {
   return constraints;
 }
 
-Result<ir::ParallelPlan> read_base(const Arguments& arguments, const ir::ModelSpec& model) {
+/// Options of a search that a plan file keeps: those that decide which plan is found.
+bool decides_search(std::string_view option) {
+  return option == "global-batch" || option == "alloc-conf" || option == "objective";
+}
+
+/// `plan` without what belongs to a framework. Arithmetic in bf16 on fp32 masters has the name that
+/// all frameworks understand.
+ir::ParallelPlan base_of_plan(const ir::ParallelPlan& plan) {
+  const plan::Axis axis = plan::Axis::kPrecision;
+  const std::int64_t masters = plan::precision_value(ir::Precision::kBf16Master);
+  const ir::ParallelPlan usual_recompute;
+  ir::ParallelPlan usual = plan;
+  usual.precision = ir::Precision::kBf16Master;
+  ir::runtime_of(usual).prepare_for_search(usual);
+  ir::ParallelPlan base = plan;
+  base.recompute = usual_recompute.recompute;
+  base.recompute_every = usual_recompute.recompute_every;
+  base.recompute_first = usual_recompute.recompute_first;
+  if (usual.precision == plan.precision &&
+      plan::canonical(axis, plan::value_of(plan, axis)) == plan::canonical(axis, masters)) {
+    base.precision = ir::Precision::kBf16Master;
+  }
+  for (const ir::PlanPart* const part : ir::framework_parts()) {
+    part->drop(base);
+  }
+  return base;
+}
+
+/// What no axis says: the usual, or that of a plan that was not searched.
+Result<ir::ParallelPlan> base_before_options(const Arguments& arguments, const PlanSearch& search) {
+  const ir::ModelSpec& model = search.model.spec;
   ir::ParallelPlan base;
-  base.precision = ir::Precision::kBf16Master;
+  base.precision = search.device.bf16 ? ir::Precision::kBf16Master : ir::Precision::kFp16Master;
   base.sequence = usual_sequence(model);
   base.allocator.expandable_segments = true;
+  if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
+    const Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name, base);
+    if (!file) {
+      return file.error();
+    }
+    const bool own = arguments.value("runtime") == file->plan.runtime;
+    return file->search || !own ? base : base_of_plan(file->plan);
+  }
+  return base;
+}
+
+Result<ir::ParallelPlan> read_base(const Arguments& arguments, const PlanSearch& search) {
+  Result<ir::ParallelPlan> before = base_before_options(arguments, search);
+  if (!before) {
+    return before;
+  }
+  ir::ParallelPlan base = std::move(before).value();
   if (const auto text = arguments.value("alloc-conf")) {
     const Result<ir::AllocatorSettings> settings = parse_allocator_settings(*text, {});
     if (!settings) {
@@ -98,6 +154,27 @@ Result<ir::ParallelPlan> read_base(const Arguments& arguments, const ir::ModelSp
     base.allocator = *settings;
   }
   return base;
+}
+
+/// --confidence and the errors that it is read off.
+Status read_confidence(const Arguments& arguments, PlanSearch& search) {
+  Result<std::vector<cost::ResidualSet>> residuals = load_residuals(arguments);
+  if (!residuals) {
+    return std::move(residuals).error();
+  }
+  search.residuals = std::move(residuals).value();
+  if (std::optional<std::string> text = arguments.value("confidence")) {
+    constexpr double kMost = 99.9;
+    if (text->ends_with('%')) {
+      text->pop_back();
+    }
+    const Result<double> percent = parse_real("confidence", *text, 0, kMost);
+    if (!percent) {
+      return percent.error();
+    }
+    search.confidence = *percent / 100;
+  }
+  return ok();
 }
 
 Status read_search(const Arguments& arguments, PlanSearch& search) {
@@ -157,6 +234,35 @@ Status read_batch(const Arguments& arguments, PlanSearch& search) {
   return ok();
 }
 
+/// The question to which a plan that was not searched is one answer.
+std::vector<ir::Assumption> search_of_plan(const ir::ParallelPlan& plan) {
+  const std::int64_t replica =
+      std::max<std::int64_t>(1, ir::runtime_of(plan).ranks_per_replica(plan));
+  const std::int64_t batch =
+      plan.micro_batch * plan.accumulation * std::max<std::int64_t>(1, plan.world / replica);
+  return {{.option = "runtime", .value = plan.runtime},
+          {.option = "gpus", .value = std::to_string(plan.world)},
+          {.option = "seq", .value = std::to_string(plan.sequence)},
+          {.option = "global-batch", .value = std::to_string(batch)}};
+}
+
+Status check_search_option(const std::string& file, const std::string& option) {
+  std::vector<std::string> known;
+  for (const plan::Axis axis : plan::all_axes()) {
+    known.emplace_back(axis->option);
+  }
+  for (const OptionSpec& one : kSearchOptions) {
+    if (decides_search(one.name)) {
+      known.emplace_back(one.name);
+    }
+  }
+  if (std::ranges::find(known, option) != known.end()) {
+    return ok();
+  }
+  return Error::invalid_input(file, "/search/" + option, "an option of that name",
+                              "one of " + ir::join(known), ir::suggestion(option, known));
+}
+
 }  // namespace
 
 plan::SearchQuestion PlanSearch::question() const {
@@ -174,20 +280,83 @@ plan::SearchQuestion PlanSearch::question() const {
           .work_limit = work_limit,
           .front = front,
           .replays = replays,
+          .judge = cost::judge_by(residuals),
+          .confidence = confidence,
+          .room = cost::room_by(residuals, confidence),
           .stop = nullptr,
           .progress = {}};
 }
 
 std::vector<OptionSpec> plan_search_options() {
   std::vector<OptionSpec> options = {
-      {"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"}};
+      {"gpu", "NAME", "",
+       "name of the GPU, as h100 (headroom catalog gpus lists them), or a .json file"}};
   options.insert(options.end(), kMachineOptions.begin(), kMachineOptions.end());
+  const std::vector<OptionSpec> host = host_options();
+  options.insert(options.end(), host.begin(), host.end());
   for (const plan::Axis axis : plan::all_axes()) {
     options.push_back({axis->option, axis->values, axis->usual, kept(plan::help_of(axis))});
   }
   options.insert(options.end(), kSearchOptions.begin(), kSearchOptions.end());
+  options.push_back(plan_file_option());
   options.insert(options.end(), model_options().begin(), model_options().end());
   return options;
+}
+
+std::vector<ir::Assumption> search_assumptions(const Arguments& arguments) {
+  std::vector<ir::Assumption> typed;
+  const auto add = [&](std::string_view option) {
+    if (const std::optional<std::string> value = arguments.value(option)) {
+      typed.push_back({.option = std::string(option), .value = *value});
+    }
+  };
+  for (const plan::Axis axis : plan::all_axes()) {
+    add(axis->option);
+  }
+  for (const OptionSpec& option : kSearchOptions) {
+    if (decides_search(option.name)) {
+      add(option.name);
+    }
+  }
+  return typed;
+}
+
+Result<Arguments> with_filed_search(const Arguments& arguments) {
+  const std::optional<PlanDocument>& document = arguments.plan_document();
+  if (!document) {
+    return arguments;
+  }
+  const Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name);
+  if (!file) {
+    return file.error();
+  }
+  const std::vector<ir::Assumption> options =
+      file->search ? *file->search : search_of_plan(file->plan);
+  Arguments with = arguments;
+  PlanDocument notes = *document;
+  for (const ir::Assumption& option : options) {
+    if (Status known = check_search_option(document->name, option.option); !known) {
+      return std::move(known).error();
+    }
+    const std::optional<std::string> typed = with.value(option.option);
+    if (!typed) {
+      with.set(option.option, option.value);
+    } else if (*typed != option.value) {
+      notes.notes.push_back(document->name + " has --" + option.option + " " + option.value +
+                            ", the command line --" + option.option + " " + *typed +
+                            ", which is used");
+    }
+  }
+  with.set_plan_document(std::move(notes));
+  return with;
+}
+
+void print_filed_notes(std::ostream& err, const Arguments& arguments) {
+  if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
+    for (const std::string& note : document->notes) {
+      err << "note: " << note << "\n";
+    }
+  }
 }
 
 Result<PlanSearch> read_plan_search(const Arguments& arguments) {
@@ -212,7 +381,7 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
     return std::move(constraints).error();
   }
   search.constraints = std::move(constraints).value();
-  Result<ir::ParallelPlan> base = read_base(arguments, search.model.spec);
+  Result<ir::ParallelPlan> base = read_base(arguments, search);
   if (!base) {
     return std::move(base).error();
   }
@@ -226,10 +395,18 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
     return std::move(machine).error();
   }
   search.machine = std::move(machine).value();
-  for (const Status& status : {read_search(arguments, search), read_batch(arguments, search)}) {
+  for (const Status& status : {read_search(arguments, search), read_batch(arguments, search),
+                               read_confidence(arguments, search)}) {
     if (!status) {
       return status.error();
     }
+  }
+  if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
+    Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name, search.base);
+    if (!file) {
+      return std::move(file).error();
+    }
+    search.filed = std::move(file->plan);
   }
   plan::AxisValues& sequences = search.constraints.of(plan::Axis::kSequence);
   if (search.objective == plan::Objective::kSequence && sequences.empty()) {

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <iosfwd>
+#include <optional>
 #include <vector>
 
 #include "cli/arguments.h"
 #include "cli/model_argument.h"
 #include "model_ir/base/result.h"
 #include "planner/search/search.h"
+#include "runtimes/plan_file.h"
 
 namespace headroom::cli {
 
@@ -23,6 +26,9 @@ struct PlanSearch {
   std::uint64_t work_limit = 0;
   bool front = false;
   std::size_t replays = 1;
+  double confidence = 0.9;                     ///< Least chance to fit of the plan.
+  std::vector<cost::ResidualSet> residuals{};  ///< Errors that say the chance.
+  std::optional<ir::ParallelPlan> filed;       ///< The plan of `--plan`.
 
   /// The returned question refers to this object.
   [[nodiscard]] plan::SearchQuestion question() const;
@@ -30,6 +36,20 @@ struct PlanSearch {
 
 /// The options that define the space to search and how to search it.
 [[nodiscard]] std::vector<OptionSpec> plan_search_options();
+
+/// The search that was typed or that led to the plan of `--plan`, as the plan file keeps it: axes,
+/// batch and objective. What does not change the answer is left out.
+[[nodiscard]] std::vector<ir::Assumption> search_assumptions(const Arguments& arguments);
+
+/// The arguments with the search of the file of `--plan` where nothing was typed. A plan that was
+/// not searched is asked for with its own GPUs, framework, sequence and batch; what no axis says
+/// comes from the plan. Without --plan, the same arguments.
+///
+/// Errors:  those of `ir::parse_plan_file`; kInvalidInput for an option that no search has.
+[[nodiscard]] Result<Arguments> with_filed_search(const Arguments& arguments);
+
+/// Writes what the command line says instead of the file of `--plan`, a line each.
+void print_filed_notes(std::ostream& err, const Arguments& arguments);
 
 /// Reads the question.
 ///

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <ostream>
 #include <utility>
 
+#include "cli/host_options.h"
 #include "cli/own_options.h"
+#include "cli/shell_words.h"
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
 #include "runtimes/registry.h"
@@ -14,38 +15,30 @@ namespace headroom::cli {
 namespace {
 
 constexpr std::array<OptionSpec, 2> kDeviceOptions = {
-    {{"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"},
-     {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
+    {{"gpu", "NAME", "",
+      "name of the GPU, as h100 (headroom catalog gpus lists them), or a .json file"},
+     {"budget", "SIZE", "all that the GPU has", "GPU memory that the run may use, as 70GiB"}}};
 
-/// Quotes the text for a POSIX shell.
-std::string quoted(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {
-    return text;
-  }
-  std::string out = "'";
-  for (const char c : text) {
-    out += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return out + "'";
-}
-
-bool has_value(std::string_view option) {
+/// Whether an option is typed with this value: a flag never is, and --fsdp may stand alone.
+bool has_value(const OptionValue& option) {
   const auto options = question_options();
-  const auto spec = std::ranges::find(options, option, &OptionSpec::name);
-  return spec == options.end() || !spec->value.empty();
+  const auto spec = std::ranges::find(options, option.name, &OptionSpec::name);
+  return spec == options.end() || (!spec->value.empty() && !(spec->bare && option.value.empty()));
 }
 
 std::string typed(const OptionValue& option) {
-  return "--" + option.name + (has_value(option.name) ? " " + quoted(option.value) : "");
+  return typed_option(option, has_value(option));
 }
 
 bool names(const std::vector<OptionValue>& options, std::string_view name) {
   return std::ranges::find(options, name, &OptionValue::name) != options.end();
 }
 
-/// The options to type to get from the question's plan to another plan.
+ir::Recompute usual_recomputation(const ir::ParallelPlan& plan) {
+  return ir::runtime_of(plan).usual_recomputation(plan).recompute;
+}
+
+/// What has to be typed to get from the question's plan to another.
 struct Difference {
   std::vector<OptionValue> changes;
   std::vector<std::string> dropped;  ///< Options to leave out.
@@ -56,8 +49,11 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
   const std::vector<OptionValue> after = options_of(plan, question.model.spec);
   const std::vector<OptionValue> usual = usual_options();
   Difference found;
+  // What one framework recomputes unasked has to be typed for the other plan.
+  const bool unsaid = usual_recomputation(question.request.plan) != usual_recomputation(plan);
   for (const OptionValue& option : after) {
-    if (std::ranges::find(before, option) == before.end()) {
+    if (std::ranges::find(before, option) == before.end() ||
+        (unsaid && option.name == "checkpointing")) {
       found.changes.push_back(option);
     }
   }
@@ -80,6 +76,10 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
 
 }  // namespace
 
+std::span<const OptionSpec> device_options() {
+  return kDeviceOptions;
+}
+
 Result<Bytes> read_budget(const Arguments& arguments) {
   const std::optional<std::string> text = arguments.value("budget");
   if (!text) {
@@ -87,22 +87,55 @@ Result<Bytes> read_budget(const Arguments& arguments) {
   }
   const std::optional<Bytes> bytes = parse_bytes(*text);
   if (!bytes || *bytes == Bytes{0}) {
-    return Error::invalid_argument("budget", *text, "a size as 70GiB, 80GB or 75000000000");
+    return Error::invalid_argument("budget", *text, "a size with its unit, as 70GiB or 80GB");
+  }
+  if (text->find_first_not_of("0123456789.") == std::string::npos) {
+    return Error::invalid_argument("budget", *text + " without a unit",
+                                   "a size with its unit, as 70GiB or 80GB",
+                                   "use --budget " + *text + "GiB, or " + *text + "B for bytes");
   }
   return *bytes;
 }
 
+namespace {
+
+/// The GPU of which `headroom catalog gpus` prints this product.
+std::optional<cost::DeviceSpec> device_with_product(const std::string& config_dir,
+                                                    const std::string& product) {
+  const Result<std::vector<cost::DeviceSpec>> devices = cost::list_devices(config_dir);
+  if (devices) {
+    const auto found = std::ranges::find(*devices, product, &cost::DeviceSpec::product);
+    if (found != devices->end()) {
+      return *found;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Result<cost::DeviceSpec> read_gpu(const Arguments& arguments) {
   const std::optional<std::string> name = arguments.value("gpu");
   if (!name || name->empty()) {
-    return Error::invalid_argument("gpu", "nothing", "the GPU to fit on",
-                                   "add --gpu h100 (headroom catalog gpus lists the names)");
+    return Error::invalid_argument("gpu", "nothing", "the name of a GPU",
+                                   "add --gpu h100; headroom catalog gpus lists the names");
   }
   const Result<ConfigDir> folder = config_dir_of(arguments);
   if (!folder) {
     return folder.error();
   }
-  return cost::load_device(folder->path, *name);
+  Result<cost::DeviceSpec> device = cost::load_device(folder->path, *name);
+  if (!device && device.error().code == ErrorCode::kInvalidArgument) {
+    if (std::optional<cost::DeviceSpec> same = device_with_product(folder->path, *name)) {
+      device = std::move(*same);
+    }
+  }
+
+  if (device) {
+    device->name = printable(device->name);
+  }
+  return device ? with_asked_host(arguments, folder->path, std::move(device).value())
+                : std::move(device);
 }
 
 std::vector<OptionSpec> plan_question_options() {
@@ -116,6 +149,8 @@ std::vector<OptionSpec> plan_question_options() {
 
 std::vector<OptionSpec> question_options() {
   std::vector<OptionSpec> options(kDeviceOptions.begin(), kDeviceOptions.end());
+  const std::vector<OptionSpec> host = host_options();
+  options.insert(options.end(), host.begin(), host.end());
   const std::vector<OptionSpec> rest = plan_question_options();
   options.insert(options.end(), rest.begin(), rest.end());
   return options;
@@ -146,13 +181,15 @@ Result<Question> read_question(const Arguments& arguments) {
   if (!budget) {
     return budget.error();
   }
-  if (device->vendor != "nvidia") {
-    plan->request.notes.push_back(
-        device->name + ": what PyTorch takes on NVIDIA's GPUs is shown; nothing was measured on " +
-        device->vendor + "'s, so that neither intervals nor the chance to fit hold");
+  for (std::string& note : device_notes(*device)) {
+    plan->request.notes.push_back(std::move(note));
   }
   for (std::string& note :
        ir::runtime_of(plan->request.plan).notes(plan->model.spec, plan->request.plan)) {
+    plan->request.notes.push_back(std::move(note));
+  }
+  for (std::string& note :
+       ir::runtime_of(plan->request.plan).device_notes(plan->request.plan, device->traits)) {
     plan->request.notes.push_back(std::move(note));
   }
   return Question{.model = std::move(plan->model),
@@ -161,12 +198,19 @@ Result<Question> read_question(const Arguments& arguments) {
                   .request = std::move(plan->request)};
 }
 
-void print_notes(std::ostream& err, const LoadedModel& model, const PlanRequest& request) {
-  for (const std::vector<std::string>* notes : {&model.notes, &request.notes}) {
-    for (const std::string& note : *notes) {
-      err << "note: " << note << "\n";
-    }
+void add_notes(const Context& context, const LoadedModel& model, const PlanRequest& request) {
+  add_notes(context, model.notes);
+  add_notes(context, request.notes);
+}
+
+std::vector<std::string> device_notes(const cost::DeviceSpec& device) {
+  if (device.vendor == "nvidia") {
+    return {};
   }
+  return {device.name +
+          ": the answer is what PyTorch allocates on NVIDIA's GPUs; nothing was "
+          "measured on GPUs of " +
+          device.vendor + ", so the intervals and the chance to fit do not apply"};
 }
 
 std::string changed_options(const Question& question, const ir::ParallelPlan& plan) {
@@ -190,7 +234,7 @@ std::string command_line(std::string_view verb, const Arguments& arguments,
   const Difference found = difference(question, plan);
   std::string line = "headroom " + std::string(verb);
   for (const std::string& positional : arguments.positionals()) {
-    line += " " + quoted(positional);
+    line += " " + shell_word(positional);
   }
   for (const OptionSpec& spec : question_options()) {
     const std::optional<std::string> given = arguments.value(spec.name);

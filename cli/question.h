@@ -1,11 +1,13 @@
 #pragma once
 
-#include <iosfwd>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/command.h"
+
 #include "cli/model_argument.h"
 #include "cli/plan_options.h"
 #include "costmodel/hardware/hardware_spec.h"
@@ -20,6 +22,8 @@ struct Question {
   PlanRequest request;
 };
 
+/// --gpu and --budget.
+[[nodiscard]] std::span<const OptionSpec> device_options();
 /// The options --gpu, --budget, --as and all options of a plan.
 [[nodiscard]] std::vector<OptionSpec> question_options();
 /// The same without the options of the device, for verbs that need no device.
@@ -45,8 +49,10 @@ struct PlanQuestion {
 /// Errors:  those of the parts.
 [[nodiscard]] Result<PlanQuestion> read_plan_question(const Arguments& arguments);
 
-/// Writes the notes of both to `err`, one per line.
-void print_notes(std::ostream& err, const LoadedModel& model, const PlanRequest& request);
+/// Adds the notes of both.
+void add_notes(const Context& context, const LoadedModel& model, const PlanRequest& request);
+/// What is to be known about predictions for this GPU; empty for one like those measured.
+[[nodiscard]] std::vector<std::string> device_notes(const cost::DeviceSpec& device);
 
 /// The command line that asks the same question for `plan`: `verb`, the model and the given
 /// options, changed where `plan` differs from the question's plan.

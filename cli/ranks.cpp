@@ -106,7 +106,7 @@ Result<std::vector<std::string>> Ranks::gather(const std::string& text) const {
   if (text.size() > INT_MAX ||
       !module_->gather(text.data(), static_cast<int>(text.size()), take_text, &texts)) {
     return Error::environment("MPI", "lines that did not arrive", "the lines of every rank",
-                              "run it again: what is in the output file is not done twice");
+                              "run the same command again: it completes the file of --output");
   }
   return texts;
 }

@@ -23,9 +23,10 @@ Result<Bytes> reserved_with(const Question& question, double load) {
 }  // namespace
 
 OptionSpec routing_option() {
-  return {kRoutingImbalance, "CV", "",
-          "for experts that several ranks share: standard deviation of an expert's tokens over "
-          "their mean; the verdict is then that of one step in twenty"};
+  return {
+      kRoutingImbalance, "CV", "",
+      "imbalance of the experts' load with expert parallelism: standard deviation of the tokens "
+      "per expert, divided by their mean; the verdict then holds for 19 of 20 steps"};
 }
 
 Result<std::optional<RoutingAnswer>> ask_routing(const Arguments& arguments, Question& question) {
@@ -44,9 +45,10 @@ Result<std::optional<RoutingAnswer>> ask_routing(const Arguments& arguments, Que
   const auto& moe = question.model.spec.moe;
   if (!moe || ranks == 1) {
     return Error::invalid_argument(
-        kRoutingImbalance, *text, "experts that several ranks share, without a capacity factor",
-        "ask for expert parallelism (ep=N); elsewhere every rank keeps its own tokens, or pads to "
-        "a capacity");
+        kRoutingImbalance,
+        "needs a model with experts and expert parallelism, without a capacity factor: only then "
+        "does the load of a GPU depend on the routing",
+        {}, "add expert parallelism, or leave out --routing-imbalance");
   }
   const Result<cost::ExpertLoad> load = cost::busiest_rank(
       {.experts = moe->experts, .ranks = ranks, .top_k = moe->top_k, .imbalance = *imbalance});

@@ -27,6 +27,9 @@ namespace headroom::cli {
 /// Errors:  kInvalidArgument.
 [[nodiscard]] Result<std::int64_t> parse_whole(std::string_view option, std::string_view text,
                                                std::int64_t least, std::int64_t greatest);
+/// The same for a number that may end in k, M, B (or G) or T: "15T" is 15e12.
+[[nodiscard]] Result<double> parse_quantity(std::string_view option, std::string_view text,
+                                            double least, double greatest);
 /// The same for a real number in [least, greatest].
 [[nodiscard]] Result<double> parse_real(std::string_view option, std::string_view text,
                                         double least, double greatest);

@@ -1,5 +1,6 @@
 #include "cli/time_options.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cli/model_argument.h"
@@ -22,7 +23,7 @@ Result<std::optional<double>> positive(const Arguments& arguments, const char* o
   if (!text) {
     return std::optional<double>{};
   }
-  const Result<double> value = parse_real(option, *text, kLeast, most);
+  const Result<double> value = parse_quantity(option, *text, kLeast, most);
   if (!value) {
     return value.error();
   }
@@ -32,12 +33,25 @@ Result<std::optional<double>> positive(const Arguments& arguments, const char* o
 }  // namespace
 
 std::vector<OptionSpec> machine_options() {
-  return {{"node", "NAME", "the GPU's own", "the node type, as headroom catalog nodes lists it"},
-          {"network", "RATE", "the node type's",
-           "what each GPU has towards other nodes, one direction: 400Gbit/s, 50GB/s"},
+  return {{"node", "NAME", "one of the catalogue with this GPU",
+           "machine that holds the GPUs (headroom catalog nodes lists them)"},
+          {"network", "RATE", "that of the node",
+           "bandwidth of each GPU to other nodes in one direction, as 400Gbit/s or 50GB/s"},
           {"performance", "FILE", "configs/performance",
-           "what this GPU achieves, measured on your own: JSON in the form of "
+           "JSON file with what this GPU achieves, measured on your own machine, in the form of "
            "configs/schema/performance.schema.json"}};
+}
+
+std::optional<std::string> asked_node(const Arguments& arguments, const std::string& config_dir) {
+  std::optional<std::string> node = arguments.value("node");
+  if (node && node->find(' ') != std::string::npos) {
+    const Result<std::vector<cost::NodeSpec>> nodes = cost::list_nodes(config_dir);
+    if (nodes) {
+      const auto found = std::ranges::find(*nodes, *node, &cost::NodeSpec::title);
+      return found == nodes->end() ? node : found->name;
+    }
+  }
+  return node;
 }
 
 namespace {
@@ -47,7 +61,7 @@ Result<cost::Machine> load_with_performance(const Arguments& arguments,
                                             const cost::DeviceSpec& device) {
   const std::optional<std::string> file = arguments.value("performance");
   if (!file) {
-    return cost::load_machine(config_dir, device, arguments.value("node"));
+    return cost::load_machine(config_dir, device, asked_node(arguments, config_dir));
   }
   const Result<cost::LinkSpec> host_link = cost::load_link(config_dir, device.host_link);
   if (!host_link) {
@@ -58,11 +72,12 @@ Result<cost::Machine> load_with_performance(const Arguments& arguments,
     return std::move(own).error();
   }
   if (!own->note.empty()) {
-    return Error::invalid_argument("performance", *file + ": " + own->note,
-                                   "figures measured on " + device.name,
-                                   "name that GPU in the file's \"device\"");
+    return Error::invalid_argument(
+        "performance", *file + ": " + own->note, "measurements of " + device.name,
+        "write this name as \"device\" into the file, if it is this GPU");
   }
-  return cost::load_machine(config_dir, device, arguments.value("node"), std::move(own).value());
+  return cost::load_machine(config_dir, device, asked_node(arguments, config_dir),
+                            std::move(own).value());
 }
 
 }  // namespace
@@ -77,8 +92,8 @@ Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::
   const std::optional<BytesPerSecond> rate = cost::parse_bandwidth(*network);
   if (!rate) {
     return Error::invalid_argument("network", *network,
-                                   "a rate above zero in one direction, as 400Gbit/s or 50GB/s",
-                                   "spell the unit so; Gb/s and GBps could be either");
+                                   "a bandwidth with its unit, as 400Gbit/s or 50GB/s",
+                                   "write Gbit/s for bits or GB/s for bytes");
   }
   machine.value().topology.network = cost::network_at(*rate);
   return machine;
@@ -87,10 +102,12 @@ Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::
 std::vector<OptionSpec> time_options() {
   std::vector<OptionSpec> options = machine_options();
   options.push_back(
-      {"price", "DOLLARS", "", "what one GPU costs in an hour: adds tokens per dollar"});
-  options.push_back({"power", "WATTS", "", "what one GPU draws, with its share of the node"});
+      {"price", "DOLLARS", "", "price of one GPU per hour; adds tokens per dollar to the answer"});
+  options.push_back({"power", "WATTS", "",
+                     "power of one GPU with its share of the node; adds the energy to the answer"});
   options.push_back(
-      {"tokens", "NUMBER", "", "tokens of the whole run, as 15e12: adds days and costs"});
+      {"tokens", "NUMBER", "",
+       "tokens of the whole training run, as 15T; adds days and costs to the answer"});
   return options;
 }
 

@@ -52,7 +52,7 @@ Result<std::vector<std::string>> check_weights(const std::string& path,
     const ir::ShapeDifference& first = check.differing.front();
     return Error::invalid_input(path, "/" + first.name, shape_text(first.found),
                                 shape_text(first.expected) + ", as the config.json beside it says",
-                                "the two belong to different models");
+                                "use the config.json of these weights");
   }
   const bool same_count =
       list->has_shapes && ir::total_elements(*list) == ir::count_parameters(model).total();

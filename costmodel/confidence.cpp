@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "costmodel/memory/timeline.h"
@@ -137,24 +141,38 @@ double share_within(double room, double low, double high) {
   return room < low ? 0 : (room - low) / (high - low);
 }
 
-double fits_probability(const StepEstimate& estimate, const ErrorModel& model,
-                        const ir::AllocatorSettings& settings) {
-  Bytes bound;
-  for (const OutsideTerm& term : estimate.outside) {
-    bound += std::max(term.bound, term.bytes);
+/// The chance that an allocator's need fits beside the terms outside of it.
+class ChanceToFit {
+ public:
+  /// Keeps a reference to `model`.
+  ChanceToFit(Bytes total, std::span<const OutsideTerm> outside, const ErrorModel& model)
+      : model_(model), total_(static_cast<double>(total.value())) {
+    for (const OutsideTerm& term : outside) {
+      least_ += static_cast<double>(term.bytes.value());
+      most_ += static_cast<double>(std::max(term.bound, term.bytes).value());
+    }
   }
-  const auto least = static_cast<double>(estimate.outside_bytes.value());
-  const auto most = static_cast<double>(bound.value());
-  const auto total = static_cast<double>(estimate.device_total.value());
-  const auto chance = [&](double needed) {
+
+  double operator()(double needed) const {
     double sum = 0;
     double weights = 0;  // The sum, rounded alike: what always fits has a probability of exactly 1.
-    for (const ErrorModel::Sample& sample : model.samples) {
-      sum += sample.weight * share_within(total - needed * (1 + sample.error), least, most);
+    for (const ErrorModel::Sample& sample : model_.samples) {
+      sum += sample.weight * share_within(total_ - needed * (1 + sample.error), least_, most_);
       weights += sample.weight;
     }
-    return model.samples.empty() ? share_within(total - needed, least, most) : sum / weights;
-  };
+    return model_.samples.empty() ? share_within(total_ - needed, least_, most_) : sum / weights;
+  }
+
+ private:
+  const ErrorModel& model_;
+  double total_;
+  double least_ = 0;
+  double most_ = 0;
+};
+
+double fits_probability(const StepEstimate& estimate, const ErrorModel& model,
+                        const ir::AllocatorSettings& settings) {
+  const ChanceToFit chance(estimate.device_total, estimate.outside, model);
   // Emptying the cache helps only if the allocated bytes alone would fit.
   const double at_least = chance(
       static_cast<double>(std::min(estimate.peak_allocated, estimate.peak_reserved).value()));
@@ -230,6 +248,85 @@ Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& p
   }
   confidence.fits_probability = fits_probability(estimate, confidence.basis, plan.allocator);
   return confidence;
+}
+
+Verdict verdict_of(double chance) {
+  if (chance >= kConfidenceLevel) {
+    return Verdict::kFits;
+  }
+  return chance < kLeastChance ? Verdict::kDoesNotFit : Verdict::kTight;
+}
+
+void settle_verdict(StepEstimate& estimate, const Confidence& confidence) {
+  if (confidence.basis.runs == 0) {
+    return;
+  }
+  estimate.chance = confidence.fits_probability;
+  Verdict verdict = verdict_of(confidence.fits_probability);
+  if (estimate.retries > 0) {
+    verdict = std::max(verdict, Verdict::kTight);
+  }
+  estimate.device_verdict = verdict;
+  estimate.verdict = std::max(estimate.device_verdict, estimate.host_verdict);
+}
+
+Judge judge_by(std::vector<ResidualSet> sets, Calibration own) {
+  return [sets = std::make_shared<const std::vector<ResidualSet>>(std::move(sets)),
+          own = std::move(own)](const ir::ParallelPlan& plan, StepEstimate& estimate) {
+    settle_verdict(estimate, confidence_of(estimate, plan, *sets, own));
+  };
+}
+
+Bytes room_for(double chance, Bytes total, std::span<const OutsideTerm> outside,
+               const ErrorModel& model) {
+  Bytes high = total;
+  for (const OutsideTerm& term : outside) {
+    high -= term.bytes;
+  }
+  high = std::max(high, Bytes{0});
+  const ChanceToFit chance_of(total, outside, model);
+  const auto suffices = [&](Bytes need) {
+    return chance_of(static_cast<double>(need.value())) >= chance;
+  };
+  if (model.runs == 0 || suffices(high)) {
+    return high;
+  }
+  Bytes low{0};
+  while (high - low > Bytes{kMiB}) {
+    const Bytes middle{low.value() + (high.value() - low.value()) / 2};
+    (suffices(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+Room room_by(std::vector<ResidualSet> sets, double chance) {
+  /// What was worked out, by all that it depends on.
+  struct Known {
+    std::mutex mutex;
+    std::map<std::string, ErrorModel> errors;
+    std::map<std::tuple<std::string, std::int64_t, std::vector<std::int64_t>>, Bytes> rooms;
+  };
+  return [chance, sets = std::make_shared<const std::vector<ResidualSet>>(std::move(sets)),
+          known = std::make_shared<Known>()](const ir::ParallelPlan& plan, Bytes total,
+                                             std::span<const OutsideTerm> outside) {
+    std::vector<std::int64_t> figures;
+    for (const OutsideTerm& term : outside) {
+      figures.push_back(term.bytes.value());
+      figures.push_back(term.bound.value());
+    }
+    const std::string runtime = residual_runtime(plan);
+    const std::lock_guard lock(known->mutex);
+    const auto [room, is_new] =
+        known->rooms.try_emplace({runtime, total.value(), std::move(figures)}, Bytes{0});
+    if (is_new) {
+      const auto [errors, unknown] = known->errors.try_emplace(runtime);
+      if (unknown) {
+        errors->second = error_model(*sets, runtime, Measurand::kPeakReserved);
+      }
+      room->second = room_for(chance, total, outside, errors->second);
+    }
+    return room->second;
+  };
 }
 
 }  // namespace headroom::cost

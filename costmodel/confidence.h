@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -101,5 +102,37 @@ struct Confidence {
 [[nodiscard]] Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& plan,
                                        std::span<const ResidualSet> sets,
                                        const Calibration& own = {});
+
+/// Below this chance a plan does not fit: the capacity lies above the interval's upper end.
+inline constexpr double kLeastChance = 1 - kConfidenceLevel;
+
+/// The verdict that follows from a chance to fit.
+///
+/// Model:   fits from `kConfidenceLevel` on; does not fit below `kLeastChance`; in between, where
+///          the interval straddles the capacity, tight.
+[[nodiscard]] Verdict verdict_of(double chance);
+
+/// Sets chance and verdict of an estimate whose errors are known; otherwise the verdict stays that
+/// of the replay. A run that fits only after PyTorch has emptied its cache is tight at best.
+void settle_verdict(StepEstimate& estimate, const Confidence& confidence);
+
+/// `settle_verdict` with the errors of `sets` and of the user's own runs.
+[[nodiscard]] Judge judge_by(std::vector<ResidualSet> sets, Calibration own = {});
+
+/// What the allocator may need of a plan so that it fits with a chance of at least `chance`.
+///
+/// Model:   the greatest need with that chance (`confidence_of`), to 1 MiB; at most `total` less
+///          the outside terms. If no errors apply, exactly that.
+/// Units:   bytes; `total` is the device's, or the budget.
+[[nodiscard]] Bytes room_for(double chance, Bytes total, std::span<const OutsideTerm> outside,
+                             const ErrorModel& model);
+
+/// Bytes that the allocator may need of `plan` on a device, or in a budget, of `total` bytes with
+/// the terms `outside`.
+using Room = std::function<Bytes(const ir::ParallelPlan& plan, Bytes total,
+                                 std::span<const OutsideTerm> outside)>;
+
+/// `room_for` with the errors of `sets`. Threads: may be called from any number of threads.
+[[nodiscard]] Room room_by(std::vector<ResidualSet> sets, double chance);
 
 }  // namespace headroom::cost

@@ -65,6 +65,7 @@ Verdict verdict_of(const StepEstimate& estimate) {
 /// One rank's program, judged and priced.
 struct RankEstimate {
   StepEstimate estimate;
+  HostMemory host;
   std::optional<StagePrice> price;
 };
 
@@ -148,13 +149,32 @@ StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& setting
   estimate.peak_reserved = greatest(estimate.timeline, &PhaseMemory::peak_reserved);
   estimate.margin = estimate.capacity - estimate.peak_reserved;
   name_peak(estimate);
-  estimate.verdict = verdict_of(estimate);
+  estimate.device_verdict = verdict_of(estimate);
+  estimate.verdict = estimate.device_verdict;
   return estimate;
+}
+
+void judge_host(StepEstimate& estimate, HostMemory host) {
+  estimate.host = std::move(host);
+  const HostMemory& memory = estimate.host;
+  estimate.host_verdict = Verdict::kFits;
+  if (!memory.fits()) {
+    estimate.host_verdict = Verdict::kDoesNotFit;
+  } else if (memory.capacity) {
+    const double wanted = kTightShare * static_cast<double>(memory.capacity->value());
+    if (static_cast<double>(memory.margin().value()) < wanted) {
+      estimate.host_verdict = Verdict::kTight;
+    }
+  }
+  estimate.verdict = std::max(estimate.device_verdict, estimate.host_verdict);
 }
 
 Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                        const DeviceSpec& device, ir::Rank rank) {
   if (Status status = ir::check_plan(model, plan); !status) {
+    return std::move(status).error();
+  }
+  if (Status status = ir::runtime_of(plan).check_device(plan, device.traits); !status) {
     return std::move(status).error();
   }
   ir::ParallelPlan replayed = plan;
@@ -182,6 +202,7 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
     one.estimate = judge(std::move(program).value(), plan.allocator, sized.total,
                          outside_terms(model, plan, device));
     one.estimate.rank = rank;
+    one.host = host_memory(model, plan, device.host, one.estimate.program);
     if (machine != nullptr) {
       one.price = price_rank(one.estimate, plan, *machine);
     }
@@ -193,15 +214,19 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
   }
   Result<RankEstimate> worst = of_rank(ranks.front());
   std::vector<StagePrice> prices;
-  const auto keep_price = [&prices](const Result<RankEstimate>& one) {
+  HostMemory host;
+  const auto keep = [&](const Result<RankEstimate>& one) {
     if (one && one->price) {
       prices.push_back(*one->price);
     }
+    if (one && one->host.bytes + one->host.nvme >= host.bytes + host.nvme) {
+      host = one->host;
+    }
   };
-  keep_price(worst);
+  keep(worst);
   for (std::future<Result<RankEstimate>>& other : others) {
     Result<RankEstimate> one = other.get();
-    keep_price(one);
+    keep(one);
     if (worst && (!one || one->estimate.peak_reserved > worst->estimate.peak_reserved)) {
       worst = std::move(one);
     }
@@ -212,6 +237,7 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
   if (!prices.empty()) {
     worst->estimate.time = compose_step(model, plan, device, prices);
   }
+  judge_host(worst->estimate, std::move(host));
   return std::move(worst->estimate);
 }
 

@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "costmodel/hardware/hardware_spec.h"
+#include "costmodel/host_memory.h"
 #include "costmodel/memory/timeline.h"
 #include "costmodel/outside_memory.h"
 #include "costmodel/time/machine.h"
@@ -32,7 +34,9 @@ struct PeakSite {
 
 /// The answer to `fit`: one rank of a plan on one kind of GPU.
 struct StepEstimate {
-  Verdict verdict = Verdict::kFits;
+  Verdict verdict = Verdict::kFits;  ///< The worse of the device's and the host's.
+  Verdict device_verdict = Verdict::kFits;
+  Verdict host_verdict = Verdict::kFits;
   Bytes device_total;  ///< What the device reports, or the user's budget.
   std::vector<OutsideTerm> outside;
   Bytes outside_bytes;   ///< Their sum.
@@ -51,7 +55,12 @@ struct StepEstimate {
   std::int64_t retries = 0;            ///< Of the replay on the real capacity.
   ir::Rank rank{};                     ///< The binding rank.
   std::optional<StepTime> time;        ///< Set if the machine is known.
+  std::optional<double> chance;        ///< To fit on the device, if measured errors tell it.
+  HostMemory host;                     ///< Of a node; judged if `DeviceSpec::host` is set.
 };
+
+/// Replaces the device's verdict by one that measured errors give (`confidence.h`).
+using Judge = std::function<void(const ir::ParallelPlan& plan, StepEstimate& estimate)>;
 
 /// Margin below this share of the device makes a verdict "tight": fragmentation and outside terms
 /// vary by that much from run to run (docs/model-assumptions.md, "Verdict").
@@ -66,6 +75,12 @@ inline constexpr double kTightShare = 0.05;
 /// Units:   `total` in bytes: what the device reports, or a budget.
 [[nodiscard]] StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings,
                                  Bytes total, std::vector<OutsideTerm> outside);
+
+/// Sets the host's part of an estimate and the verdict with it.
+///
+/// Model:   the node's memory and drives must hold what the run takes there; with less than
+///          `kTightShare` of the memory to spare it is tight.
+void judge_host(StepEstimate& estimate, HostMemory host);
 
 /// A moment in words: "step 2, backward, layer 31: silu".
 [[nodiscard]] std::string moment_text(const ir::PhaseName& phase, const PeakSite& site);
@@ -83,14 +98,16 @@ inline constexpr double kTightShare = 0.05;
 ///
 /// Model:   micro-batches beyond `replayed_micro_batches` are left out; a step's work is that of
 ///          the remaining micro-batches.
-/// Errors:  kInvalidArgument if the plan does not fit the model or the runtime.
+/// Errors:  kInvalidArgument if the plan does not fit the model, the runtime or the device
+///          (`ir::Runtime::check_device`).
 [[nodiscard]] Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model,
                                                      const ir::ParallelPlan& plan,
                                                      const DeviceSpec& device,
                                                      ir::Rank rank = ir::Rank{0});
 
 /// Lowers `model` for the plan's runtime, replays it and judges it against `device`. If ranks
-/// differ, the answer is for the binding rank.
+/// differ, the answer is for the binding rank. If `device.host` is set, the verdict is also that
+/// of the host: every rank of a node is taken to hold what the replayed rank with most holds.
 ///
 /// Errors:  those of `lower_replayed`.
 /// `budget`: bytes to judge against instead of the device's total; 0: the device's total.

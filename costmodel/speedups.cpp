@@ -16,14 +16,21 @@ using ir::ParallelPlan;
 constexpr std::array<Bottleneck, 4> kBottlenecks = {
     Bottleneck::kCommunication, Bottleneck::kSmallBatch, Bottleneck::kBubble, Bottleneck::kOffload};
 
-/// Twice as many sequences at once, in half as many micro-batches if there are several.
-ParallelPlan with_larger_batch(const ParallelPlan& plan) {
+/// Two, four and more times as many sequences at once, in fewer micro-batches if there are several.
+std::vector<ParallelPlan> with_larger_batches(const ParallelPlan& plan) {
+  constexpr std::int64_t kMostTimes = 16;
+  std::vector<ParallelPlan> all;
   ParallelPlan larger = plan;
-  larger.micro_batch *= 2;
-  if (plan.accumulation % 2 == 0) {
-    larger.accumulation /= 2;
+  for (std::int64_t times = 2; times <= kMostTimes; times *= 2) {
+    larger.micro_batch *= 2;
+    if (larger.accumulation % 2 == 0) {
+      larger.accumulation /= 2;
+    } else if (plan.accumulation > 1) {
+      break;  // The tokens of a step would change.
+    }
+    all.push_back(larger);
   }
-  return larger;
+  return all;
 }
 
 /// The parts of a step that make up a bottleneck.
@@ -74,15 +81,16 @@ double share_of(const StepTime& step, Bottleneck bottleneck) {
 std::vector<ParallelPlan> changes_against(const ParallelPlan& plan, Bottleneck bottleneck,
                                           std::int64_t layers) {
   std::vector<ParallelPlan> out = ir::runtime_of(plan).plans_against(bottleneck, plan, layers);
+  const std::vector<ParallelPlan> larger = with_larger_batches(plan);
   switch (bottleneck) {
     case Bottleneck::kCommunication:
     case Bottleneck::kSmallBatch:
-      out.insert(out.begin(), with_larger_batch(plan));
+      out.insert(out.begin(), larger.begin(), larger.end());
       break;
     case Bottleneck::kBubble:
       break;
     case Bottleneck::kOffload:
-      out.push_back(with_larger_batch(plan));
+      out.insert(out.end(), larger.begin(), larger.end());
       break;
   }
   return out;
@@ -97,18 +105,22 @@ std::vector<Speedup> find_speedups(const SpeedupQuestion& question, const StepEs
     if (share < kBottleneckShare) {
       continue;
     }
-    std::optional<Speedup> best;
+    std::optional<Speedup> own;     // The best of the framework's own changes,
+    std::optional<Speedup> larger;  // and of the larger micro-batches, which always gain something.
     for (const ParallelPlan& plan : changes_against(question.plan, bottleneck, layers)) {
       std::optional<Speedup> one = replay_change(question, *found.time, plan);
+      std::optional<Speedup>& best = plan.micro_batch > question.plan.micro_batch ? larger : own;
       if (one && (!best || one->gain > best->gain)) {
         best = std::move(one);
       }
     }
-    const auto is_named = [&](const Speedup& speedup) { return speedup.plan == best->plan; };
-    if (best && std::ranges::none_of(speedups, is_named)) {
-      best->bottleneck = bottleneck;
-      best->share = share;
-      speedups.push_back(*std::move(best));
+    for (std::optional<Speedup>* best : {&own, &larger}) {
+      const auto is_named = [&](const Speedup& speedup) { return speedup.plan == (*best)->plan; };
+      if (*best && std::ranges::none_of(speedups, is_named)) {
+        (*best)->bottleneck = bottleneck;
+        (*best)->share = share;
+        speedups.push_back(**best);
+      }
     }
   }
   return speedups;

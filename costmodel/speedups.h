@@ -44,7 +44,9 @@ struct SpeedupQuestion {
                                                             Bottleneck bottleneck,
                                                             std::int64_t layers);
 
-/// For every bottleneck of `found`, the change that helps most, and its gain.
+/// For every bottleneck of `found`, the change of the framework's own that helps most and the
+/// larger micro-batch that does, with their gains. A larger micro-batch without accumulation to
+/// shorten enlarges the batch of a step.
 ///
 /// Model:   memory and time of every change are replayed on the same machine. Changes that do not
 ///          fit or are not faster are left out.

@@ -16,6 +16,7 @@
 #include "gui/whatif/estimator.h"
 #include "model_ir/base/config_dir.h"
 #include "model_ir/spec/model_catalogue.h"
+#include "runtimes/plan_file.h"
 
 namespace headroom::gui {
 namespace {
@@ -34,13 +35,16 @@ class Grammar {
     parser.addPositionalArgument(
         words("MODEL"), words("Name of the catalogue, or path of a config.json or .gguf file"),
         words("[MODEL]"));
-    parser.addOptions({help, version, gpu, grab, theme, config_dir});
+    parser.addOptions({help, version, gpu, plan, grab, theme, config_dir});
   }
 
   QCommandLineOption help{{QStringLiteral("h"), QStringLiteral("help")}, words("Print this.")};
   QCommandLineOption version{QStringLiteral("version"), words("Print the version.")};
   QCommandLineOption gpu{QStringLiteral("gpu"), words("Name of a GPU of the catalogue."),
                          words("GPU")};
+  QCommandLineOption plan{QStringLiteral("plan"),
+                          words("Open with a plan file, as headroom plan --output writes it."),
+                          words("FILE")};
   QCommandLineOption grab{QStringLiteral("grab"),
                           words("Write a picture of the window and leave; needs no display."),
                           words("FILE.png")};
@@ -113,6 +117,27 @@ void limit_sequence(Scenario& scenario, const std::string& config_dir) {
   }
 }
 
+/// What a plan file says of the scenario.
+Status read_plan_scenario(const std::string& path, Scenario& scenario) {
+  Result<ir::PlanFile> file = ir::read_plan_file(path, scenario.plan);
+  if (!file) {
+    return std::move(file).error();
+  }
+  scenario.plan = std::move(file->plan);
+  if (!file->model.empty()) {
+    scenario.model = model_source(file->model);
+  }
+  if (!file->device.empty()) {
+    scenario.gpu = file->device;
+  }
+  for (const ir::Assumption& assumption : file->assumptions) {
+    if (assumption.option == "budget") {
+      scenario.budget = parse_bytes(assumption.value).value_or(scenario.budget);
+    }
+  }
+  return ok();
+}
+
 }  // namespace
 
 Result<LaunchOptions> parse_launch(const QStringList& arguments) {
@@ -131,6 +156,7 @@ Result<LaunchOptions> parse_launch(const QStringList& arguments) {
     options.model = names.front().toStdString();
   }
   options.gpu = value_of(grammar, grammar.gpu);
+  options.plan = value_of(grammar, grammar.plan);
   options.config_dir = value_of(grammar, grammar.config_dir);
   if (grammar.parser.isSet(grammar.grab)) {
     options.grab = grammar.parser.value(grammar.grab);
@@ -203,9 +229,16 @@ Result<WindowSetup> window_setup(const LaunchOptions& options) {
                     .estimator = make_estimator(found->path),
                     .models = model_entries(found->path),
                     .gpus = gpu_entries(found->path)};
+  if (options.plan) {
+    if (Status read = read_plan_scenario(*options.plan, setup.scenario); !read) {
+      return std::move(read).error();
+    }
+  }
   if (options.model) {
     setup.scenario.model = model_source(*options.model);
-    limit_sequence(setup.scenario, found->path);
+    if (!options.plan) {
+      limit_sequence(setup.scenario, found->path);
+    }
   }
   if (options.gpu) {
     setup.scenario.gpu = *options.gpu;

@@ -17,6 +17,7 @@ namespace headroom::gui {
 struct LaunchOptions {
   std::optional<std::string> model;
   std::optional<std::string> gpu;
+  std::optional<std::string> plan;  ///< A plan file; MODEL and --gpu change it.
   std::optional<std::string> config_dir;
   std::optional<QString> grab;  ///< Where to save a picture before exiting.
   Look look = Look::kDesktop;

@@ -55,16 +55,16 @@ Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
   const std::int64_t most = model.max_positions - plan.sequence + 1;
   if (model.position == PositionKind::kLearned && plan.sequence <= model.max_positions &&
       generated > most) {
-    return Error::invalid_argument(
-        "generate", std::to_string(generated),
-        "at most " + std::to_string(most) + " after --seq " + std::to_string(plan.sequence) +
-            ": this model has no positions above " + std::to_string(model.max_positions),
-        "use a shorter --seq");
+    return Error::invalid_argument("generate", std::to_string(generated),
+                                   "at most " + std::to_string(most) + " after --seq " +
+                                       std::to_string(plan.sequence) + ": the model has " +
+                                       std::to_string(model.max_positions) + " positions",
+                                   "use a shorter --seq");
   }
   if (model.position == PositionKind::kLearned && plan.sequence > model.max_positions) {
     return Error::invalid_argument(
         "seq", std::to_string(plan.sequence),
-        "at most " + std::to_string(model.max_positions) + ": this model has no positions above",
+        "at most " + std::to_string(model.max_positions) + ", the most positions of this model",
         "use --seq " + std::to_string(model.max_positions));
   }
   return ok();
@@ -75,9 +75,10 @@ Status check_optimizer(const ParallelPlan& plan) {
       framework_parts(), [&plan](const PlanPart* part) { return part->shards && part->has(plan); });
   if (plan.optimizer.kind == OptimizerKind::kMuon && shards) {
     return Error::invalid_argument(
-        "optimizer", "muon with sharded parameters",
-        "whole matrices on each rank; ZeRO, FSDP and Megatron-Core shard them",
-        "use --runtime transformers or another --optimizer");
+        "optimizer",
+        "muon is not supported with ZeRO, FSDP and Megatron-Core: Muon needs whole matrices, "
+        "which they shard",
+        {}, "use --runtime transformers, or another --optimizer");
   }
   OptimizerPlan form = plan.optimizer;
   form.momentum = 0;
@@ -88,15 +89,15 @@ Status check_optimizer(const ParallelPlan& plan) {
       return ok();
     }
   }
-  return Error::invalid_argument("optimizer", "a form of the optimizer that does not exist",
+  return Error::invalid_argument("optimizer", "a combination of kind and form that does not exist",
                                  "one of " + join(texts_of(optimizer_words())));
 }
 
 Status check_adapters(const ParallelPlan& plan) {
   if (plan.quant && !plan.lora) {
     return Error::invalid_argument("qlora", "quantised weights without adapters",
-                                   "adapters, because quantised weights are frozen",
-                                   "add --lora r=16");
+                                   "adapters as well, because quantised weights are not trained",
+                                   "use --qlora r=16");
   }
   return ok();
 }

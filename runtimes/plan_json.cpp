@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "model_ir/json/json_reader.h"
 #include "model_ir/json/json_writer.h"
 #include "runtimes/interface/common_options.h"
 #include "runtimes/interface/option_json.h"
@@ -33,7 +32,9 @@ void read_runtime(const JsonObject& root, std::string& runtime) {
   take("model_code");
 }
 
-ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
+}  // namespace
+
+ParallelPlan read_plan_object(const JsonObject& root, const ParallelPlan& base) {
   ParallelPlan plan = base;
   root.accept("$schema");
   // Read only to check it.
@@ -46,8 +47,6 @@ ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   }
   return plan;
 }
-
-}  // namespace
 
 JsonValue plan_to_json(const ParallelPlan& plan) {
   JsonFields fields;
@@ -70,7 +69,7 @@ Result<ParallelPlan> parse_plan(std::string_view text, std::string_view file,
   if (!reader) {
     return reader.error();
   }
-  ParallelPlan plan = read_root(reader->root(), base);
+  ParallelPlan plan = read_plan_object(reader->root(), base);
   if (Status status = reader->finish_refusing_unknown_keys(); !status) {
     return std::move(status).error();
   }

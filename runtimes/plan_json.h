@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "model_ir/base/result.h"
+#include "model_ir/json/json_reader.h"
 #include "model_ir/json/json_value.h"
 #include "model_ir/plan/parallel_plan.h"
 
@@ -22,6 +23,9 @@ namespace headroom::ir {
 ///          are notes. `file` names the text.
 [[nodiscard]] Result<ParallelPlan> parse_plan(std::string_view text, std::string_view file,
                                               const ParallelPlan& base = {});
+
+/// The plan in an object of a document that is being read; faults are noted in its reader.
+[[nodiscard]] ParallelPlan read_plan_object(const JsonObject& object, const ParallelPlan& base);
 
 /// `parse_plan` of a file's content.
 ///

@@ -59,4 +59,54 @@ JsonValue plan_schema() {
   return std::move(schema).finish();
 }
 
+JsonValue plan_file_schema() {
+  const auto typed = [](JsonValue type, std::string_view description) {
+    JsonFields field;
+    field.add("type", std::move(type));
+    field.add("description", description);
+    return field;
+  };
+  const JsonValue text_or_none = json_texts({"string", "null"});
+  JsonFields all;
+  all.add("$schema", typed(JsonValue{"string"}, "Ignored."));
+  JsonFields version;
+  version.add("const", 1);
+  all.add("schema_version", std::move(version));
+  all.add("model", typed(text_or_none,
+                         "The model as MODEL names it: a name of the catalogue, or the path of a "
+                         "config.json or .gguf file. Null: the command line names it."));
+  all.add("device", typed(text_or_none,
+                          "The GPU as --gpu names it: a name of the catalogue, or the path of a "
+                          ".json file. Null: the command line names it."));
+  all.add("node", typed(text_or_none, "The node type as --node names it; null: the GPU's own."));
+  JsonFields value;
+  value.add("type", "string");
+  JsonFields assumptions = typed(JsonValue{"object"},
+                                 "Other options that the answer depends on, by their names without "
+                                 "dashes, with their values as text: budget, network, task. A "
+                                 "flag has the value \"\".");
+  assumptions.add("additionalProperties", value);
+  all.add("assumptions", std::move(assumptions));
+  JsonFields search = typed(json_texts({"object", "null"}),
+                            "Options of the search that found the plan, as they were typed; null: "
+                            "the plan was not searched. Verbs that search take them.");
+  search.add("additionalProperties", std::move(value));
+  all.add("search", std::move(search));
+  JsonFields plan;
+  plan.add("$ref", "plan.schema.json");
+  all.add("plan", std::move(plan));
+  JsonFields schema;
+  schema.add("$schema", "https://json-schema.org/draft/2020-12/schema");
+  schema.add("title", "A plan file");
+  schema.add("description",
+             "A model, a GPU, a plan and what is assumed besides. headroom plan --output writes "
+             "it; --plan of every verb reads it, as it does a document of --json, which holds it "
+             "under plan_file. The number of GPUs is the plan's gpus.");
+  schema.add("type", "object");
+  schema.add("properties", std::move(all));
+  schema.add("required", json_texts({"schema_version", "plan"}));
+  schema.add("additionalProperties", false);
+  return std::move(schema).finish();
+}
+
 }  // namespace headroom::ir

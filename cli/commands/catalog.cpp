@@ -123,6 +123,14 @@ Row node_row(const cost::NodeSpec& node) {
   fields.add("adapters_per_gpu", node.adapters_per_device);
   fields.add("host_memory_bytes",
              node.host_memory ? JsonValue{node.host_memory->value()} : JsonValue{});
+  fields.add("gpus_per_host", node.devices_per_host.value_or(node.devices));
+  fields.add("cpu_cores", node.cpu_cores ? JsonValue{std::int64_t{*node.cpu_cores}} : JsonValue{});
+  fields.add("host_memory_bytes_per_second", node.host_memory_bandwidth
+                                                 ? JsonValue{node.host_memory_bandwidth->value()}
+                                                 : JsonValue{});
+  fields.add("nvme_bytes", node.nvme ? JsonValue{node.nvme->value()} : JsonValue{});
+  fields.add("nvme_bytes_per_second",
+             node.nvme_rate ? JsonValue{node.nvme_rate->value()} : JsonValue{});
   return {.haystack = lines_of({node.name, node.title, node.device}),
           .cells = {node.name, node.title, std::to_string(node.devices) + " x " + node.device,
                     node.intra_link},
@@ -328,11 +336,13 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
 
 Command catalog_command() {
   return {.verb = {.name = "catalog",
-                   .summary = "List what is known by name",
+                   .summary = "Lists the models, GPUs, nodes and links that are known by name, and "
+                              "all options of a plan",
                    .positionals = "models|gpus|nodes|links|options",
-                   .detail = "Names, aliases, families and vendors are what --filter looks at.",
-                   .options = {{"filter", "TEXT", "", "only entries that hold this text"},
-                               {"markdown", "", "", "options as the page docs/options.md"}},
+                   .detail = "--filter looks for its text in names, aliases, families and vendors.",
+                   .options = {{"filter", "TEXT", "", "list only entries that contain this text"},
+                               {"markdown", "", "",
+                                "print the options as the Markdown page docs/options.md"}},
                    .example = "catalog gpus --filter h100"},
           .run = run_catalog};
 }

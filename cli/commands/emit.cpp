@@ -62,10 +62,10 @@ Status check_framework(const KnownFormat& asked, const ir::ParallelPlan& plan) {
   for (const ir::ConfigurationFormat& format : ir::runtime_of(plan).configuration_formats()) {
     own += (own.empty() ? "" : " or ") + std::string(format.name);
   }
-  return Error::invalid_argument("runtime", plan.runtime,
-                                 "a plan of the runtime " + std::string(asked.runtime->name()),
-                                 own.empty() ? "add " + std::string(asked.format.options)
-                                             : "write what " + plan.runtime + " reads: " + own);
+  return Error::invalid_argument(
+      "runtime", plan.runtime, "a plan for " + std::string(asked.runtime->name()),
+      own.empty() ? "add " + std::string(asked.format.options)
+                  : "headroom emit " + own + " writes the file that " + plan.runtime + " reads");
 }
 
 Result<ExitCode> run_emit(const Arguments& arguments, const Context& context) {
@@ -77,7 +77,7 @@ Result<ExitCode> run_emit(const Arguments& arguments, const Context& context) {
   if (!question) {
     return question.error();
   }
-  print_notes(context.err, question->model, question->request);
+  add_notes(context, question->model, question->request);
   const ir::ParallelPlan& plan = question->request.plan;
   if (Status own = check_framework(*asked, plan); !own) {
     return std::move(own).error();
@@ -109,15 +109,17 @@ Command emit_command() {
   std::vector<OptionSpec> options = {output_option()};
   const std::vector<OptionSpec> rest = plan_question_options();
   options.insert(options.end(), rest.begin(), rest.end());
-  return {.verb = {.name = "emit",
-                   .summary = "Write the framework's configuration",
-                   .positionals = positional + " MODEL",
-                   .detail = "The configuration names every key that the plan depends on; headroom "
-                             "fit " +
-                             read_back + " reads it back.",
-                   .options = std::move(options),
-                   .example = command_of(known.front(), "llama-3.1-8b --gpus 8")},
-          .run = run_emit};
+  return {
+      .verb = {.name = "emit",
+               .summary = "Writes the configuration file of a framework",
+               .positionals = positional + " MODEL",
+               .detail = "The options are those of headroom fit. The file sets every key on which "
+                         "the prediction depends; headroom fit " +
+                         read_back + " FILE reads it.",
+               .options = std::move(options),
+               .example = command_of(known.front(), "llama-3.1-8b --gpus 8"),
+               .model_at = 1},
+      .run = run_emit};
 }
 
 }  // namespace headroom::cli

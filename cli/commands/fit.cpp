@@ -3,13 +3,16 @@
 #include <utility>
 
 #include "cli/calibration.h"
+#include "cli/plan_file.h"
 #include "cli/question.h"
 #include "cli/report/fit_answer.h"
+#include "cli/report/plan_commands.h"
 
 namespace headroom::cli {
 namespace {
 
-Status judge_confidence(FitAnswer& answer) {
+/// Intervals, the verdict that follows from them, and what judges remedies alike.
+Result<cost::Judge> judge_confidence(FitAnswer& answer) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
   const Result<std::vector<cost::ResidualSet>> residuals = load_residuals(answer.arguments);
   if (!residuals) {
@@ -21,7 +24,8 @@ Status judge_confidence(FitAnswer& answer) {
     return own.error();
   }
   answer.confidence = cost::confidence_of(answer.estimate, plan, *residuals, *own);
-  return ok();
+  cost::settle_verdict(answer.estimate, answer.confidence);
+  return cost::judge_by(*residuals, *own);
 }
 
 Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
@@ -48,19 +52,24 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                    .remedies = {},
                    .time = std::move(time).value(),
                    .routing = *routing,
-                   .speedups = {}};
-  if (Status known = judge_confidence(answer); !known) {
-    return std::move(known).error();
+                   .speedups = {},
+                   .notes = {}};
+  Result<cost::Judge> judge = judge_confidence(answer);
+  if (!judge) {
+    return std::move(judge).error();
   }
   answer.live = cost::group_blocks(
       answer.estimate.program, cost::live_blocks(answer.estimate.program, answer.estimate.timeline,
                                                  answer.estimate.peak_site.event));
   if (answer.estimate.verdict != cost::Verdict::kFits) {
-    const cost::RemedyQuestion asked{.model = answer.question.model.spec,
-                                     .plan = answer.question.request.plan,
-                                     .device = answer.question.device,
-                                     .budget = answer.question.budget,
-                                     .tree = tree};
+    const cost::RemedyQuestion asked{
+        .model = answer.question.model.spec,
+        .plan = answer.question.request.plan,
+        .device = answer.question.device,
+        .budget = answer.question.budget,
+        .tree = tree,
+        .machine = answer.time.machine ? &*answer.time.machine : nullptr,
+        .judge = std::move(judge).value()};
     answer.remedies = cost::find_remedies(asked, answer.estimate);
   }
   if (arguments.has("faster") && answer.estimate.time) {
@@ -74,20 +83,41 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
   return answer;
 }
 
+/// What `--script` asks for.
+std::string script_of(const FitAnswer& answer, const Context& context) {
+  if (!answer.arguments.has("script")) {
+    return {};
+  }
+  const Question& question = answer.question;
+  const std::int64_t node =
+      answer.time.machine ? answer.time.machine->topology.devices_per_node : 8;
+  return commands_text(commands_of(plan_file_of(answer.arguments, question.model, &question.device,
+                                                question.request.plan),
+                                   question.model.spec, node),
+                       context.terminal);
+}
+
 Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   Result<Question> question = read_question(arguments);
   if (!question) {
     return std::move(question).error();
   }
-  print_notes(context.err, question->model, question->request);
-  // The text output has no room for the whole tree of remedies.
-  const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kWhenNeeded;
-  const Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
+  add_notes(context, question->model, question->request);
+  // The text has no room for the whole tree.
+  const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kNone;
+  Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
   if (!answer) {
-    return answer.error();
+    return std::move(answer).error();
   }
-  context.out << (context.json ? fit_json(*answer) : fit_text(*answer, context.terminal));
-  return answer->estimate.verdict == cost::Verdict::kDoesNotFit ? ExitCode::kNo : ExitCode::kYes;
+  answer->notes = context.notes->lines;
+  context.out << (context.json ? fit_json(*answer)
+                               : fit_text(*answer, context.terminal) + script_of(*answer, context));
+  // "Tight" is a yes unless it is more likely not to fit.
+  constexpr double kEven = 0.5;
+  const cost::StepEstimate& estimate = answer->estimate;
+  const bool no = estimate.verdict == cost::Verdict::kDoesNotFit ||
+                  (estimate.chance && *estimate.chance < kEven);
+  return no ? ExitCode::kNo : ExitCode::kYes;
 }
 
 }  // namespace
@@ -98,16 +128,23 @@ Command fit_command() {
     options.insert(options.end(), more.begin(), more.end());
   }
   options.push_back(routing_option());
-  options.push_back({"faster", "", "", "look for the changes that make a step faster"});
+  options.push_back({"script", "", "",
+                     "also show how the framework is started with the plan, and what its script "
+                     "needs"});
+  options.push_back({"faster", "", "", "also list changes that make a step faster"});
   return {
-      .verb = {.name = "fit",
-               .summary = "Will a run fit on a GPU? If not, what would",
-               .positionals = "MODEL",
-               .detail = "MODEL is a name of the catalogue, a config.json, a folder with one, a "
-                         "model.safetensors.index.json beside one, a .gguf file, or - for a "
-                         "config.json on standard input.",
-               .options = std::move(options),
-               .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full"},
+      .verb =
+          {.name = "fit",
+           .summary = "Says whether a training run fits on the GPUs, how long a step takes, and "
+                      "what to change if it does not fit",
+           .positionals = "MODEL",
+           .detail =
+               "MODEL is a name that headroom catalog models lists, or a file: a config.json, the "
+               "folder with it, a model.safetensors.index.json in that folder, or a .gguf "
+               "file. - reads a config.json from standard input.",
+           .options = std::move(options),
+           .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full",
+           .model_at = 0},
       .run = run_fit};
 }
 

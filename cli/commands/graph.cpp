@@ -28,7 +28,7 @@ Result<ExitCode> run_graph(const Arguments& arguments, const Context& context) {
   if (!question) {
     return std::move(question).error();
   }
-  print_notes(context.err, question->model, question->request);
+  add_notes(context, question->model, question->request);
   const ir::ParallelPlan& plan = question->request.plan;
   if (Status status = ir::check_plan(question->model.spec, plan); !status) {
     return std::move(status).error();
@@ -59,20 +59,23 @@ Result<ExitCode> run_graph(const Arguments& arguments, const Context& context) {
 
 Command graph_command() {
   std::vector<OptionSpec> options = {
-      {"layer", "N", "", "draw the model as if layer N, counted from 0, were its only one"},
-      {"all-layers", "", "", "draw every layer, not one of each kind"},
+      {"layer", "N", "", "draw the model with layer N, counted from 0, as its only layer"},
+      {"all-layers", "", "", "draw every layer; without it, one layer of each kind is drawn"},
       output_option()};
   for (const OptionSpec& option : plan_question_options()) {
-    if (option.name == "micro-batch" || option.name == "seq" || option.name == "as") {
+    if (option.name == "micro-batch" || option.name == "seq" || option.name == "as" ||
+        option.name == "plan") {
       options.push_back(option);
     }
   }
   return {.verb = {.name = "graph",
-                   .summary = "Draw one forward pass as Graphviz text",
+                   .summary = "Draws one forward pass as a graph for Graphviz",
                    .positionals = "MODEL",
-                   .detail = "Turn it into a picture with: headroom graph MODEL | dot -Tsvg",
+                   .detail = "MODEL is what headroom fit takes. To make a picture: headroom graph "
+                             "MODEL | dot -Tsvg > graph.svg",
                    .options = std::move(options),
-                   .example = "graph gpt2 --layer 0 --seq 128"},
+                   .example = "graph gpt2 --layer 0 --seq 128",
+                   .model_at = 0},
           .run = run_graph};
 }
 

@@ -10,12 +10,21 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/plan_file.h"
 #include "cli/plan_search.h"
+#include "cli/question.h"
 #include "cli/report/plan_answer.h"
+#include "cli/report/time_report.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
 #include "costmodel/hardware/catalogue.h"
+#include "costmodel/hardware/host.h"
+#include "model_ir/base/file.h"
+#include "model_ir/json/json_writer.h"
 #include "planner/explain/explain.h"
+#include "planner/space/all_axes.h"
+#include "planner/space/framework_search.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -135,20 +144,97 @@ std::vector<plan::OtherDevice> larger_devices(const Arguments& arguments,
     if (device.total <= least) {
       continue;
     }
-    if (Result<cost::Machine> machine = cost::load_machine(folder->path, device)) {
-      larger.push_back({.device = device, .machine = std::move(machine).value()});
+    Result<cost::DeviceSpec> placed = cost::with_host(folder->path, device);
+    Result<cost::Machine> machine = cost::load_machine(folder->path, device);
+    if (placed && machine) {
+      larger.push_back(
+          {.device = std::move(placed).value(), .machine = std::move(machine).value()});
       least = device.total;
     }
   }
   return larger;
 }
 
+/// The values of the plan of `--plan` where the plan that was found has others.
+std::vector<plan::Alternative> filed_alternatives(const PlanAnswer& answer) {
+  std::vector<plan::Alternative> all;
+  if (!answer.search.filed) {
+    return all;
+  }
+  for (const plan::Axis axis : plan::all_axes()) {
+    const std::int64_t own = plan::value_of(*answer.search.filed, axis);
+    if (own >= 0 && plan::canonical(axis, own) !=
+                        plan::canonical(axis, plan::value_of(answer.result.best->plan, axis))) {
+      all.push_back({axis, own});
+    }
+  }
+  return all;
+}
+
+/// What the plan that was found is asked for with, in every verb.
+void add_commands(const Arguments& arguments, PlanAnswer& answer) {
+  if (!answer.result.best || !answer.result.estimate) {
+    return;
+  }
+  const PlanSearch& search = answer.search;
+  const ir::ParallelPlan& plan = answer.result.best->plan;
+  answer.file = plan_file_of(arguments, search.model, &search.device, plan);
+  answer.file->search = search_assumptions(arguments);
+  answer.commands =
+      commands_of(*answer.file, search.model.spec, search.machine.topology.devices_per_node);
+}
+
+/// `--output`: the plan file, which every verb takes through --plan.
+Status write_plan_file(const Arguments& arguments, const Context& context,
+                       const PlanAnswer& answer) {
+  const std::optional<std::string> path = arguments.value("output");
+  if (!path) {
+    return ok();
+  }
+  if (!answer.file) {
+    context.err << "note: no plan was found, so " << *path << " is not written\n";
+    return ok();
+  }
+  const std::string content = to_pretty_json(ir::plan_file_to_json(*answer.file)) + "\n";
+  if (*path == "-") {
+    context.out << content;
+    return ok();
+  }
+  Status written = write_file_atomically(*path, content);
+  if (written) {
+    context.err << "wrote " << *path << "; headroom fit --plan " << *path << " reads it\n";
+  }
+  return written;
+}
+
+/// What `fit` would say about the answer: of the model's files, the GPU, the machine and the plan.
+std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
+  const PlanSearch& search = answer.search;
+  std::vector<std::string> notes = search.model.notes;
+  const auto add = [&notes](const std::vector<std::string>& more) {
+    notes.insert(notes.end(), more.begin(), more.end());
+  };
+  add(device_notes(search.device));
+  add(machine_notes(search.machine));
+  if (answer.result.best) {
+    const ir::ParallelPlan& best = answer.result.best->plan;
+    add(ir::runtime_of(best).notes(search.model.spec, best));
+  }
+  return notes;
+}
+
 /// What is explained: only what `--why` asks, or also every neighbouring value of the plan.
 enum class Explaining : std::uint8_t { kAsked, kAll };
 
 /// The common implementation of `plan` and `explain`.
-Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& context,
+Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
                                  Explaining explaining) {
+  const Result<Arguments> filed = with_filed_search(typed);
+  if (!filed) {
+    return filed.error();
+  }
+  const Arguments& arguments = *filed;
+  print_filed_notes(context.err, arguments);
   Result<PlanSearch> search = read_plan_search(arguments);
   if (!search) {
     return std::move(search).error();
@@ -162,7 +248,11 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     asked.push_back(*one);
   }
   const StopOnInterrupt guard;
-  PlanAnswer answer{.search = std::move(search).value(), .result = {}, .seconds = 0, .why = {}};
+  PlanAnswer answer{.arguments = arguments,
+                    .search = std::move(search).value(),
+                    .result = {},
+                    .seconds = 0,
+                    .why = {}};
   {
     ProgressLine line(context.err, context.terminal.color && !context.json,
                       answer.search.objective);
@@ -177,8 +267,16 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     }
     answer.result = std::move(result).value();
     if (explaining == Explaining::kAll && answer.result.best) {
-      for (const plan::Alternative& one : plan::alternatives_of(answer.result.best->plan)) {
+      for (const plan::Alternative& one : filed_alternatives(answer)) {
         asked.push_back(one);
+      }
+      for (const plan::Alternative& one : plan::alternatives_of(answer.result.best->plan)) {
+        const auto same = [&one](const plan::Alternative& other) {
+          return other.axis == one.axis && other.value == one.value;
+        };
+        if (std::ranges::none_of(asked, same)) {
+          asked.push_back(one);
+        }
       }
       const plan::RatedPlan& best = *answer.result.best;
       Result<std::vector<plan::StagePlacement>> placements = plan::search_of(best.plan).placements(
@@ -204,8 +302,16 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     }
     answer.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
-  context.out << (context.json ? plan_answer_json(answer)
-                               : plan_answer_text(answer, context.terminal));
+  add_notes(context, notes_of_search(answer));
+  answer.notes = context.notes->lines;
+  add_commands(arguments, answer);
+  if (const Status written = write_plan_file(arguments, context, answer); !written) {
+    return written.error();
+  }
+  if (arguments.value("output") != "-") {
+    context.out << (context.json ? plan_answer_json(answer)
+                                 : plan_answer_text(answer, context.terminal));
+  }
   return exit_code_of_search(answer.result);
 }
 
@@ -217,28 +323,46 @@ Result<ExitCode> run_explain(const Arguments& arguments, const Context& context)
   return run_plan_search(arguments, context, Explaining::kAll);
 }
 
+/// The options of `plan` and `explain`: those of the search, and --output.
+std::vector<OptionSpec> plan_answer_options() {
+  std::vector<OptionSpec> options = plan_search_options();
+  options.push_back({.name = "output",
+                     .value = "FILE",
+                     .fallback = "",
+                     .help = "also write the plan to a file, which every verb takes through "
+                             "--plan; - writes it in place of the answer"});
+  return options;
+}
+
 }  // namespace
 
 Command plan_command() {
   return {
-      .verb = {.name = "plan",
-               .summary = "The best plan for a model on some GPUs, proven",
-               .positionals = "MODEL",
-               .detail = "MODEL as headroom fit takes it. Every option that names an axis takes "
-                         "a value, comma-separated values, a range of numbers, or any.",
-               .options = plan_search_options(),
-               .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8"},
+      .verb =
+          {.name = "plan",
+           .summary =
+               "Finds the best plan for a model on some GPUs, and proves that no other is better",
+           .positionals = "MODEL",
+           .detail = "MODEL is what headroom fit takes. An option limits the search to the "
+                     "values that it names: --tp 4, --tp 2,4, --tp 2-16. The value any "
+                     "leaves the choice to the search.",
+           .options = plan_answer_options(),
+           .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8",
+           .model_at = 0},
       .run = run_plan};
 }
 
 Command explain_command() {
   return {.verb = {.name = "explain",
-                   .summary = "Why this plan and not another",
+                   .summary = "Finds the best plan, and says why it is better than its neighbours",
                    .positionals = "MODEL",
-                   .detail = "Finds the plan as headroom plan does, then asks the same with each "
-                             "degree halved and doubled, and of the other frameworks.",
-                   .options = plan_search_options(),
-                   .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2"},
+                   .detail =
+                       "The options are those of headroom plan. The neighbours are the plans with "
+                       "one degree halved or doubled, and the best plans of the other "
+                       "frameworks.",
+                   .options = plan_answer_options(),
+                   .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2",
+                   .model_at = 0},
           .run = run_explain};
 }
 

@@ -61,6 +61,9 @@ Arguments arguments_of(const Arguments& all, const SweepItem& item) {
   one.add_positional(item.model);
   one.set("gpu", item.gpu);
   one.set("gpus", item.gpus);
+  if (all.plan_document()) {
+    one.set_plan_document(*all.plan_document());
+  }
   std::vector<OptionSpec> options = plan_search_options();
   options.insert(options.end(), common_options().begin(), common_options().end());
   for (const OptionSpec& option : options) {
@@ -108,14 +111,15 @@ Result<SweepFormat> read_format(const Arguments& arguments) {
   if (text == "csv") {
     return SweepFormat::kCsv;
   }
-  return Error::invalid_argument("format", text, "jsonl or csv");
+  return Error::invalid_argument("format", text, "jsonl or csv", "use --format jsonl");
 }
 
 /// The checks that every rank makes before it begins.
 Status check_items(const Arguments& arguments, const std::vector<SweepItem>& items) {
   if (items.empty()) {
-    return Error::invalid_argument("MODEL", "no model or no --gpu", "at least one of each",
-                                   "sweep gpt2 --gpu a100-80gb,h100 --gpus 1,8");
+    return Error::invalid_argument("MODEL", "nothing, or no --gpu",
+                                   "at least one model and one GPU",
+                                   "headroom sweep gpt2 --gpu a100-80gb,h100 --gpus 1,8");
   }
   for (const SweepItem& item : items) {
     if (const Result<PlanSearch> search = read_plan_search(arguments_of(arguments, item));
@@ -235,11 +239,17 @@ class Sweep {
   std::map<SweepItem, std::string> lines_;
 };
 
-Result<ExitCode> run_sweep(const Arguments& arguments, const Context& context) {
+Result<ExitCode> run_sweep(const Arguments& typed, const Context& context) {
   const Result<Ranks> ranks = Ranks::join();
   if (!ranks) {
     return ranks.error();
   }
+  const Result<Arguments> filed = with_filed_search(typed);
+  if (!filed) {
+    return filed.error();
+  }
+  const Arguments& arguments = *filed;
+  print_filed_notes(context.err, arguments);
   const Result<SweepFormat> format = read_format(arguments);
   const Status wrong = format ? check_items(arguments, items_of(arguments)) : format.error();
   if (!wrong) {
@@ -270,17 +280,20 @@ std::vector<OptionSpec> sweep_options() {
 }  // namespace
 
 Command sweep_command() {
-  return {.verb = {.name = "sweep",
-                   .summary = "The best plan of models x GPUs x counts, a line each",
-                   .positionals = "MODEL...",
-                   .detail = "MODEL as headroom fit takes it; --gpu takes several names and --gpus "
-                             "several counts, with commas between. mpirun -n N headroom sweep "
-                             "... splits them over processes and machines: the same lines in "
-                             "the same order. What is killed loses the items it was working on; "
-                             "the same command with --output again adds them.",
-                   .options = sweep_options(),
-                   .example = "sweep gpt2 --gpu a100-80gb --gpus 1,2"},
-          .run = run_sweep};
+  return {
+      .verb = {.name = "sweep",
+               .summary =
+                   "Finds the best plan for each combination of models, GPU types and GPU counts",
+               .positionals = "MODEL...",
+               .detail = "Each MODEL is what headroom fit takes. --gpu takes several names and "
+                         "--gpus several counts, separated by commas. The answer has one line "
+                         "for each combination. mpirun -n N headroom sweep ... splits the work "
+                         "over processes and machines, with the same answer. If a sweep with "
+                         "--output FILE is interrupted, the same command completes the file.",
+               .options = sweep_options(),
+               .example = "sweep gpt2 --gpu a100-80gb --gpus 1,2",
+               .model_at = 0},
+      .run = run_sweep};
 }
 
 }  // namespace headroom::cli

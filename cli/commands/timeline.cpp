@@ -2,10 +2,13 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
+#include "cli/calibration.h"
 #include "cli/output.h"
 #include "cli/question.h"
 #include "cli/time_options.h"
+#include "costmodel/confidence.h"
 #include "costmodel/estimate.h"
 #include "costmodel/memory/export.h"
 #include "costmodel/time/export_streams.h"
@@ -63,20 +66,25 @@ Result<ExitCode> run_timeline(const Arguments& arguments, const Context& context
   if (!question) {
     return question.error();
   }
-  print_notes(context.err, question->model, question->request);
+  add_notes(context, question->model, question->request);
   const Result<TimeRequest> time = read_time_options(arguments, question->device);
   if (!time) {
     return time.error();
   }
-  const Result<cost::StepEstimate> estimate =
+  Result<cost::StepEstimate> estimate =
       cost::estimate(question->model.spec, question->request.plan, question->device,
                      question->budget, time->machine ? &*time->machine : nullptr);
   if (!estimate) {
-    return estimate.error();
+    return std::move(estimate).error();
   }
+  Result<std::vector<cost::ResidualSet>> residuals = load_residuals(arguments);
+  if (!residuals) {
+    return std::move(residuals).error();
+  }
+  cost::judge_by(std::move(residuals).value())(question->request.plan, estimate.value());
   const bool limited = !arguments.has("no-limit");
   if (estimate->out_of_memory && limited) {
-    context.err << "note: the run is out of memory and ends there; --no-limit shows all of it\n";
+    add_notes(context, {"the run is out of memory and ends there; --no-limit shows all of it"});
   }
   const std::string content = content_of(*format, *estimate, question->request.plan,
                                          limited ? estimate->capacity : kNoLimit, time->machine);
@@ -96,17 +104,18 @@ Command timeline_command() {
       {"format", "FORMAT", "csv",
        "csv, chrome (ui.perfetto.dev) or pickle (pytorch.org/memory_viz)"},
       output_option(),
-      {"no-limit", "", "", "go on where the device would be out of memory"}};
+      {"no-limit", "", "", "continue where the GPU would run out of memory"}};
   const std::vector<OptionSpec> machine = machine_options();
   options.insert(options.end(), machine.begin(), machine.end());
   const std::vector<OptionSpec> rest = question_options();
   options.insert(options.end(), rest.begin(), rest.end());
   return {.verb = {.name = "timeline",
-                   .summary = "Write every allocation and release of a run",
+                   .summary = "Writes every allocation and release of a training run to a file",
                    .positionals = "MODEL",
-                   .detail = "MODEL and all options about the run are those of fit.",
+                   .detail = "MODEL and the options about the run are those of headroom fit.",
                    .options = std::move(options),
-                   .example = "timeline llama-3.2-1b --gpu l4 --seq 512 --format csv"},
+                   .example = "timeline llama-3.2-1b --gpu l4 --seq 512 --format csv",
+                   .model_at = 0},
           .run = run_timeline};
 }
 

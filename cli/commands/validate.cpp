@@ -1,16 +1,20 @@
 #include "cli/commands/verbs.h"
 
 #include <algorithm>
+#include <filesystem>
+
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/calibration.h"
 #include "cli/model_argument.h"
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_writer.h"
+#include "runtimes/plan_file.h"
 #include "validators/measured/accuracy.h"
 #include "validators/measured/intervals.h"
 #include "validators/measured/measure.h"
@@ -27,7 +31,7 @@ Result<std::vector<std::string>> read_paths(const Arguments& arguments) {
                                    "headroom validate measured PATH...");
   }
   if (given.size() == 1) {
-    return Error::invalid_argument("PATH", "nothing", "files or folders of measured rows",
+    return Error::invalid_argument("PATH", "nothing", "files or folders with measured runs",
                                    "headroom validate measured PATH...");
   }
   return std::vector<std::string>(given.begin() + 1, given.end());
@@ -37,6 +41,13 @@ Result<check::ScoreFilter> read_filter(const Arguments& arguments) {
   check::ScoreFilter filter;
   filter.source = arguments.value("source");
   filter.runtime = arguments.value("runtime");
+  if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
+    const Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name);
+    if (!file) {
+      return file.error();
+    }
+    filter.runtime = filter.runtime.value_or(file->plan.runtime);
+  }
   if (const auto name = arguments.value("metric")) {
     const Result<check::Metric> metric = check::metric_named(*name);
     if (!metric) {
@@ -50,10 +61,12 @@ Result<check::ScoreFilter> read_filter(const Arguments& arguments) {
 /// Refuses to write a report on only some of the rows, since it would look like a report on all.
 std::optional<Error> refuse_partial_report(const Arguments& arguments) {
   for (const char* file : {"accuracy", "residuals"}) {
-    for (const char* option : {"source", "runtime", "metric"}) {
+    for (const char* option : {"source", "runtime", "metric", "plan"}) {
       if (arguments.has(file) && arguments.has(option)) {
-        return Error::invalid_argument(file, "together with --" + std::string(option),
-                                       "a report on all rows", "leave out the filter");
+        return Error::invalid_argument(
+            file,
+            "cannot be combined with --" + std::string(option) + ": the report covers all runs", {},
+            "leave out --" + std::string(option));
       }
     }
   }
@@ -62,9 +75,20 @@ std::optional<Error> refuse_partial_report(const Arguments& arguments) {
 
 /// Writes the files that `--accuracy` and `--residuals` name.
 Status write_files(const Arguments& arguments, const check::Scoring& scoring) {
+  for (const char* const option : {"accuracy", "residuals"}) {
+    const std::string path = arguments.value(option).value_or("");
+    if (std::ranges::any_of(arguments.positionals(), [&path](const std::string& input) {
+          std::error_code ignored;
+          return std::filesystem::equivalent(input, path, ignored);
+        })) {
+      return Error::invalid_argument(option, "is the input " + path, {},
+                                     "choose another --" + std::string(option));
+    }
+  }
   if (!arguments.has("accuracy") && !arguments.has("residuals")) {
     return ok();
   }
+
   const Result<std::vector<check::Explanation>> explanations = load_explanations(arguments);
   if (!explanations) {
     return explanations.error();
@@ -131,20 +155,21 @@ Result<ExitCode> run_validate(const Arguments& arguments, const Context& context
 Command validate_command() {
   return {
       .verb = {.name = "validate",
-               .summary = "Compare predictions with measured runs",
+               .summary = "Compares predictions with measured runs",
                .positionals = "measured PATH...",
-               .detail = "PATH is a file of measured rows, or a folder with such files: JSON lines "
-                         "(.jsonl, .jsonl.gz), one case a line, or .json with published results. "
-                         "Exit code 0 whatever the errors are.",
-               .options = {{"source", "NAME", "", "only rows of the file of that name"},
+               .detail =
+                   "PATH is a file with measured runs, or a folder with such files: JSON lines "
+                   "(.jsonl, .jsonl.gz) with one run per line, or a .json file with published "
+                   "results. The exit code is 0 however large the errors are.",
+               .options = {{"source", "NAME", "", "only runs of the file with this name"},
                            {"runtime", "NAME", "",
-                            "only rows of that framework, as headroom plan names it"},
-                           {"metric", "NAME", "", "only that metric: peak_allocated, fits, ..."},
+                            "only runs of this framework, as --runtime of headroom fit names it"},
+                           {"metric", "NAME", "", "only this metric, as peak_allocated or fits"},
                            {"accuracy", "FILE", "",
-                            "also write the accuracy report, as docs/accuracy.md is"},
+                            "also write the accuracy report, in the form of docs/accuracy.md"},
                            {"residuals", "FILE", "",
-                            "also write the errors that intervals are made from, as "
-                            "configs/accuracy/residuals.json is"}},
+                            "also write the errors that intervals are made from, in the form of "
+                            "configs/accuracy/residuals.json"}},
                .example =
                    "validate measured tests/measured/qlora.jsonl.gz --metric peak_allocated"},
       .run = run_validate};

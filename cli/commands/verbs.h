@@ -8,6 +8,9 @@ namespace headroom::cli {
 /// `headroom catalog models|gpus|nodes|links`: lists the known names.
 [[nodiscard]] Command catalog_command();
 
+/// `headroom compare A B [C...]`: plans side by side, what differs and what it does.
+[[nodiscard]] Command compare_command();
+
 /// `headroom emit FRAMEWORK MODEL`: writes the framework's configuration for the plan.
 [[nodiscard]] Command emit_command();
 

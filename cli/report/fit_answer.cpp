@@ -1,52 +1,40 @@
 #include "cli/report/fit_answer.h"
 
-#include <bit>
 #include <cstdint>
-#include <optional>
-
-#include "runtimes/plan_check.h"
-#include "runtimes/registry.h"
+#include <string>
 
 namespace headroom::cli {
 namespace {
 
-/// A plan with twice the pipeline stages on twice the GPUs, with everything sharded and recomputed
-/// that can be. If the layers cannot be divided like that, the given plan. Nothing if more stages
-/// are not a remedy.
-std::optional<ir::ParallelPlan> with_more_stages(const Question& question) {
-  const ir::ParallelPlan& asked = question.request.plan;
-  const std::optional<ir::ParallelPlan> staged = ir::runtime_of(asked).with_more_stages(asked);
-  if (!staged) {
-    return std::nullopt;
+/// The cheapest plan that mends, on more GPUs if need be; null if there is none.
+const ir::ParallelPlan* next_plan(const cost::Remedies& remedies) {
+  if (mends(remedies)) {
+    return &remedies.cheapest.front().plan;
   }
-  ir::ParallelPlan wider = *staged;
-  for (const cost::Change& change :
-       {cost::Change::kSequenceParallel, cost::Change::kZero1, cost::Change::kCheckpointing}) {
-    wider = cost::with_change(wider, change, question.device).value_or(wider);
-  }
-  return ir::check_plan(question.model.spec, wider) ? wider : asked;
+  return remedies.wider ? &remedies.wider->plan : nullptr;
 }
 
-/// The cheapest plan that fits. If there is none, a plan that shards everything over as many GPUs
-/// as the model's states need.
-ir::ParallelPlan next_plan(const FitAnswer& answer) {
+/// Which resource is short where no plan was found that fits.
+std::string shortage(const FitAnswer& answer) {
   const cost::Remedies& remedies = *answer.remedies;
-  const ir::ParallelPlan& asked = answer.question.request.plan;
-  const bool mends =
-      !remedies.cheapest.empty() && remedies.cheapest.front().verdict != cost::Verdict::kDoesNotFit;
-  if (const auto staged = mends ? std::nullopt : with_more_stages(answer.question)) {
-    return *staged;
+  if (remedies.cut_short || !remedies.leanest) {
+    return remedies.cut_short ? "no plan that fits was found within the time limit"
+                              : "no plan fits, and no framework shards this one further";
   }
-  if (mends || remedies.least_gpus <= asked.world) {
-    return remedies.cheapest.empty() ? asked : remedies.cheapest.front().plan;
-  }
-  ir::ParallelPlan wider = asked;
-  wider.world =
-      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(remedies.least_gpus)));
-  return cost::with_change(wider, cost::Change::kZero3, answer.question.device).value_or(wider);
+  const cost::Remedy& lean = *remedies.leanest;
+  const std::string options = changed_options(answer.question, lean.plan);
+  return "no plan that was found fits: GPU memory is short by " + to_text(-lean.margin) +
+         " on each of " + std::to_string(lean.plan.world) +
+         (lean.plan.world == 1 ? " GPU" : " GPUs") +
+         (options.empty() ? "" : " under the leanest (" + options + ")");
 }
 
 }  // namespace
+
+bool mends(const cost::Remedies& remedies) {
+  return !remedies.cheapest.empty() &&
+         remedies.cheapest.front().verdict != cost::Verdict::kDoesNotFit;
+}
 
 double fragmentation_of(const cost::StepEstimate& estimate) {
   const auto reserved = static_cast<double>(estimate.peak_reserved.value());
@@ -57,7 +45,9 @@ double fragmentation_of(const cost::StepEstimate& estimate) {
 std::string next_command(const FitAnswer& answer) {
   const Question& question = answer.question;
   if (answer.remedies) {
-    return command_line("fit", answer.arguments, question, next_plan(answer));
+    const ir::ParallelPlan* const plan = next_plan(*answer.remedies);
+    return plan != nullptr ? command_line("fit", answer.arguments, question, *plan)
+                           : shortage(answer);
   }
   return command_line("timeline", answer.arguments, question, question.request.plan) +
          " --format chrome --output timeline.json";

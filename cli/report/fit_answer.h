@@ -28,13 +28,18 @@ struct FitAnswer {
   TimeRequest time;
   std::optional<RoutingAnswer> routing;  ///< If --routing-imbalance was given.
   std::vector<cost::Speedup> speedups;   ///< If the user requested them.
+  std::vector<std::string> notes;        ///< As shown on standard error.
 };
 
 /// (reserved - allocated) / reserved at the peak: the share of reserved memory that is not
 /// allocated.
 [[nodiscard]] double fragmentation_of(const cost::StepEstimate& estimate);
 
-/// The command to run next: the first remedy, or the export of the timeline.
+/// Whether the remedies for the GPUs asked about suffice.
+[[nodiscard]] bool mends(const cost::Remedies& remedies);
+
+/// The command to run next: the first remedy, the same on more GPUs, or the export of the timeline.
+/// If nothing fits: which resource is short and by how much.
 [[nodiscard]] std::string next_command(const FitAnswer& answer);
 
 /// The answer as one JSON document (`configs/schema/fit.schema.json`). Bytes are exact integers.

@@ -3,11 +3,14 @@
 #include <array>
 #include <utility>
 
+#include "cli/plan_file.h"
+#include "cli/report/host_text.h"
 #include "cli/report/time_report.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/task.h"
+#include "runtimes/plan_file.h"
 #include "runtimes/plan_json.h"
 
 namespace headroom::cli {
@@ -227,30 +230,53 @@ JsonValue live_json(const std::vector<cost::LiveGroup>& groups) {
   return JsonValue{std::move(array)};
 }
 
+JsonValue remedy_json(const Question& question, const cost::Remedy& remedy) {
+  JsonValue::Array changes;
+  for (const cost::Change change : remedy.changes) {
+    JsonFields fields;
+    fields.add("what", cost::describe(change));
+    fields.add("cost", cost::cost_of(change));
+    fields.add("source", cost::source_of(change));
+    changes.push_back(std::move(fields).finish());
+  }
+  JsonFields fields;
+  fields.add("options", changed_options(question, remedy.plan));
+  fields.add("changes", JsonValue{std::move(changes)});
+  fields.add("verdict", name_of(remedy.verdict));
+  fields.add("peak_allocated_bytes", remedy.peak_allocated);
+  fields.add("peak_reserved_bytes", remedy.peak_reserved);
+  fields.add("margin_bytes", remedy.margin);
+  fields.add("saved_bytes", remedy.saved);
+  fields.add("flops_ratio", remedy.flops_ratio);
+  fields.add("time_ratio", remedy.time_ratio > 0 ? JsonValue{remedy.time_ratio} : JsonValue{});
+  fields.add("ruled_out_by_floor", remedy.ruled_out);
+  return std::move(fields).finish();
+}
+
 JsonValue remedies_json(const Question& question, const std::vector<cost::Remedy>& remedies) {
   JsonValue::Array array;
   for (const cost::Remedy& remedy : remedies) {
-    JsonValue::Array changes;
-    for (const cost::Change change : remedy.changes) {
-      JsonFields fields;
-      fields.add("what", cost::describe(change));
-      fields.add("cost", cost::cost_of(change));
-      fields.add("source", cost::source_of(change));
-      changes.push_back(std::move(fields).finish());
-    }
-    JsonFields fields;
-    fields.add("options", changed_options(question, remedy.plan));
-    fields.add("changes", JsonValue{std::move(changes)});
-    fields.add("verdict", name_of(remedy.verdict));
-    fields.add("peak_allocated_bytes", remedy.peak_allocated);
-    fields.add("peak_reserved_bytes", remedy.peak_reserved);
-    fields.add("margin_bytes", remedy.margin);
-    fields.add("saved_bytes", remedy.saved);
-    fields.add("flops_ratio", remedy.flops_ratio);
-    fields.add("ruled_out_by_floor", remedy.ruled_out);
-    array.push_back(std::move(fields).finish());
+    array.push_back(remedy_json(question, remedy));
   }
   return JsonValue{std::move(array)};
+}
+
+JsonValue wider_json(const FitAnswer& answer) {
+  const bool known = answer.remedies && answer.remedies->wider;
+  return known ? remedy_json(answer.question, *answer.remedies->wider) : JsonValue{};
+}
+
+/// The lack of memory of the leanest plan, where nothing fits.
+JsonValue short_json(const FitAnswer& answer) {
+  if (!answer.remedies || !answer.remedies->leanest) {
+    return JsonValue{};
+  }
+  JsonFields fields;
+  fields.add("resource", "GPU memory");
+  fields.add("bytes", -answer.remedies->leanest->margin);
+  fields.add("gpus", answer.remedies->leanest->plan.world);
+  fields.add("options", changed_options(answer.question, answer.remedies->leanest->plan));
+  return std::move(fields).finish();
 }
 
 JsonValue speedups_json(const FitAnswer& answer) {
@@ -286,6 +312,7 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("retries", estimate.retries);
   fields.add("host_bytes", estimate.program.host_bytes);
   fields.add("nvme_bytes", estimate.program.nvme_bytes);
+  fields.add("host", host_json(estimate));
   fields.add("outside", outside_json(estimate.outside));
   fields.add("phases", phases_json(estimate));
   fields.add("live_at_peak", live_json(answer.live));
@@ -294,6 +321,9 @@ std::string fit_json(const FitAnswer& answer) {
                                : JsonValue{JsonValue::Array{}});
   fields.add("decision_tree", asked ? remedies_json(answer.question, answer.remedies->tree)
                                     : JsonValue{JsonValue::Array{}});
+  fields.add("more_gpus", wider_json(answer));
+  fields.add("short_of", short_json(answer));
+  fields.add("remedies_cut_short", asked && answer.remedies->cut_short);
   fields.add("least_gpus", asked ? JsonValue{answer.remedies->least_gpus} : JsonValue{});
   fields.add("time",
              time_json({.request = answer.time, .step = answer.estimate.time, .interval = {}}));
@@ -302,6 +332,10 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("model", model_fields(answer));
   fields.add("device", device_fields(answer));
   fields.add("plan", ir::plan_to_json(answer.question.request.plan));
+  fields.add("plan_file", ir::plan_file_to_json(
+                              plan_file_of(answer.arguments, answer.question.model,
+                                           &answer.question.device, answer.question.request.plan)));
+  fields.add("notes", ir::json_texts(answer.notes));
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 

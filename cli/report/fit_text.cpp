@@ -5,12 +5,20 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <string_view>
+#include <utility>
 
+#include "cli/framework_options.h"
+#include "cli/option_text.h"
 #include "cli/plan_options.h"
+#include "cli/report/host_text.h"
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
+#include "model_ir/spec/param_count.h"
+
 #include "model_ir/spec/task.h"
+#include "runtimes/interface/common_options.h"
 #include "runtimes/registry.h"
 
 namespace headroom::cli {
@@ -44,8 +52,19 @@ Style style_of(cost::Verdict verdict) {
 }
 
 std::string margin_text(const cost::StepEstimate& estimate) {
+  const std::string shortage = host_shortage(estimate.host);
+  if (!shortage.empty() && estimate.margin >= Bytes{0}) {
+    return shortage;
+  }
   return estimate.margin < Bytes{0} ? to_text(-estimate.margin) + " short"
                                     : to_text(estimate.margin) + " to spare";
+}
+
+/// ", chance to fit 62.1 %" where the interval straddles the capacity.
+std::string chance_text(const cost::StepEstimate& estimate) {
+  const bool open = estimate.device_verdict == cost::Verdict::kTight && estimate.chance &&
+                    *estimate.chance < cost::kConfidenceLevel;
+  return open ? ", chance to fit " + percent_text(*estimate.chance) : "";
 }
 
 std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
@@ -54,10 +73,13 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
   const std::string subject = question.model.label + " on " +
                               std::to_string(question.request.plan.world) + " x " +
                               question.device.name + " (" + to_text(estimate.device_total) +
-                              (question.budget > Bytes{0} ? " budget" : " usable") + "): ";
-  const std::string verdict = std::string(name_of(estimate.verdict)) + ", " + margin_text(estimate);
-  const bool one_line = columns_of(subject) + columns_of(verdict) <= terminal.width;
-  return subject + (one_line ? "" : "\n  ") +
+                              (question.budget > Bytes{0} ? " budget" : " usable") + "):";
+  std::string verdict = std::string(name_of(estimate.verdict)) +
+                        (host_shortage(estimate.host).empty() ? ", " : ": ") +
+                        margin_text(estimate);
+  verdict += chance_text(estimate);
+  const bool one_line = columns_of(subject) + 1 + columns_of(verdict) <= terminal.width;
+  return subject + (one_line ? " " : "\n  ") +
          styled(terminal, style_of(estimate.verdict), verdict) + "\n";
 }
 
@@ -118,7 +140,7 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
     add("accumulation " + std::to_string(plan.accumulation));
   }
   if (plan.recompute != ir::Recompute::kNone) {
-    add("checkpointing " + ir::checkpointing_text(plan.recompute, plan.recompute_every));
+    add("checkpointing " + ir::checkpointing_text(ir::checkpointing_of(plan)));
   }
   if (plan.lora) {
     add((plan.quant ? "QLoRA " : "LoRA ") + adapter_text(plan));
@@ -128,6 +150,67 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   }
   text += other_options(options, runtime);
   return styled(terminal, Style::kFaint, wrap(text, terminal.width - 2, 2)) + "\n";
+}
+
+/// "8.03 billion", "124 million": three significant digits.
+std::string rounded_count(std::int64_t count) {
+  constexpr std::array<std::pair<double, std::string_view>, 3> kScales = {
+      {{1e9, " billion"}, {1e6, " million"}, {1e3, " thousand"}}};
+  const auto value = static_cast<double>(count);
+  for (const auto& [scale, word] : kScales) {
+    if (value >= scale) {
+      const double scaled = value / scale;
+      const int digits = scaled < 10 ? 2 : scaled < 100 ? 1 : 0;
+      return decimal_text(scaled, digits) + std::string(word);
+    }
+  }
+  return std::to_string(count);
+}
+
+/// "8.03 billion parameters, 41.9 million trained (LoRA on all linear layers)".
+std::string parameters_line(const FitAnswer& answer, const Terminal& terminal) {
+  const ir::ParameterCount count = ir::count_parameters(answer.question.model.spec);
+  const ir::ParallelPlan& plan = answer.question.request.plan;
+  std::string text = rounded_count(count.total()) + " parameters";
+  if (count.active() < count.total()) {
+    text += " (" + rounded_count(count.active()) + " per token)";
+  }
+  if (plan.lora) {
+    const std::string targets =
+        plan.lora->targets.empty() ? "all linear layers" : ir::join(plan.lora->targets);
+    text += ", " + rounded_count(answer.estimate.program.trainable_parameters) +
+            " trained (LoRA on " + targets + ")";
+  } else {
+    text += ", all trained";
+  }
+  return styled(terminal, Style::kFaint, wrap(text, terminal.width - 2, 2)) + "\n";
+}
+
+/// "assumed: micro-batch 1, seq 2048": what changes the answer most and was not asked for. A
+/// plan or a configuration from a file assumes nothing.
+std::string assumed_line(const FitAnswer& answer, const Terminal& terminal) {
+  const Arguments& arguments = answer.arguments;
+  const ir::ParallelPlan& plan = answer.question.request.plan;
+  const auto reads_file = [&arguments](const ReadableFile& file) {
+    return arguments.has(file.format.option);
+  };
+  if (arguments.has("plan") || std::ranges::any_of(readable_files(), reads_file)) {
+    return {};
+  }
+  std::string text;
+  for (const std::string_view name : {"precision", "micro_batch", "sequence"}) {
+    const ir::OptionField& field = *ir::find_field(ir::plan_options().fields, name);
+    if (!arguments.has(field.option)) {
+      text += (text.empty() ? "assumed: " : ", ") + std::string(field.option) + " " +
+              value_text(field, field.get(plan));
+    }
+  }
+  if (!arguments.has("optimizer")) {
+    text += (text.empty() ? "assumed: " : ", ") + std::string("optimizer ") +
+            std::string(ir::word_of(ir::optimizer_words(), plan.optimizer));
+  }
+  return text.empty() ? text
+                      : styled(terminal, Style::kFaint, wrap(text, terminal.width - 2, 2)) + "\n";
 }
 
 std::string failure_line(const FitAnswer& answer) {
@@ -275,14 +358,7 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   if (fragmentation > kFragmentationFlag) {
     text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";
   }
-  if (estimate.program.host_bytes > 0) {
-    text += line("host memory", Bytes{estimate.program.host_bytes}, "per rank, offloaded");
-  }
-  if (estimate.program.nvme_bytes > 0) {
-    text += line("NVMe", Bytes{estimate.program.nvme_bytes}, "per rank, offloaded");
-  }
-  text += communication(answer);
-  return text;
+  return text + communication(answer) + host_lines(estimate, answer.question.device, terminal);
 }
 
 /// The phases to show: all of them, or only those of the last step if there are many.
@@ -339,15 +415,26 @@ std::string largest(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
-/// " (+25 % matrix FLOPs)" if the remedy changes the count.
+/// " (+25 % FLOPs)" where the count differs and the time is not known.
 std::string flops_text(const cost::Remedy& remedy) {
   constexpr double kWorthMentioning = 0.005;
   const double extra = remedy.flops_ratio - 1;
-  if (std::abs(extra) < kWorthMentioning) {
+  if (remedy.time_ratio > 0 || std::abs(extra) < kWorthMentioning) {
     return {};
   }
   std::array<char, 48> text{};
   std::snprintf(text.data(), text.size(), " (%+.0f %% matrix FLOPs)", extra * 100);
+  return text.data();
+}
+
+/// "; +31 % step time" where it is known and differs.
+std::string time_change(const cost::Remedy& remedy) {
+  constexpr double kWorthMentioning = 0.005;
+  if (remedy.time_ratio <= 0 || std::abs(remedy.time_ratio - 1) < kWorthMentioning) {
+    return {};
+  }
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "; %+.0f %% step time", (remedy.time_ratio - 1) * 100);
   return text.data();
 }
 
@@ -357,15 +444,21 @@ std::string outcome(const cost::Remedy& remedy) {
   return std::string(name_of(remedy.verdict)) + ", " + margin;
 }
 
-std::string words_of(const std::vector<cost::Change>& changes,
-                     std::string_view (*words)(cost::Change), std::string_view between) {
+/// What the changes cost, each once. Changes that cost nothing are named only among themselves.
+std::string costs_of(const std::vector<cost::Change>& changes) {
+  const auto is_free = [](const cost::Change& change) {
+    const std::string_view cost = cost::cost_of(change);
+    return cost.starts_with("none") || cost.starts_with("practically none");
+  };
+  const bool all_free = std::ranges::all_of(changes, is_free);
   std::string text;
   cost::Change previous{};
-  for (const cost::Change change : changes) {
-    if (!text.empty() && change == previous) {
-      continue;  // The micro-batch was halved again.
+  for (const cost::Change& change : changes) {
+    const bool again = change == previous;  // The micro-batch halved again.
+    if (again || (!all_free && is_free(change)) || (all_free && !text.empty())) {
+      continue;
     }
-    text += (text.empty() ? "" : std::string(between)) + std::string(words(change));
+    text += (text.empty() ? "" : "; ") + std::string(cost::cost_of(change));
     previous = change;
   }
   return text;
@@ -400,6 +493,27 @@ std::string least_gpus_line(const FitAnswer& answer, const Terminal& terminal) {
          "\n";
 }
 
+std::string remedy_lines(const FitAnswer& answer, const cost::Remedy& remedy,
+                         const Terminal& terminal) {
+  const std::string costs = costs_of(remedy.changes);
+  return wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
+         wrap(outcome(remedy) +
+                  (remedy.saved > Bytes{0} ? "; saves " + to_text(remedy.saved) : "") +
+                  time_change(remedy) + (costs.empty() ? "" : "; costs: " + costs) +
+                  flops_text(remedy),
+              terminal.width - 5, 5) +
+         "\n";
+}
+
+/// What fits on more GPUs.
+std::string wider_lines(const FitAnswer& answer, const Terminal& terminal) {
+  if (!answer.remedies->wider) {
+    return {};
+  }
+  return heading(terminal, "on more GPUs") + "  1. " +
+         remedy_lines(answer, *answer.remedies->wider, terminal);
+}
+
 std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
   if (!answer.remedies) {
     return {};
@@ -407,20 +521,15 @@ std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
   const std::vector<cost::Remedy>& cheapest = answer.remedies->cheapest;
   if (cheapest.empty()) {
     return heading(terminal, "no change on this many GPUs would make it fit") +
-           least_gpus_line(answer, terminal);
+           least_gpus_line(answer, terminal) + wider_lines(answer, terminal);
   }
-  const bool mends = cheapest.front().verdict != cost::Verdict::kDoesNotFit;
-  std::string text = heading(terminal, mends ? "cheapest changes" : "changes that help most");
+  const bool enough = mends(*answer.remedies);
+  std::string text = heading(terminal, enough ? "cheapest changes" : "changes that help most");
   for (std::size_t index = 0; index < cheapest.size(); ++index) {
-    const cost::Remedy& remedy = cheapest[index];
-    text += "  " + std::to_string(index + 1) + ". " +
-            wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
-            wrap(outcome(remedy) + "; saves " + to_text(remedy.saved) + "; costs: " +
-                     words_of(remedy.changes, cost::cost_of, "; ") + flops_text(remedy),
-                 terminal.width - 5, 5) +
-            "\n";
+    text +=
+        "  " + std::to_string(index + 1) + ". " + remedy_lines(answer, cheapest[index], terminal);
   }
-  return mends ? text : text + least_gpus_line(answer, terminal);
+  return enough ? text : text + least_gpus_line(answer, terminal) + wider_lines(answer, terminal);
 }
 
 /// What limits the speed of a step, and which changes would help.
@@ -439,10 +548,23 @@ std::string speedups(const FitAnswer& answer, const Terminal& terminal) {
   return text.empty() ? text : heading(terminal, "changes that make it faster") + text;
 }
 
+/// Says that a step waits for its network, unless changes against that were looked for.
+std::string speedup_hint(const FitAnswer& answer) {
+  constexpr double kMuch = 0.25;  // A choice.
+  if (!answer.estimate.time || answer.arguments.has("faster")) {
+    return {};
+  }
+  const double share = cost::share_of(*answer.estimate.time, cost::Bottleneck::kCommunication);
+  return share < kMuch ? std::string()
+                       : "  exposed communication is " + percent_text(share) +
+                             " of the step: --faster looks for changes against it\n";
+}
+
 }  // namespace
 
 std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
   std::string text = verdict_line(answer, terminal) + plan_line(answer, terminal);
+  text += parameters_line(answer, terminal) + assumed_line(answer, terminal);
   text += failure_line(answer);
   text += breakdown(answer, terminal) + limits(answer, terminal) + phases(answer, terminal) +
           largest(answer, terminal) +
@@ -450,8 +572,12 @@ std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
                      .step = answer.estimate.time,
                      .interval = answer.confidence.step_time},
                     terminal) +
-          speedups(answer, terminal) + remedies(answer, terminal);
-  return text + "\nnext: " + command_lines(next_command(answer), terminal.width - 6) + "\n";
+          speedup_hint(answer) + speedups(answer, terminal) + remedies(answer, terminal);
+  const std::string next = next_command(answer);
+  const bool command = next.starts_with("headroom ");
+  return text + "\nnext: " +
+         (command ? command_lines(next, terminal.width - 6) : wrap(next, terminal.width - 6, 6)) +
+         "\n";
 }
 
 }  // namespace headroom::cli

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "cli/report/host_text.h"
 #include "cli/report/placement_text.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
@@ -44,11 +45,13 @@ JsonFields estimate_fields(const PlanAnswer& answer) {
   const cost::StepEstimate& estimate = *answer.result.estimate;
   JsonFields fields;
   fields.add("verdict", name_of(estimate.verdict));
+  fields.add("fits_probability", estimate.chance ? JsonValue{*estimate.chance} : JsonValue{});
   fields.add("fast_peak_bytes", answer.result.best->peak);
   fields.add("peak_allocated_bytes", estimate.peak_allocated);
   fields.add("peak_reserved_bytes", estimate.peak_reserved);
   fields.add("capacity_bytes", estimate.capacity);
   fields.add("margin_bytes", estimate.margin);
+  fields.add("host", host_json(estimate));
   fields.add("moment", estimate.peak_moment);
   fields.add("rank", static_cast<std::int32_t>(estimate.rank));
   fields.add("replayed_step_seconds",
@@ -130,6 +133,14 @@ std::string length_words(const PlanAnswer& answer) {
              : "";
 }
 
+/// "chance to fit 97.2 %, at least 90.0 % asked for\n"; empty if no measured errors apply.
+std::string chance_line(const PlanAnswer& answer) {
+  const std::optional<double> chance = answer.result.estimate->chance;
+  return chance ? "chance to fit " + percent_text(*chance) + ", at least " +
+                      percent_text(answer.search.confidence) + " asked for\n"
+                : "";
+}
+
 std::string head_line(const PlanAnswer& answer) {
   const PlanSearch& search = answer.search;
   return search.model.label + " on " + search.device.name +
@@ -159,6 +170,20 @@ std::string time_lines(const PlanAnswer& answer) {
   return text;
 }
 
+/// The step as it was replayed, kernel by kernel, which is what `fit` says; then the time that the
+/// search worked with, whose parts follow.
+std::string step_lines(const PlanAnswer& answer) {
+  const Seconds closed = answer.result.best->time.total();
+  const cost::StepEstimate& estimate = *answer.result.estimate;
+  const Seconds step = estimate.time ? estimate.time->total : closed;
+  const double tokens = tokens_per_second(answer.search, *answer.result.best) * (closed / step);
+  const std::string line = "step " + duration_text(step.value()) + ", " +
+                           with_commas(std::llround(tokens)) + " tokens/s";
+  return estimate.time ? line + ", as replayed kernel by kernel\n" +
+                             "as the search worked it out: " + duration_text(closed.value()) + "\n"
+                       : line + "\n";
+}
+
 /// The plan with the lowest known peak of a space in which no plan fits.
 const plan::RatedPlan* leanest_of(const PlanAnswer& answer) {
   if (answer.infeasible && answer.infeasible->leanest) {
@@ -170,16 +195,24 @@ const plan::RatedPlan* leanest_of(const PlanAnswer& answer) {
 std::string infeasible_lines(const PlanAnswer& answer) {
   const plan::PlanResult& result = answer.result;
   const plan::RatedPlan* lean = leanest_of(answer);
+  std::string host_line;
+  if (const auto& host = result.least_host) {
+    host_line = "offloading takes too much of the host: " + to_text(host->host) +
+                " at least, the node has " + to_text(host->host_capacity) + "\n  " +
+                plan_words(host->plan) + "\n";
+  }
   if (lean == nullptr) {
-    return result.status == plan::PlanStatus::kInfeasible
-               ? "every plan's parameters and optimizer states alone are too many\n"
-               : "stopped before a plan that fits was found\n";
+    if (result.status != plan::PlanStatus::kInfeasible) {
+      return "stopped before a plan that fits was found\n" + host_line;
+    }
+    return host_line.empty() ? "every plan's parameters and optimizer states alone are too many\n"
+                             : host_line;
   }
   const bool proven = answer.infeasible && answer.infeasible->proven;
   return std::string(proven ? "the smallest possible peak is " : "the smallest peak found is ") +
          to_text(lean->peak) + ", of " + to_text(lean->capacity) + " that the allocator may take" +
          (lean->peak <= lean->capacity ? ", but its segments are larger" : "") + "\n  " +
-         plan_words(lean->plan) + "\n";
+         plan_words(lean->plan) + "\n" + host_line;
 }
 
 JsonValue would_fit_json(const PlanAnswer& answer) {
@@ -190,6 +223,7 @@ JsonValue would_fit_json(const PlanAnswer& answer) {
   for (const plan::Mend& mend : answer.infeasible->mends) {
     JsonFields fields;
     fields.add("change", mend_words(mend));
+    fields.add("command", mend_command(answer.arguments, answer.search, mend));
     fields.add("smallest", mend.proven);
     fields.add("verdict", name_of(mend.verdict));
     fields.add("summary", plan_words(mend.plan.plan));
@@ -245,6 +279,7 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("lowered_whole", result.memory.lowered);
   const bool bounded = result.status != plan::PlanStatus::kInfeasible;
   fields.add("objective", ir::word_of(plan::objective_words(), answer.search.objective));
+  fields.add("confidence", answer.search.confidence);
   fields.add("bound", bounded ? JsonValue{result.bound} : JsonValue{});
   fields.add("gap", result.best ? JsonValue{result.gap} : JsonValue{});
   fields.add("seconds", answer.seconds);
@@ -270,6 +305,9 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   }
   fields.add("why", ir::json_texts(why));
   fields.add("placements", placement_json(answer.placements));
+  fields.add("commands", answer.commands ? commands_json(*answer.commands) : JsonValue{});
+  fields.add("plan_file", answer.file ? ir::plan_file_to_json(*answer.file) : JsonValue{});
+  fields.add("notes", ir::json_texts(answer.notes));
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 
@@ -279,17 +317,14 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   if (result.best && result.estimate) {
     const cost::StepEstimate& estimate = *result.estimate;
     text += wrap(plan_words(result.best->plan), terminal.width, 2) + "\n\n";
-    text += "step " + duration_text(result.best->time.total().value()) + ", " +
-            with_commas(std::llround(tokens_per_second(answer.search, *result.best))) +
-            " tokens/s\n" + time_lines(answer);
+    text += step_lines(answer) + time_lines(answer);
     if (estimate.time) {
-      text += "  as replayed, kernel by kernel" +
-              pad_left(duration_text(estimate.time->total.value()), 13) + "\n" +
-              doubt_line(estimate.time->total / result.best->time.total());
+      text += doubt_line(estimate.time->total / result.best->time.total());
     }
     text += "\npeak " + to_text(estimate.peak_allocated) + " allocated, " +
             to_text(estimate.peak_reserved) + " reserved of " + to_text(estimate.capacity) + " (" +
-            std::string(name_of(estimate.verdict)) + "), " + estimate.peak_moment + "\n";
+            std::string(name_of(estimate.verdict)) + "), " + estimate.peak_moment + "\n" +
+            chance_line(answer) + host_summary(estimate.host);
   } else {
     text += infeasible_lines(answer);
   }
@@ -304,10 +339,15 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   }
   text += "\n";
   if (!answer.why.empty() || answer.infeasible) {
-    text += "\n" + answer.why + (answer.infeasible ? mend_lines(*answer.infeasible) : "");
+    text +=
+        "\n" + answer.why +
+        (answer.infeasible ? mend_lines(answer.arguments, answer.search, *answer.infeasible) : "");
   }
   if (!answer.placements.empty()) {
     text += "\n" + placement_lines(answer.placements);
+  }
+  if (answer.commands) {
+    text += commands_text(*answer.commands, terminal);
   }
   return text;
 }

@@ -5,21 +5,27 @@
 #include <vector>
 
 #include "cli/plan_search.h"
+#include "cli/report/plan_commands.h"
 #include "cli/terminal.h"
 #include "planner/explain/infeasible.h"
 #include "planner/placement/stage_placement.h"
 #include "planner/search/search.h"
+#include "runtimes/plan_file.h"
 
 namespace headroom::cli {
 
 /// The result of `plan` and its question.
 struct PlanAnswer {
+  const Arguments& arguments;
   PlanSearch search;
   plan::PlanResult result;
   double seconds = 0;  ///< Wall-clock time of the search and of the explanations.
   std::string why;     ///< Answers to `--why`, one per line.
   std::optional<plan::Infeasibility> infeasible{};  ///< Set if no plan fits.
   std::vector<plan::StagePlacement> placements{};   ///< Only under `explain`.
+  std::optional<ir::PlanFile> file{};               ///< The plan that was found.
+  std::optional<PlanCommands> commands{};           ///< What one types to go on with it.
+  std::vector<std::string> notes{};                 ///< As shown on standard error.
 };
 
 /// Tokens of a step divided by its time.

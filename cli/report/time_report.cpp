@@ -75,7 +75,13 @@ std::string costs_of(const TimeAnswer& answer) {
   return text.empty() ? text : text + "\n";
 }
 
-std::vector<std::string> notes_of(const cost::Machine& machine) {
+void add_optional(JsonFields& fields, const char* key, const std::optional<double>& value) {
+  fields.add(key, value ? JsonValue{*value} : JsonValue{});
+}
+
+}  // namespace
+
+std::vector<std::string> machine_notes(const cost::Machine& machine) {
   std::vector<std::string> notes;
   for (const std::string& note :
        {machine.note, machine.performance.note, machine.topology.fabric.note}) {
@@ -86,12 +92,6 @@ std::vector<std::string> notes_of(const cost::Machine& machine) {
   return notes;
 }
 
-void add_optional(JsonFields& fields, const char* key, const std::optional<double>& value) {
-  fields.add(key, value ? JsonValue{*value} : JsonValue{});
-}
-
-}  // namespace
-
 std::string time_text(const TimeAnswer& answer, const Terminal& terminal) {
   if (!answer.step) {
     return answer.request.missing.empty()
@@ -99,7 +99,7 @@ std::string time_text(const TimeAnswer& answer, const Terminal& terminal) {
                : "\nstep time: not predicted (" + answer.request.missing + ")\n";
   }
   std::string text = heading_of(answer, terminal) + parts_table(*answer.step) + costs_of(answer);
-  for (const std::string& note : notes_of(*answer.request.machine)) {
+  for (const std::string& note : machine_notes(*answer.request.machine)) {
     text += "  " + wrap("note: " + note, terminal.width - 2, 2) + "\n";
   }
   return text;
@@ -132,7 +132,7 @@ JsonValue time_json(const TimeAnswer& answer) {
   add_optional(fields, "dollars", run.dollars);
   add_optional(fields, "megawatt_hours", run.megawatt_hours);
   fields.add("node", answer.request.machine->node);
-  fields.add("notes", ir::json_texts(notes_of(*answer.request.machine)));
+  fields.add("notes", ir::json_texts(machine_notes(*answer.request.machine)));
   return std::move(fields).finish();
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/terminal.h"
 #include "cli/time_options.h"
@@ -16,6 +18,9 @@ struct TimeAnswer {
   const std::optional<cost::StepTime>& step;
   std::optional<cost::TimeInterval> interval{};  ///< The interval of the step time.
 };
+
+/// What is to be known about the times of a machine, as that nothing was measured on its GPU.
+[[nodiscard]] std::vector<std::string> machine_notes(const cost::Machine& machine);
 
 /// The section on time as text. If there is no time, it says why.
 [[nodiscard]] std::string time_text(const TimeAnswer& answer, const Terminal& terminal);

@@ -1,6 +1,14 @@
 #include "cli/report/why_text.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cli/question.h"
 #include "cli/scalars.h"
+#include "cli/shell_words.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/all_axes.h"
 #include "runtimes/registry.h"
@@ -35,6 +43,35 @@ std::string slower(const plan::PlanResult& found, const plan::WhyNot& why) {
   return how + ": " + plan_words(why.plan->plan);
 }
 
+/// In hundredths of a GiB, rounded up: what it names is at least `bytes`.
+std::string rounded_up(Bytes bytes) {
+  constexpr std::int64_t kPerGib = 100;
+  const std::int64_t hundredths = ceil_div(bytes.value() * kPerGib, kGiB);
+  std::string text = std::to_string(hundredths / kPerGib) + ".";
+  text += hundredths % kPerGib < 10 ? "0" : "";
+  return text + std::to_string(hundredths % kPerGib);
+}
+
+/// The options of the question that a mend changes.
+std::vector<OptionValue> changed_by(const PlanSearch& search, const plan::Mend& mend) {
+  switch (mend.kind) {
+    case plan::Mend::Kind::kBudget:
+      return {{"budget", rounded_up(Bytes{mend.value}) + "GiB"}};
+    case plan::Mend::Kind::kGpus: {
+      const std::int64_t batch = mend.batch > 0 ? mend.batch : search.global_batch;
+      return {{"gpus", std::to_string(mend.value)}, {"global-batch", std::to_string(batch)}};
+    }
+    case plan::Mend::Kind::kSequence:
+      return {{"seq", std::to_string(mend.value)}};
+    case plan::Mend::Kind::kAxis:
+      return {{std::string(plan::option_of(mend.axis)),
+               mend.value < 0 ? "any" : plan::value_text(mend.axis, mend.value)}};
+    case plan::Mend::Kind::kDevice:
+      return {{"gpu", mend.device}};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string plan_words(const ir::ParallelPlan& plan) {
@@ -63,7 +100,7 @@ std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why) {
 std::string mend_words(const plan::Mend& mend) {
   switch (mend.kind) {
     case plan::Mend::Kind::kBudget:
-      return to_text(Bytes{mend.value}) + " of device memory";
+      return rounded_up(Bytes{mend.value}) + " GiB of device memory";
     case plan::Mend::Kind::kGpus:
       return std::to_string(mend.value) + " GPUs" +
              (mend.batch > 0 ? " and --global-batch " + std::to_string(mend.batch) : "");
@@ -78,12 +115,33 @@ std::string mend_words(const plan::Mend& mend) {
   return "";
 }
 
-std::string mend_lines(const plan::Infeasibility& why) {
+std::string mend_command(const Arguments& arguments, const PlanSearch& search,
+                         const plan::Mend& mend) {
+  std::vector<OptionValue> changed = changed_by(search, mend);
+  std::string line = "headroom plan";
+  for (const std::string& positional : arguments.positionals()) {
+    line += " " + shell_word(positional);
+  }
+  for (const OptionSpec& spec : plan_search_options()) {
+    const auto own = std::ranges::find(changed, spec.name, &OptionValue::name);
+    const std::optional<std::string> value =
+        own == changed.end() ? arguments.value(spec.name) : own->value;
+    if (value) {
+      line += " --" + std::string(spec.name) + " " + shell_word(*value);
+    } else if (arguments.has(spec.name)) {
+      line += " --" + std::string(spec.name);
+    }
+  }
+  return line;
+}
+
+std::string mend_lines(const Arguments& arguments, const PlanSearch& search,
+                       const plan::Infeasibility& why) {
   std::string text;
   for (const plan::Mend& mend : why.mends) {
-    text += "would fit with " + mend_words(mend) +
-            " (replayed: " + std::string(name_of(mend.verdict)) +
-            "): " + plan_words(mend.plan.plan) + "\n";
+    text +=
+        "would fit with " + mend_words(mend) + " (replayed: " + std::string(name_of(mend.verdict)) +
+        "): " + plan_words(mend.plan.plan) + "\n  " + mend_command(arguments, search, mend) + "\n";
   }
   return text;
 }

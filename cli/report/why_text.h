@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cli/arguments.h"
 #include "cli/plan_search.h"
 #include "model_ir/base/result.h"
 #include "planner/explain/explain.h"
@@ -15,8 +16,14 @@ namespace headroom::cli {
 [[nodiscard]] std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why);
 /// A change in words: "10 GiB of device memory", "16 GPUs", "--micro-batch 2".
 [[nodiscard]] std::string mend_words(const plan::Mend& mend);
-/// The changes that make a request feasible, one per line.
-[[nodiscard]] std::string mend_lines(const plan::Infeasibility& why);
+/// The command that asks the same question with the change: the options that were given, and the
+/// changed ones. A budget is rounded up, and the batch of a step is named with a number of GPUs, so
+/// that the plan fits when the command is typed.
+[[nodiscard]] std::string mend_command(const Arguments& arguments, const PlanSearch& search,
+                                       const plan::Mend& mend);
+/// The changes that make a request feasible, each with its command.
+[[nodiscard]] std::string mend_lines(const Arguments& arguments, const PlanSearch& search,
+                                     const plan::Infeasibility& why);
 
 /// Parses a text such as "tp=8".
 ///

@@ -140,6 +140,25 @@ Result<NodeSpec> read_node(const std::string& path) {
   if (const auto host = figures.optional_integer("host_memory_bytes", kByteRange)) {
     node.host_memory = Bytes{*host};
   }
+  if (const auto devices = figures.optional_integer("devices_per_host", kCountRange)) {
+    node.devices_per_host = static_cast<int>(*devices);
+    if (*devices > node.devices || node.devices % *devices != 0) {
+      root.refuse("devices_per_host", "a divisor of devices");
+    }
+  }
+  if (const auto cores = figures.optional_integer("cpu_cores", kCountRange)) {
+    node.cpu_cores = static_cast<int>(*cores);
+  }
+  if (const auto rate =
+          figures.optional_number("host_memory_bandwidth_bytes_per_second", kRateRange)) {
+    node.host_memory_bandwidth = BytesPerSecond{*rate};
+  }
+  if (const auto drives = figures.optional_integer("nvme_bytes", kByteRange)) {
+    node.nvme = Bytes{*drives};
+  }
+  if (const auto rate = figures.optional_number("nvme_bytes_per_second", kRateRange)) {
+    node.nvme_rate = BytesPerSecond{*rate};
+  }
   return finished(*reader, std::move(node));
 }
 

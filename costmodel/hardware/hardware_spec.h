@@ -9,6 +9,20 @@
 
 namespace headroom::cost {
 
+/// The host of a node: what its ranks share besides the GPUs.
+struct HostSpec {
+  std::string node;  ///< Catalogue name of the node type; empty if there is none.
+  Bytes memory;      ///< Of the node; of each rank if `memory_per_rank`.
+  bool memory_per_rank = false;
+  int devices = 8;                          ///< Ranks that a node has at most.
+  int cores = 0;                            ///< Physical CPU cores; 0: not known.
+  BytesPerSecond memory_bandwidth{0};       ///< Peak of the CPUs' memory; 0: not known.
+  std::optional<Bytes> nvme;                ///< Of the node's drives together.
+  std::optional<BytesPerSecond> nvme_rate;  ///< Sequential reads of the drives together.
+  std::string note;                         ///< What is assumed; empty if nothing is.
+  friend bool operator==(const HostSpec&, const HostSpec&) = default;
+};
+
 /// One GPU (one device, as the driver counts devices: half an MI250X). Rates are dense, without
 /// sparsity, and accumulate in fp32. The source of every figure is in the entry's file
 /// (`configs/hardware`), not here.
@@ -34,6 +48,9 @@ struct DeviceSpec {
   std::string link;       ///< Name of the `LinkSpec` to neighbouring devices.
   std::string host_link;  ///< Name of the `LinkSpec` to the host's memory.
   double power_watts = 0;
+  /// The host that the device stands in, if the host's memory counts; the catalogue's entries have
+  /// none (`with_host`).
+  std::optional<HostSpec> host{};
   friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
 };
 
@@ -57,6 +74,11 @@ struct NodeSpec {
   std::string inter_link;          ///< To other nodes, one adapter.
   double adapters_per_device = 1;  ///< Adapters of `inter_link` per GPU; 0.5: two GPUs share one.
   std::optional<Bytes> host_memory;
+  std::optional<int> devices_per_host{};  ///< If the node has several hosts; otherwise all.
+  std::optional<int> cpu_cores{};         ///< Physical.
+  std::optional<BytesPerSecond> host_memory_bandwidth{};  ///< Peak of all channels.
+  std::optional<Bytes> nvme{};                            ///< Of the drives for data.
+  std::optional<BytesPerSecond> nvme_rate{};  ///< Sequential reads of these drives together.
   friend bool operator==(const NodeSpec&, const NodeSpec&) = default;
 };
 

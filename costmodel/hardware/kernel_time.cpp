@@ -288,6 +288,8 @@ Seconds copy_time(const DevicePerformance& device, const ir::CopyShape& shape) {
       return device.host.latency + bytes / device.host.to_host;
     case ir::CopyKind::kHostWork:
       return device.host.latency + bytes / device.host.work;
+    case ir::CopyKind::kNvme:
+      return device.host.latency + bytes / device.host.nvme;
   }
   return device.host.latency;
 }

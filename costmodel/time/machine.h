@@ -18,6 +18,8 @@ struct Machine {
   Topology topology;
   std::string node;  ///< Catalogue name of the node type; empty if the catalogue has none.
   std::string note;  ///< What is assumed about the machine; empty if nothing is.
+  /// The host, if its own figures replace those of `performance` (`performance_in`).
+  std::optional<HostSpec> host{};
   std::vector<std::string> graphed{};  ///< Operators of layers that the run has in CUDA graphs.
 };
 
@@ -38,7 +40,9 @@ struct Machine {
 [[nodiscard]] double taken_ratio(const Machine& machine);
 
 /// Performance of a device of `machine` in a run of `plan`. If there are other devices, products
-/// run at the rate that they have next to them. Kernels of Transformer Engine and generated kernels
+/// run at the rate that they have next to them. The ranks of a node share its memory and drives:
+/// if `machine.host` is set, each has its part of what the host's memory channels and drives do.
+/// Kernels of Transformer Engine and generated kernels
 /// use vectorised reads.
 [[nodiscard]] DevicePerformance performance_in(const Machine& machine,
                                                const ir::ParallelPlan& plan);

@@ -52,4 +52,8 @@ double model_flops_per_token(const ir::ModelSpec& model, std::int64_t sequence,
   return 6 * multiplied(model) + 6 * attention_width(model) * keys;
 }
 
+double weight_gradient_flops_per_token(const ir::ModelSpec& model) {
+  return 2 * multiplied(model);
+}
+
 }  // namespace headroom::cost

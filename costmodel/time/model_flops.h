@@ -25,4 +25,13 @@ enum class AttentionCount : std::uint8_t {
                                            AttentionCount count = AttentionCount::kAllKeys,
                                            std::int64_t mtp_layers = 0);
 
+/// The part of `model_flops_per_token` that computes gradients of weights: 2 per parameter that
+/// multiplies a token. Frozen weights need none; their backward only passes gradients on.
+///
+/// Units:   FLOPs.
+/// Source:  Hu et al. 2021, "LoRA", arXiv:2106.09685, section 4.2: no gradients are computed for
+/// the
+///          frozen parameters.
+[[nodiscard]] double weight_gradient_flops_per_token(const ir::ModelSpec& model);
+
 }  // namespace headroom::cost

@@ -179,6 +179,12 @@ StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                           runtime.predicted_layers(plan));
   // A backward has twice the FLOPs of a forward: recomputing everything would add a third.
   step.hardware_flops = step.model_flops * (1 + composed.share_recomputed);
+  if (plan.lora) {
+    const double frozen = step.tokens * weight_gradient_flops_per_token(model);
+    step.model_flops -= frozen;
+    step.hardware_flops -= frozen;
+  }
+
   step.peak = peak_of(plan, device);
   step.pipeline = std::move(composed.pipeline);
   return step;

@@ -59,7 +59,8 @@ ShapeCost shape_cost(const ir::WorkShape& shape, Seconds duration) {
   cost.collective = collective != nullptr;
   cost.exchange = cost.collective && collective->kind == ir::CollectiveKind::kTokenExchange;
   const auto* copy = std::get_if<ir::CopyShape>(&shape);
-  cost.host = copy != nullptr && copy->kind == ir::CopyKind::kHostWork;
+  cost.host = copy != nullptr &&
+              (copy->kind == ir::CopyKind::kHostWork || copy->kind == ir::CopyKind::kNvme);
   return cost;
 }
 

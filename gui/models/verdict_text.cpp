@@ -31,6 +31,11 @@ QString headline_of(cost::Verdict verdict) {
 }
 
 QString margin_of(const StepEstimate& estimate) {
+  const cost::HostMemory& host = estimate.host;
+  if (estimate.margin >= Bytes{0} && host.capacity && host.bytes > *host.capacity) {
+    return verdict_words("the host needs %1, the node has %2")
+        .arg(bytes_text(host.bytes), bytes_text(*host.capacity));
+  }
   if (estimate.margin < Bytes{0}) {
     return verdict_words("%1 missing").arg(bytes_text(-estimate.margin));
   }
@@ -118,6 +123,29 @@ Fact outside_fact(const StepEstimate& estimate) {
           .tip = tip};
 }
 
+/// What the node's ranks take of its host.
+Fact host_fact(const StepEstimate& estimate) {
+  const cost::HostMemory& host = estimate.host;
+  if (!host.capacity) {
+    const Bytes rank{estimate.program.host_bytes};
+    return {.caption = verdict_words("Host memory"),
+            .value = bytes_text(rank),
+            .detail = verdict_words("per rank"),
+            .tip = exact_text(rank)};
+  }
+  QString tip = verdict_words("Host memory of a node with %1 of the ranks: %2 of %3.")
+                    .arg(QLocale().toString(static_cast<qlonglong>(host.ranks)),
+                         exact_text(host.bytes), exact_text(*host.capacity));
+  for (const ir::HostTerm& term : host.terms) {
+    tip += QLatin1Char('\n') + verdict_words("%1: %2").arg(QString::fromUtf8(name_of(term.use)),
+                                                           bytes_text(term.bytes));
+  }
+  return {.caption = verdict_words("Host memory"),
+          .value = bytes_text(host.bytes),
+          .detail = verdict_words("of %1 in the node").arg(bytes_text(*host.capacity)),
+          .tip = tip};
+}
+
 /// The step time, with the parts that take at least 1 % of it.
 Fact time_fact(const cost::StepTime& step) {
   QString detail = verdict_words("%1 tokens/s/GPU")
@@ -174,12 +202,8 @@ VerdictText verdict_text(const StepEstimate& estimate) {
   text.basis = basis_line(estimate);
   text.facts = {reserved_fact(estimate), allocated_fact(estimate), largest_fact(estimate),
                 outside_fact(estimate)};
-  if (estimate.program.host_bytes > 0) {
-    const Bytes host{estimate.program.host_bytes};
-    text.facts.push_back({.caption = verdict_words("Host memory"),
-                          .value = bytes_text(host),
-                          .detail = verdict_words("per rank"),
-                          .tip = exact_text(host)});
+  if (estimate.host.capacity || estimate.program.host_bytes > 0) {
+    text.facts.push_back(host_fact(estimate));
   }
   if (estimate.time && estimate.verdict != cost::Verdict::kDoesNotFit) {
     text.facts.push_back(time_fact(*estimate.time));

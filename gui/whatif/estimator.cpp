@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "costmodel/confidence.h"
 #include "costmodel/hardware/catalogue.h"
+#include "costmodel/hardware/host.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_catalogue.h"
@@ -30,13 +32,22 @@ Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario&
   if (!device) {
     return std::move(device).error();
   }
+  if (Result<cost::DeviceSpec> placed = cost::with_host(config_dir, *device)) {
+    device = std::move(placed);
+  }
   if (stop.stop_requested()) {
     return Error::invalid_argument("scenario", "a newer one", "the newest");
   }
   // A device without performance data gets a verdict without a time.
   const Result<cost::Machine> machine = cost::load_machine(config_dir, *device);
-  return cost::estimate(*model, scenario.plan, *device, scenario.budget,
-                        machine ? &*machine : nullptr);
+  Result<cost::StepEstimate> found = cost::estimate(*model, scenario.plan, *device, scenario.budget,
+                                                    machine ? &*machine : nullptr);
+  const Result<std::vector<cost::ResidualSet>> residuals =
+      cost::read_residuals(config_dir + "/accuracy/residuals.json");
+  if (found && residuals) {  // Without errors of measured runs, the replay's verdict stays.
+    cost::settle_verdict(found.value(), cost::confidence_of(*found, scenario.plan, *residuals));
+  }
+  return found;
 }
 
 }  // namespace

@@ -23,6 +23,31 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// Bytes of the UTF-8 sequence that `text` begins with; 0: it begins with none. Overlong forms,
+/// surrogates and values above U+10FFFF are none.
+std::size_t sequence_length(std::string_view text) {
+  const auto at = [text](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const auto follows = [&at](std::size_t i) { return (at(i) & 0xc0U) == 0x80U; };
+  const unsigned first = at(0);
+  if (first < 0x80) {
+    return 1;
+  }
+  if (first >= 0xc2 && first < 0xe0) {
+    return follows(1) ? 2 : 0;
+  }
+  if (first >= 0xe0 && first < 0xf0) {
+    const bool legal = !(first == 0xe0 && at(1) < 0xa0) && !(first == 0xed && at(1) >= 0xa0);
+    return legal && follows(1) && follows(2) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first < 0xf5) {
+    const bool legal = !(first == 0xf0 && at(1) < 0x90) && !(first == 0xf4 && at(1) >= 0x90);
+    return legal && follows(1) && follows(2) && follows(3) ? 4 : 0;
+  }
+  return 0;
+}
+
 }  // namespace
 
 Error Error::invalid_argument(std::string_view key, std::string_view got, std::string_view wanted,
@@ -60,7 +85,37 @@ Error Error::with_note(std::string_view note) && {
   return std::move(*this);
 }
 
-std::string to_text(const Error& error) {
+std::string printable(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t length = sequence_length(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    // C1 controls, U+0080 to U+009F, are escapes of terminals as well.
+    const bool control =
+        first < 0x20 || first == 0x7f ||
+        (length == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
+    if (length == 0) {
+      shown += "\xef\xbf\xbd";
+    } else if (control) {
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      const auto last = static_cast<unsigned char>(text[length - 1]);
+      shown += "\\x";
+      shown += kDigits[last >> 4U];
+      shown += kDigits[last & 0xfU];
+    } else {
+      shown += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return shown;
+}
+
+std::string to_text(const Error& raw) {
+  Error error = raw;
+  for (std::string* const part :
+       {&error.file, &error.pointer, &error.key, &error.got, &error.wanted, &error.fix}) {
+    *part = printable(*part);
+  }
   std::string text = "error: ";
   for (const std::string* part : {&error.file, &error.pointer, &error.key}) {
     if (!part->empty()) {
@@ -81,7 +136,7 @@ std::string to_text(const Error& error) {
     text += "\n  fix: " + error.fix;
   }
   for (const std::string& note : error.notes) {
-    text += "\n  note: " + note;
+    text += "\n  note: " + printable(note);
   }
   return text;
 }

@@ -40,6 +40,10 @@ struct Error {
   friend bool operator==(const Error&, const Error&) = default;
 };
 
+/// Text from a file or a command line as a terminal may show it: control characters become escapes
+/// such as \\x1b, and bytes that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::string printable(std::string_view text);
+
 /// "error: FILE: POINTER: got X, expected Y" and, on lines of their own, the fix and the notes.
 [[nodiscard]] std::string to_text(const Error& error);
 

@@ -1,6 +1,8 @@
 #include "model_ir/base/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -98,7 +100,8 @@ Result<std::string> read_file(const std::string& path, std::int64_t limit) {
   if (path.find('\0') != std::string::npos) {
     return Error::environment("", "a path with a NUL byte", "a path");
   }
-  const Descriptor in(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without O_NONBLOCK, a named pipe that nobody writes to would block for ever.
+  const Descriptor in(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!in.is_open()) {
     return unreadable(path, errno);
   }
@@ -116,8 +119,17 @@ Result<std::string> read_file(const std::string& path, std::int64_t limit) {
     if (got < 0 && errno == EINTR) {
       continue;
     }
+    if (got < 0 && errno == EAGAIN) {  // A pipe whose writer has not written yet.
+      pollfd waiting{.fd = in.number(), .events = POLLIN, .revents = 0};
+      static_cast<void>(::poll(&waiting, 1, -1));
+      continue;
+    }
     if (got < 0) {
       return unreadable(path, errno);
+    }
+    if (got == 0 && content.empty() && S_ISFIFO(info.st_mode)) {
+      return Error::environment(path, "a pipe that nobody writes to", "a file or a pipe with data",
+                                "give the path of a file");
     }
     if (got == 0) {
       return content;

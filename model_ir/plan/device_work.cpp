@@ -70,6 +70,7 @@ void Work::add(const CopyShape& shape) {
       device_to_device_bytes += shape.bytes;
       return;
     case CopyKind::kHostWork:
+    case CopyKind::kNvme:
       return;
   }
 }

@@ -136,10 +136,16 @@ struct CollectiveShape {
   friend bool operator==(const CollectiveShape&, const CollectiveShape&) = default;
 };
 
-enum class CopyKind : std::uint8_t { kDeviceToDevice, kHostToDevice, kDeviceToHost, kHostWork };
+enum class CopyKind : std::uint8_t {
+  kDeviceToDevice,
+  kHostToDevice,
+  kDeviceToHost,
+  kHostWork,
+  kNvme
+};
 
 /// A copy; or, as `kHostWork`, work on the host that reads or writes `bytes` of host memory (CPU
-/// Adam).
+/// Adam); or, as `kNvme`, bytes that the host reads from a drive or writes to it.
 struct CopyShape {
   CopyKind kind = CopyKind::kDeviceToDevice;
   std::int64_t bytes = 0;

@@ -63,7 +63,7 @@ class OwnOptions {
   /// Removes the values of all other types.
   template <typename... T>
   void keep() {
-    remove_if([](const void* type) { return ((type != type_of<T>()) && ...); });
+    remove_if([]([[maybe_unused]] const void* type) { return ((type != type_of<T>()) && ...); });
   }
 
   [[nodiscard]] bool empty() const { return first_.get() == nullptr; }

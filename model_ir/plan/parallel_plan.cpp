@@ -2,6 +2,11 @@
 
 namespace headroom::ir {
 
+bool recomputes_layer(const ParallelPlan& plan, std::int64_t layer) {
+  const bool within = plan.recompute_first == 0 || layer < plan.recompute_first;
+  return plan.recompute != Recompute::kNone && within && layer % plan.recompute_every == 0;
+}
+
 DType param_dtype(Precision precision) {
   switch (precision) {
     case Precision::kFp32:

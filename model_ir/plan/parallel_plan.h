@@ -122,6 +122,9 @@ struct ParallelPlan {
   std::int64_t accumulation = 1;  ///< Micro-batches per optimizer step.
   Recompute recompute = Recompute::kNone;
   std::int64_t recompute_every = 1;  ///< Every k-th layer.
+  /// Only the first N layers, whose activations live longest; 0: all of them. Transformers' layers
+  /// alone can be told so one by one.
+  std::int64_t recompute_first = 0;
   std::optional<double> clip_norm;
   /// Batches contain padding, which an attention mask marks. Masks without padding, which
   /// transformers detects and drops, are not assumed.
@@ -133,6 +136,7 @@ struct ParallelPlan {
   bool keep_batch = false;
   bool evaluation = false;  ///< One forward pass in evaluation mode after the steps.
   bool checkpoint_save = false;
+  bool resume = false;  ///< The run begins with a checkpoint that has optimizer states.
   int steps = 2;
   std::int64_t world = 1;  ///< Ranks; here also the data-parallel degree.
   /// The rank that is shown; none: the binding rank.
@@ -144,6 +148,9 @@ struct ParallelPlan {
   AllocatorSettings allocator;
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
 };
+
+/// Whether the layer with this index, counted from 0, is run again in backward.
+[[nodiscard]] bool recomputes_layer(const ParallelPlan& plan, std::int64_t layer);
 
 /// Type of the parameters on the device under `precision`.
 [[nodiscard]] DType param_dtype(Precision precision);

@@ -52,6 +52,7 @@ constexpr std::array<Word<DType>, 3> kPolicyDtypes = {
     {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}, {"fp16", DType::kFp16}}};
 
 constexpr std::string_view kEvery = "every-";
+constexpr std::string_view kFirst = "first-";
 
 }  // namespace
 
@@ -99,17 +100,22 @@ std::string suggestion(std::string_view text, std::span<const std::string> known
   return closest ? "use '" + *closest + "'" : std::string();
 }
 
-std::string checkpointing_text(Recompute recompute, std::int64_t every) {
-  switch (recompute) {
-    case Recompute::kNone:
-      return "none";
-    case Recompute::kFull:
-      return every == 1 ? "full" : std::string(kEvery) + std::to_string(every);
-    case Recompute::kFullReentrant:
-      return every == 1 ? "full-reentrant"
-                        : std::string(kEvery) + std::to_string(every) + "-reentrant";
+std::string checkpointing_text(const Checkpointing& checkpointing) {
+  if (checkpointing.recompute == Recompute::kNone) {
+    return "none";
   }
-  return "?";
+  const std::string tail = checkpointing.recompute == Recompute::kFullReentrant ? "-reentrant" : "";
+  if (checkpointing.first > 0) {
+    return std::string(kFirst) + std::to_string(checkpointing.first) + tail;
+  }
+  return (checkpointing.every == 1 ? "full"
+                                   : std::string(kEvery) + std::to_string(checkpointing.every)) +
+         tail;
+}
+
+Checkpointing checkpointing_of(const ParallelPlan& plan) {
+  return {
+      .recompute = plan.recompute, .every = plan.recompute_every, .first = plan.recompute_first};
 }
 
 Result<Checkpointing> parse_checkpointing(std::string_view key, std::string_view text) {
@@ -117,21 +123,26 @@ Result<Checkpointing> parse_checkpointing(std::string_view key, std::string_view
     return Checkpointing{};
   }
   if (text == "full" || text == "full-reentrant") {
-    return Checkpointing{text == "full" ? Recompute::kFull : Recompute::kFullReentrant, 1};
+    return Checkpointing{text == "full" ? Recompute::kFull : Recompute::kFullReentrant, 1, 0};
   }
-  if (text.substr(0, kEvery.size()) == kEvery) {
+  for (const std::string_view word : {kEvery, kFirst}) {
+    if (!text.starts_with(word)) {
+      continue;
+    }
     const char* const end = text.data() + text.size();
-    std::int64_t every = 0;
-    const auto [rest, fault] = std::from_chars(text.data() + kEvery.size(), end, every);
+    std::int64_t count = 0;
+    const auto [rest, fault] = std::from_chars(text.data() + word.size(), end, count);
     const std::string_view tail(rest, static_cast<std::size_t>(end - rest));
     const bool reentrant = tail == "-reentrant";
-    if (fault == std::errc() && every >= 1 && every <= kMostRecomputeStep &&
+    if (fault == std::errc() && count >= 1 && count <= kMostRecomputeStep &&
         (tail.empty() || reentrant)) {
-      return Checkpointing{reentrant ? Recompute::kFullReentrant : Recompute::kFull, every};
+      const Recompute recompute = reentrant ? Recompute::kFullReentrant : Recompute::kFull;
+      return word == kEvery ? Checkpointing{recompute, count, 0}
+                            : Checkpointing{recompute, 1, count};
     }
   }
-  const std::array<std::string, 4> known = {"none", "full", "full-reentrant", "every-2"};
-  return Error::invalid_argument(key, text, "one of none, full, full-reentrant, every-K",
+  const std::array<std::string, 5> known = {"none", "full", "full-reentrant", "every-2", "first-2"};
+  return Error::invalid_argument(key, text, "one of none, full, full-reentrant, every-K, first-N",
                                  suggestion(text, known));
 }
 

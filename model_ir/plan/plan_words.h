@@ -68,14 +68,16 @@ template <typename Value>
   return Error::invalid_argument(key, text, "one of " + join(known), suggestion(text, known));
 }
 
-/// "none", "full", "full-reentrant", "every-4": the kind of recomputation and its interval in one
-/// word.
-[[nodiscard]] std::string checkpointing_text(Recompute recompute, std::int64_t every);
 struct Checkpointing {
   Recompute recompute = Recompute::kNone;
   std::int64_t every = 1;  ///< Every k-th layer.
+  std::int64_t first = 0;  ///< The first N layers; 0: all of them.
   friend bool operator==(const Checkpointing&, const Checkpointing&) = default;
 };
+/// "none", "full", "full-reentrant", "every-4", "first-8": the kind of recomputation and its layers
+/// in one word.
+[[nodiscard]] std::string checkpointing_text(const Checkpointing& checkpointing);
+[[nodiscard]] Checkpointing checkpointing_of(const ParallelPlan& plan);
 /// Errors:  kInvalidArgument as `parse_word`.
 [[nodiscard]] Result<Checkpointing> parse_checkpointing(std::string_view key,
                                                         std::string_view text);

@@ -30,4 +30,9 @@ std::string_view name_of(TensorRole role) {
   return "?";
 }
 
+void hold_on_host(RankProgram& program, HostUse use, HostPages pages, std::int64_t bytes) {
+  add_to(program.host, {.use = use, .requested = {}, .bytes = {}, .source = {}}, pages, bytes);
+  program.host_bytes += bytes;
+}
+
 }  // namespace headroom::ir

@@ -7,6 +7,7 @@
 
 #include "model_ir/base/units.h"
 #include "model_ir/plan/device_work.h"
+#include "model_ir/plan/host_term.h"
 #include "model_ir/plan/phase_name.h"
 
 namespace headroom::ir {
@@ -83,10 +84,15 @@ struct RankProgram {
   std::vector<Site> sites;
   std::vector<std::string> operations;  ///< "silu", "rms_norm", "adamw.foreach".
   BlockId blocks = 0;                   ///< Number of distinct blocks.
-  std::int64_t host_bytes = 0;  ///< Pinned or pageable host memory that this rank needs (offload).
+  std::vector<HostTerm> host;           ///< Host memory that this rank holds (offload), by use.
+  std::int64_t host_bytes = 0;          ///< Sum of what was asked for in `host`.
   std::int64_t nvme_bytes = 0;
   std::int64_t trainable_parameters = 0;
   std::int64_t parameters = 0;
 };
+
+/// Adds a piece of `bytes` to what the rank holds on the host from the first step on; negative:
+/// such a piece is no longer held.
+void hold_on_host(RankProgram& program, HostUse use, HostPages pages, std::int64_t bytes);
 
 }  // namespace headroom::ir

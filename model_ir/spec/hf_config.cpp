@@ -1,5 +1,8 @@
 #include "model_ir/spec/hf_config.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "model_ir/base/file.h"
@@ -148,6 +151,26 @@ double classifier_dropout(const HfFields& fields, const ModelSpec& model) {
   }
 }
 
+/// Notes the keys whose null is read as the default of the family. Where null has a meaning of its
+/// own, or is how transformers writes an absent value, nothing is to be said.
+void note_nulls(const JsonObject& config, HfConfig& read) {
+  constexpr std::array<std::string_view, 13> kUsual = {
+      "pad_token_id",           "bos_token_id",    "eos_token_id",   "sep_token_id", "rope_scaling",
+      "decoder_start_token_id", "rope_parameters", "sliding_window", "head_dim",     "q_lora_rank",
+      "quantization_config",    "problem_type",    "layer_types"};
+  std::string nulls;
+  for (const std::string& key : config.keys()) {
+    const auto& ignored = read.ignored_keys;
+    const bool is_read = std::ranges::find(ignored, "/" + key) == ignored.end();
+    if (config.is_null(key) && is_read && std::ranges::find(kUsual, key) == kUsual.end()) {
+      nulls += (nulls.empty() ? "" : ", ") + key;
+    }
+  }
+  if (!nulls.empty()) {
+    read.notes.push_back("null is read as the default of the family: " + nulls);
+  }
+}
+
 /// Reads the head that `architectures` names, and the keys of heads that classify.
 void read_task(const HfFields& fields, const JsonObject& config, ModelSpec& model) {
   const JsonObject& json = fields.json();
@@ -238,6 +261,8 @@ Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
     return std::move(status).error();
   }
   config.ignored_keys = reader->unread();
+  note_nulls(reader->root(), config);
+
   return config;
 }
 

@@ -75,8 +75,9 @@ std::optional<std::string_view> used_name(const JsonObject& json,
     if (!used) {
       used = name;
     } else if (json.optional_integer(name, range) != json.optional_integer(*used, range)) {
-      json.refuse(name, "the value of " + quoted(*used) + ", of which it is another name",
-                  "remove one of the two");
+      json.refuse(name,
+                  "the same value as " + quoted(*used) + ", which is another name of this key",
+                  "remove " + quoted(name) + " or " + quoted(*used));
     }
   }
   return used;

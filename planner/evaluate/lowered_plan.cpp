@@ -5,6 +5,7 @@
 
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
+#include "costmodel/host_memory.h"
 #include "costmodel/time/step_time.h"
 #include "planner/evaluate/live_bytes.h"
 #include "runtimes/plan_json.h"
@@ -96,6 +97,10 @@ Result<LoweredPlan> LoweredPlans::lower(const ir::ParallelPlan& plan) {
       return program.error();
     }
     lowered.peak = std::max(lowered.peak, Bytes{live_peak(*program, plan.allocator)});
+    const cost::HostMemory host = cost::host_memory(model_, plan, device_.host, *program);
+    lowered.host = std::max(lowered.host, host.bytes);
+    lowered.host_capacity = host.capacity.value_or(Bytes{0});
+    lowered.host_fits = lowered.host_fits && host.fits();
     stages.push_back({.stage = static_cast<std::int64_t>(rank) / stage_ranks,
                       .time = cost::price_program(*program, plan, prices)});
     stages.back().time.timeline = {};  // It is as long as the program, and nobody reads it.

@@ -21,6 +21,9 @@ namespace headroom::plan {
 struct LoweredPlan {
   Bytes peak;      ///< Peak of the live bytes.
   StepParts time;  ///< As `cost::estimate` gives it for the same plan.
+  Bytes host{};    ///< As `RatedPlan` has them.
+  Bytes host_capacity{};
+  bool host_fits = true;
 };
 
 /// Results of lowered plans, which searches of one model on one machine share.

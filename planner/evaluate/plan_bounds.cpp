@@ -56,7 +56,7 @@ AloneBounds::Alone AloneBounds::extrapolated(const ir::ParallelPlan& one) const 
       cost::best_stretch(model_.layers, static_cast<std::size_t>(one.recompute_every));
   // Three periods are kept, so that one of them is neither the first nor the last.
   const std::size_t removed = stretch.removable(3);
-  if (removed == 0) {
+  if (removed == 0 || one.recompute_first > 0) {
     return lowered_alone(model_, one);
   }
   const Alone three = lowered_alone(cost::without_layers(model_, stretch, removed), one);

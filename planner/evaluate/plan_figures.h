@@ -28,6 +28,9 @@ struct RatedPlan {
   Bytes peak;
   Bytes capacity;            ///< Bytes that the allocator may take.
   std::uint64_t number = 0;  ///< Number in the order of the space.
+  Bytes host{};              ///< What a node's ranks take of its host's memory.
+  Bytes host_capacity{};     ///< The node's memory; 0: it is not judged.
+  bool host_fits = true;     ///< Memory and drives of the node suffice.
 };
 
 /// How many plans got their peaks in which way.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "planner/explain/held.h"
+#include "planner/search/evaluator.h"
 #include "planner/space/all_axes.h"
 #include "planner/space/refusal.h"
 
@@ -14,8 +15,7 @@ constexpr std::uint64_t kExplainLimit = 48;
 
 Result<std::optional<cost::StepEstimate>> replayed(const SearchQuestion& question,
                                                    const RatedPlan& plan, Bytes budget) {
-  Result<cost::StepEstimate> estimate =
-      cost::estimate(question.space.model, plan.plan, question.device, budget);
+  Result<cost::StepEstimate> estimate = judged_replay(question, plan.plan, budget);
   if (!estimate) {
     return std::move(estimate).error();
   }

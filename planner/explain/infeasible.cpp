@@ -7,6 +7,7 @@
 #include "costmodel/binding_rank.h"
 #include "costmodel/memory/timeline.h"
 #include "costmodel/outside_memory.h"
+#include "model_ir/plan/plan_limits.h"
 #include "planner/explain/held.h"
 #include "planner/search/evaluator.h"
 #include "planner/space/all_axes.h"
@@ -87,8 +88,7 @@ Mend mend_to(Mend::Kind kind, std::int64_t value) {
 /// The verdict of the replay of `plan` in `budget`.
 Result<cost::Verdict> verdict_of(const SearchQuestion& question, const RatedPlan& plan,
                                  Bytes budget) {
-  const Result<cost::StepEstimate> estimate =
-      cost::estimate(question.space.model, plan.plan, question.device, budget);
+  const Result<cost::StepEstimate> estimate = judged_replay(question, plan.plan, budget);
   return estimate ? Result<cost::Verdict>(estimate->verdict)
                   : Result<cost::Verdict>(estimate.error());
 }
@@ -97,23 +97,21 @@ Result<cost::Verdict> verdict_of(const SearchQuestion& question, const RatedPlan
 class FitsIn {
  public:
   FitsIn(const SearchQuestion& question, const RatedPlan& plan)
-      : question_(question),
-        plan_(plan),
-        outside_(
-            cost::total_of(cost::outside_terms(question.space.model, plan.plan, question.device))) {
-  }
+      : question_(question), plan_(plan) {}
 
   Result<bool> operator()(Bytes budget) {
     if (ir::runtime_of(plan_.plan).depends_on_room(plan_.plan)) {
-      const Result<cost::Verdict> verdict = verdict_of(question_, plan_, budget);
-      return verdict ? Result<bool>(*verdict != cost::Verdict::kDoesNotFit)
-                     : Result<bool>(verdict.error());
+      const Result<cost::StepEstimate> replayed = judged_replay(question_, plan_.plan, budget);
+      return replayed ? Result<bool>(is_accepted(question_, *replayed))
+                      : Result<bool>(replayed.error());
     }
     if (Status status = programs_.empty() ? lower() : ok(); !status) {
       return std::move(status).error();
     }
+    SearchQuestion there = question_;
+    there.budget = budget;
+    const Bytes capacity = capacity_of(there, plan_.plan);
     return std::ranges::none_of(programs_, [&](const ir::RankProgram& program) {
-      const Bytes capacity = std::max(budget - outside_, Bytes{0});
       return cost::replay(program, plan_.plan.allocator, capacity).out_of_memory.has_value();
     });
   }
@@ -134,9 +132,27 @@ class FitsIn {
 
   const SearchQuestion& question_;
   const RatedPlan& plan_;
-  Bytes outside_;
   std::vector<ir::RankProgram> programs_;
 };
+
+/// `least`, or so much more that the plan also has the chance to fit that the question asks for.
+Result<std::int64_t> accepted_budget(const SearchQuestion& question, const RatedPlan& plan,
+                                     std::int64_t least) {
+  constexpr int kMostSteps = 64;
+  constexpr std::int64_t kShareOfStep = 500;
+  std::int64_t budget = least;
+  for (int step = 0; question.judge && step < kMostSteps; ++step) {
+    const Result<cost::StepEstimate> replayed = judged_replay(question, plan.plan, Bytes{budget});
+    if (!replayed) {
+      return replayed.error();
+    }
+    if (is_accepted(question, *replayed)) {
+      break;
+    }
+    budget += std::max(budget / kShareOfStep / kSegment, std::int64_t{1}) * kSegment;
+  }
+  return budget;
+}
 
 /// The least budget above `below`, in whole segments, with which the replay of `plan` fits.
 Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPlan& plan,
@@ -168,7 +184,7 @@ Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPla
     }
     (*fits ? enough : refused) = middle;
   }
-  return enough * kSegment;
+  return accepted_budget(question, plan, enough * kSegment);
 }
 
 /// The least device memory in which some plan fits. Bisects between the memory of the question and
@@ -231,8 +247,15 @@ MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::i
   constexpr std::int64_t kMostCounts = 256;
   const std::int64_t step = (most - above + kMostCounts - 1) / kMostCounts;
   AxisValues counts;
+  const std::int64_t node = std::max(question.machine.topology.devices_per_node, 1);
   for (std::int64_t gpus = above + step; gpus <= most; gpus += step) {
-    counts.push_back(gpus);
+    const std::int64_t whole = gpus <= node ? gpus : ceil_div(gpus, node) * node;
+    if (whole <= most && (counts.empty() || counts.back() < whole)) {
+      counts.push_back(whole);
+    }
+  }
+  if (counts.empty()) {
+    return std::optional<Mend>();
   }
   SearchQuestion fewest = held(question, Axis::kGpus, counts);
   fewest.objective = Objective::kGpus;
@@ -260,6 +283,10 @@ MaybeMend more_gpus(const SearchQuestion& question, SearchRecords& records) {
   std::int64_t above = 0;
   std::int64_t most = 2 * (given.empty() ? question.space.base.world : given.back());
   for (int doubling = 0; doubling < kMostDoublings && !is_stopped(question); ++doubling) {
+    most = std::min(most, ir::kMostRanks);
+    if (above >= most) {
+      break;
+    }
     // The batch of a step stays the same, unless it has fewer sequences than there are GPUs.
     const std::int64_t batch = question.space.global_batch;
     for (const std::int64_t sequences : {batch, std::max(batch, most)}) {

@@ -44,9 +44,10 @@ struct OtherDevice {
 /// Model:   memory: the least budget with which the replay of the leanest plan fits. Then bisection
 ///          towards the question's budget, with the plan that a search finds at each middle, to one
 ///          segment of 2 MiB. GPUs: the fewest of all counts up to twice as many, then up to four
-///          times as many, and so on. Sequences: by halving, then by bisection to a sixty-fourth of
-///          the given length. Axes: the value nearest to the given one, by position for words or by
-///          ratio for numbers. Devices: the one with the least memory; `others` are in that order.
+///          times as many, and so on; beyond one node, whole nodes. Sequences: by halving, then by
+///          bisection to a sixty-fourth of the given length. Axes: the value nearest to the given
+///          one, by position for words or by ratio for numbers. Devices: the one with the least
+///          memory; `others` are in that order.
 /// Errors:  those of `search`.
 [[nodiscard]] Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
                                                        std::span<const OtherDevice> others,

@@ -49,11 +49,44 @@ BoundedCell bound_cell(const SearchState& state, Cell cell) {
   return bounded;
 }
 
+bool keep_too_large(const RatedPlan& plan, CellAnswer& answer) {
+  if (plan.peak > plan.capacity) {
+    if (!answer.leanest || plan.peak < answer.leanest->peak) {
+      answer.leanest = plan;
+    }
+    return true;
+  }
+  if (!plan.host_fits) {
+    if (!answer.least_host || plan.host < answer.least_host->host) {
+      answer.least_host = plan;
+    }
+    return true;
+  }
+  return false;
+}
+
 Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan) {
   const Bytes total = question.budget > Bytes{0} ? question.budget : question.device.total;
-  const Bytes outside =
-      cost::total_of(cost::outside_terms(question.space.model, plan, question.device));
-  return std::max(total - outside, Bytes{0});
+  const std::vector<cost::OutsideTerm> outside =
+      cost::outside_terms(question.space.model, plan, question.device);
+  return question.room ? question.room(plan, total, outside)
+                       : std::max(total - cost::total_of(outside), Bytes{0});
+}
+
+Result<cost::StepEstimate> judged_replay(const SearchQuestion& question,
+                                         const ir::ParallelPlan& plan, Bytes budget,
+                                         const cost::Machine* machine) {
+  Result<cost::StepEstimate> replayed =
+      cost::estimate(question.space.model, plan, question.device, budget, machine);
+  if (replayed && question.judge) {
+    question.judge(plan, replayed.value());
+  }
+  return replayed;
+}
+
+bool is_accepted(const SearchQuestion& question, const cost::StepEstimate& replayed) {
+  return replayed.verdict != cost::Verdict::kDoesNotFit &&
+         (!replayed.chance || *replayed.chance >= question.confidence);
 }
 
 bool stops_at_first(const SearchQuestion& question) {

@@ -60,8 +60,9 @@ struct CellAnswer {
   std::optional<RatedPlan> best;
   Worth worth;
   std::uint64_t evaluated = 0;
-  std::optional<RatedPlan> leanest;  ///< If nothing fitted; its peak is that of one rank.
-  std::optional<Next> next;          ///< None: all plans of the cell have been looked at.
+  std::optional<RatedPlan> leanest;     ///< If nothing fitted; its peak is that of one rank.
+  std::optional<RatedPlan> least_host;  ///< Of plans that only the host has no room for.
+  std::optional<Next> next;             ///< None: all plans of the cell have been looked at.
 };
 
 /// Plans of a cell that may be in the Pareto front.
@@ -141,9 +142,20 @@ inline constexpr std::size_t kWave = 16;
 /// More than any device has.
 inline constexpr Bytes kMostBytes{INT64_MAX};
 
+/// Notes a plan that is too large for the device or for the host; false: it fits.
+[[nodiscard]] bool keep_too_large(const RatedPlan& plan, CellAnswer& answer);
+
 /// Bounds the worth of the plans of a cell from below.
 [[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell);
-/// Bytes that the allocator may take under `plan`.
+/// Replays `plan` in `budget` (0: the device's total) and judges it (`SearchQuestion::judge`).
+///
+/// Errors:  those of `cost::estimate`.
+[[nodiscard]] Result<cost::StepEstimate> judged_replay(const SearchQuestion& question,
+                                                       const ir::ParallelPlan& plan, Bytes budget,
+                                                       const cost::Machine* machine = nullptr);
+/// Whether a replay fits with the confidence that is asked for.
+[[nodiscard]] bool is_accepted(const SearchQuestion& question, const cost::StepEstimate& replayed);
+/// What the allocator may take under `plan` (`SearchQuestion::room`).
 [[nodiscard]] Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan);
 /// Whether the fastest plan of a cell that fits is the best of the cell.
 [[nodiscard]] bool stops_at_first(const SearchQuestion& question);

@@ -3,9 +3,11 @@
 #include <utility>
 #include <vector>
 
+#include "costmodel/host_memory.h"
 #include "costmodel/memory_floor.h"
 #include "planner/evaluate/plan_bounds.h"
 #include "planner/search/evaluator.h"
+#include "runtimes/registry.h"
 
 namespace headroom::plan {
 namespace {
@@ -15,6 +17,14 @@ struct LoweredSearch {
   LoweredPlans plans;
   std::unique_ptr<PlanBounds> bounds;
 };
+
+/// The least that `plan` takes of the host; nothing is asked of a plan that keeps nothing there.
+cost::HostMemory host_floor_of(const SearchQuestion& question, const ir::ParallelPlan& plan) {
+  const ir::ModelSpec& model = question.space.model;
+  const bool held = ir::runtime_of(plan).held_on_host(model, plan) > Bytes{0};
+  return question.device.host && held ? cost::host_floor(model, plan, question.device.host)
+                                      : cost::HostMemory{};
+}
 
 std::vector<ir::ParallelPlan> plans_of(const SearchState& state, const Cell& cell) {
   const std::unique_ptr<const Choices> choices = choices_of(state.question.space, cell);
@@ -115,7 +125,7 @@ class LoweredVisit {
         break;
       }
       last = bound;
-      if (is_slower(bound.index)) {
+      if (is_slower(bound.index) || lacks_host(bound.index)) {
         continue;
       }
       if (question_.pruning.memory_floor) {
@@ -140,7 +150,7 @@ class LoweredVisit {
     for (std::uint64_t i = 0; i < plans_.size(); ++i) {
       index = plans_[i].recompute == ir::Recompute::kNone ? index : i;
     }
-    if (state_.refused.contains(cell_.first_number + index) ||
+    if (state_.refused.contains(cell_.first_number + index) || lacks_host(index) ||
         cost::memory_floor(question_.space.model, cell_.cell.plan) > ceiling() ||
         lowered_.bounds->floor(plans_[index]) > ceiling()) {
       return std::move(answer_);
@@ -150,6 +160,25 @@ class LoweredVisit {
   }
 
  private:
+  /// Whether the least that the plan holds on the host is too much. Before it is lowered.
+  [[nodiscard]] bool lacks_host(std::uint64_t index) {
+    const cost::HostMemory host = host_floor_of(question_, plans_[index]);
+    if (host.fits()) {
+      return false;
+    }
+    if (!answer_.least_host || host.bytes < answer_.least_host->host) {
+      answer_.least_host = RatedPlan{.plan = plans_[index],
+                                     .time = {},
+                                     .peak = {},
+                                     .capacity = capacity_,
+                                     .number = cell_.first_number + index,
+                                     .host = host.bytes,
+                                     .host_capacity = host.capacity.value_or(Bytes{0}),
+                                     .host_fits = false};
+    }
+    return true;
+  }
+
   [[nodiscard]] Worth worth_of_bound(const Timed& bound) const {
     Worth worth = worth_of(question_.objective, cell_.cell.plan, bound.seconds, Bytes{0});
     worth.number = cell_.first_number + bound.index;
@@ -214,11 +243,11 @@ class LoweredVisit {
                           .time = lowered->time,
                           .peak = lowered->peak,
                           .capacity = capacity_,
-                          .number = number};
-    if (rated.peak > capacity_) {
-      if (!answer_.leanest || rated.peak < answer_.leanest->peak) {
-        answer_.leanest = rated;
-      }
+                          .number = number,
+                          .host = lowered->host,
+                          .host_capacity = lowered->host_capacity,
+                          .host_fits = lowered->host_fits};
+    if (keep_too_large(rated, answer_)) {
       return ok();
     }
     Worth worth = worth_of(question_.objective, plan, rated.time.total().value(), rated.peak);
@@ -295,7 +324,8 @@ class LoweredEvaluator final : public Evaluator {
         ceiling = std::min(
             ceiling, front.ceiling(pace_of(plan, bounds.seconds_now(index)), plan.world, number));
       }
-      if (state.refused.contains(number) || ceiling < Bytes{0}) {
+      if (state.refused.contains(number) || ceiling < Bytes{0} ||
+          !host_floor_of(question_, plan).fits()) {
         continue;
       }
       if (pruning.memory_floor) {
@@ -312,7 +342,7 @@ class LoweredEvaluator final : public Evaluator {
         return lowered.error();
       }
       ++answer.evaluated;
-      if (lowered->peak <= capacity) {
+      if (lowered->peak <= capacity && lowered->host_fits) {
         answer.plans.push_back({.plan = plan,
                                 .time = lowered->time,
                                 .peak = lowered->peak,

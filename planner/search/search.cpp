@@ -202,6 +202,10 @@ class CellPass {
     if (leanest && (!result_.leanest || leanest->peak < result_.leanest->peak)) {
       result_.leanest = leanest;
     }
+    const auto& least_host = answer.least_host;
+    if (least_host && (!result_.least_host || least_host->host < result_.least_host->host)) {
+      result_.least_host = least_host;
+    }
   }
 
   void rank(Ranked one) {
@@ -237,6 +241,7 @@ class CellPass {
       result_.status = whole ? PlanStatus::kOptimal : PlanStatus::kFeasible;
       result_.gap = gap();
       result_.leanest.reset();
+      result_.least_host.reset();
       for (std::size_t i = 1; i < ranking_.size(); ++i) {
         result_.next.push_back(ranking_[i].plan);
       }
@@ -292,12 +297,12 @@ namespace {
 
 /// Whether `result.best` fits when it is replayed. Sets `result.estimate`.
 Result<bool> replays(const SearchQuestion& question, PlanResult& result) {
-  Result<cost::StepEstimate> replayed = cost::estimate(
-      question.space.model, result.best->plan, question.device, question.budget, &question.machine);
+  Result<cost::StepEstimate> replayed =
+      judged_replay(question, result.best->plan, question.budget, &question.machine);
   if (!replayed) {
     return std::move(replayed).error();
   }
-  if (replayed->verdict == cost::Verdict::kDoesNotFit) {
+  if (!is_accepted(question, *replayed)) {
     return false;
   }
   result.estimate = std::move(replayed).value();
@@ -309,12 +314,12 @@ Result<bool> replays(const SearchQuestion& question, PlanResult& result) {
 Status replay_next(const SearchQuestion& question, PlanResult& result) {
   result.replayed.push_back({.plan = *result.best, .step = result.estimate->time->total});
   for (const RatedPlan& plan : result.next) {
-    const Result<cost::StepEstimate> replayed = cost::estimate(
-        question.space.model, plan.plan, question.device, question.budget, &question.machine);
+    const Result<cost::StepEstimate> replayed =
+        judged_replay(question, plan.plan, question.budget, &question.machine);
     if (!replayed) {
       return replayed.error();
     }
-    if (replayed->verdict != cost::Verdict::kDoesNotFit && replayed->time) {
+    if (is_accepted(question, *replayed) && replayed->time) {
       result.replayed.push_back({.plan = plan, .step = replayed->time->total});
     }
   }
@@ -336,9 +341,9 @@ Result<bool> refuse_of(FrontAnswer& front, SearchState& state, std::set<std::uin
       return;
     }
     const Result<cost::StepEstimate> replayed =
-        cost::estimate(question.space.model, plans[i].plan, question.device, question.budget);
-    fit[i] = replayed ? Result<bool>(replayed->verdict != cost::Verdict::kDoesNotFit)
-                      : Result<bool>(replayed.error());
+        judged_replay(question, plans[i].plan, question.budget);
+    fit[i] =
+        replayed ? Result<bool>(is_accepted(question, *replayed)) : Result<bool>(replayed.error());
   });
   std::vector<RatedPlan> kept;
   for (std::size_t i = 0; i < plans.size(); ++i) {

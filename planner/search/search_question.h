@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "costmodel/confidence.h"
 #include "costmodel/estimate.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/evaluate/plan_figures.h"
@@ -59,6 +60,11 @@ struct SearchQuestion {
   /// that were not looked at may be better, even if the status says optimal.
   bool any = false;
   std::size_t replays = 1;  ///< Number of plans to replay, the best of as many cells.
+  cost::Judge judge{};      ///< Applied to every replay; none: the replay's own verdict.
+  double confidence = 0;    ///< Least chance to fit of the best plan, where `judge` gives one.
+  /// What the allocator may take if a plan is to fit with this confidence; none: all that the
+  /// device has besides `outside_terms`.
+  cost::Room room{};
   const std::atomic<bool>* stop = nullptr;
   std::function<void(const SearchProgress&)> progress;  ///< Called between waves.
 };
@@ -87,6 +93,9 @@ struct PlanResult {
   double gap = 0;  ///< (best - bound) / best.
   /// If nothing fits: the plan with the lowest peak that was found.
   std::optional<RatedPlan> leanest;
+  /// If nothing fits: of the plans that only the host has no room for, the one that needs least of
+  /// it.
+  std::optional<RatedPlan> least_host;
   std::vector<RatedPlan> front;  ///< By time; each has been replayed.
   bool front_whole = false;      ///< Whether no plan is missing in the front.
   /// No plan is better than every plan of the front by more than this ratio in time, peak and GPUs.

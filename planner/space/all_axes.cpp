@@ -68,8 +68,8 @@ std::string runtime_help() {
   for (const FrameworkSearch* const framework : framework_searches()) {
     add_name(framework->only_if_named() ? named : searched, framework->runtime());
   }
-  return std::string(Axis::kRuntime->help) + ": " + searched +
-         " are searched unless you name some; " + named + " only if you name them";
+  return std::string(Axis::kRuntime->help) + ": " + searched + "; " + named +
+         " only if they are named";
 }
 
 /// Which values of an axis frameworks have (`SearchAxis::help`), and the names of these frameworks.

@@ -160,39 +160,39 @@ namespace axis_words {
 inline constexpr AxisTraits kRuntimeTraits{.order = 10,
                                            .option = "runtime",
                                            .values = "NAME,..",
-                                           .help = "frameworks",
+                                           .help = "frameworks to search",
                                            .words = axis_words::runtimes};
-inline constexpr AxisTraits kGpusTraits{.order = 20,
-                                        .option = "gpus",
-                                        .values = "N,..",
-                                        .help = "GPUs; several: the objective chooses among them",
-                                        .usual = "1"};
+inline constexpr AxisTraits kGpusTraits{
+    .order = 20,
+    .option = "gpus",
+    .values = "N,..",
+    .help = "number of GPUs; among several numbers the objective chooses",
+    .usual = "1"};
 inline constexpr AxisTraits kTensorTraits{
-    .order = 30, .option = "tp", .values = "N,..", .help = "tensor parallel degree", .absent = 1};
+    .order = 30, .option = "tp", .values = "N,..", .help = "tensor-parallel degree", .absent = 1};
 inline constexpr AxisTraits kPipelineTraits{
-    .order = 40, .option = "pp", .values = "N,..", .help = "pipeline stages", .absent = 1};
+    .order = 40, .option = "pp", .values = "N,..", .help = "pipeline-parallel degree", .absent = 1};
 inline constexpr AxisTraits kScheduleTraits{
     .order = 50,
     .option = "schedule",
     .values = "KIND,..",
-    .help = "order of a pipeline's passes",
+    .help = "pipeline schedule",
     .words = axis_words::schedules,
     .absent = 1  // 1f1b
 };
 inline constexpr AxisTraits kContextTraits{
-    .order = 70, .option = "cp", .values = "N,..", .help = "context parallel degree", .absent = 1};
+    .order = 70, .option = "cp", .values = "N,..", .help = "context-parallel degree", .absent = 1};
 inline constexpr AxisTraits kExpertTraits{
-    .order = 90, .option = "ep", .values = "N,..", .help = "expert parallel degree", .absent = 1};
+    .order = 90, .option = "ep", .values = "N,..", .help = "expert-parallel degree", .absent = 1};
 inline constexpr AxisTraits kExpertTensorTraits{.order = 100,
                                                 .option = "etp",
                                                 .values = "N,..",
-                                                .help = "tensor parallel degree of experts",
+                                                .help = "tensor-parallel degree of the experts",
                                                 .absent = 1};
-inline constexpr AxisTraits kChunkTraits{
-    .order = 120,
-    .option = "layers-per-virtual-stage",
-    .values = "N,..",
-    .help = "layers of a model chunk of an interleaved schedule"};
+inline constexpr AxisTraits kChunkTraits{.order = 120,
+                                         .option = "layers-per-virtual-stage",
+                                         .values = "N,..",
+                                         .help = "layers per virtual pipeline stage"};
 inline constexpr AxisTraits kAccountEmbeddingTraits{
     .order = 150,
     .option = "account-for-embedding",
@@ -218,70 +218,75 @@ inline constexpr AxisTraits kPrecisionTraits{
 inline constexpr AxisTraits kOptimizerTraits{.order = 200,
                                              .option = "optimizer",
                                              .values = "NAME,..",
-                                             .help = "as headroom fit takes it",
+                                             .help =
+                                                 "optimizer: adamw, adamw-fused, adamw-8bit, sgd, "
+                                                 "lion and the others that headroom fit takes",
                                              .usual = "adamw",
                                              .words = axis_words::optimizers,
                                              .any = axis_words::any_optimizer};
 inline constexpr AxisTraits kMicroBatchTraits{.order = 210,
                                               .option = "micro-batch",
                                               .values = "B,..",
-                                              .help = "sequences per forward of one rank",
+                                              .help = "sequences per forward pass on each GPU",
                                               .absent = 1};
 inline constexpr AxisTraits kSequenceTraits{
     .order = 220,
     .option = "seq",
     .values = "S,..",
     .help = "tokens per sequence",
-    .usual = "2048, or all positions of a model that has fewer"};
+    .usual = "2048, or the model's maximum if that is less"};
 inline constexpr AxisTraits kSequenceParallelTraits{.order = 230,
                                                     .option = "sequence-parallel",
                                                     .values = "SWITCH",
-                                                    .help = "yes, no or any",
+                                                    .help = "sequence parallelism: yes, no or any",
                                                     .words = axis_words::switches};
 inline constexpr AxisTraits kAttentionTraits{.order = 240,
                                              .option = "attention",
                                              .values = "KIND,..",
-                                             .help = "kernels of attention",
+                                             .help = "implementation of attention",
                                              .words = axis_words::attentions,
                                              .absent = kFirstTorchAttention};
 inline constexpr AxisTraits kRecomputeTraits{.order = 250,
                                              .option = "recompute",
                                              .values = "WHICH,..",
-                                             .help = "which layers run again for backward",
+                                             .help = "activation checkpointing",
                                              .words = axis_words::recomputations,
                                              .within_cells = true};
 inline constexpr AxisTraits kLossTraits{.order = 340,
                                         .option = "loss",
                                         .values = "KIND,..",
-                                        .help = "how the cross entropy is computed",
+                                        .help = "implementation of the loss",
                                         .words = axis_words::losses,
                                         .absent = kFirstTorchLoss,
                                         .within_cells = true};
-inline constexpr AxisTraits kReshardTraits{.order = 370,
-                                           .option = "reshard",
-                                           .values = "SWITCH",
-                                           .help = "parameters are sharded again after forward",
-                                           .words = axis_words::switches,
-                                           .demanded = true};
-inline constexpr AxisTraits kReplicasTraits{.order = 380,
-                                            .option = "replicas",
-                                            .values = "N,..",
-                                            .help = "copies of the sharded model: hybrid sharding",
-                                            .absent = 1,
-                                            .demanded = true};
+inline constexpr AxisTraits kReshardTraits{
+    .order = 370,
+    .option = "reshard",
+    .values = "SWITCH",
+    .help = "parameters are sharded again after the forward pass",
+    .words = axis_words::switches,
+    .demanded = true};
+inline constexpr AxisTraits kReplicasTraits{
+    .order = 380,
+    .option = "replicas",
+    .values = "N,..",
+    .help = "hybrid sharding: number of replicas of the sharded model",
+    .absent = 1,
+    .demanded = true};
 inline constexpr AxisTraits kOffloadTraits{.order = 390,
                                            .option = "offload",
                                            .values = "WHAT,..",
-                                           .help = "what is kept on the host",
+                                           .help = "what is kept in host memory",
                                            .words = axis_words::offloads};
-inline constexpr AxisTraits kOptimizerOffloadTraits{.order = 400,
-                                                    .option = "optimizer-offload",
-                                                    .values = "SHARE,..",
-                                                    .help = "share of the optimizer on the host",
-                                                    .usual = "0",
-                                                    .words = axis_words::offload_shares,
-                                                    .any = axis_words::offload_shares,
-                                                    .within_cells = true};
+inline constexpr AxisTraits kOptimizerOffloadTraits{
+    .order = 400,
+    .option = "optimizer-offload",
+    .values = "SHARE,..",
+    .help = "share of the optimizer that is in host memory",
+    .usual = "0",
+    .words = axis_words::offload_shares,
+    .any = axis_words::offload_shares,
+    .within_cells = true};
 
 inline constexpr Axis Axis::kRuntime{kRuntimeTraits};
 inline constexpr Axis Axis::kGpus{kGpusTraits};

@@ -9,6 +9,7 @@
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/all_axes.h"
 #include "runtimes/plan_check.h"
+#include "runtimes/registry.h"
 
 namespace headroom::plan {
 namespace {
@@ -127,7 +128,9 @@ class CellWriter {
     SpaceWalk& walk = framework.walk;
     ir::ParallelPlan before = walk.plan;
     const std::uint64_t choices = framework.search->choose_first(walk);
-    if (choices > 0 && ir::check_plan(question_.model, walk.plan)) {
+    const bool runs = choices > 0 && ir::check_plan(question_.model, walk.plan) &&
+                      ir::runtime_of(walk.plan).check_device(walk.plan, question_.device);
+    if (runs) {
       cells_.push_back(
           {.plan = std::move(walk.plan), .choices = choices, .framework = framework.search});
     }

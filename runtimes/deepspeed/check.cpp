@@ -17,7 +17,8 @@ Status check_precision(const ParallelPlan& plan) {
   if (!master && plan.precision != Precision::kFp32) {
     return Error::invalid_argument("precision", word_of(precision_words(), plan.precision),
                                    "bf16-master, fp16-master or fp32: DeepSpeed keeps an fp32 "
-                                   "master copy of 16-bit parameters");
+                                   "master copy of 16-bit parameters",
+                                   "use --precision bf16-master");
   }
   return ok();
 }
@@ -29,17 +30,18 @@ Status check_zero_plus(const ParallelPlan& plan, const ZeroPlan& zero) {
   const bool plus = zero.hpz_partition_size != 1 || zero.quantized_weights ||
                     zero.quantized_gradients || zero.leaf != ZeroLeaf::kDefault;
   if (plus && zero.stage != 3) {
-    return Error::invalid_argument("zeropp", "ZeRO stage " + std::to_string(zero.stage),
-                                   "ZeRO stage 3, which alone gathers parameters", "add --zero 3");
+    return Error::invalid_argument(
+        "zeropp", "needs --zero 3, but the plan has --zero " + std::to_string(zero.stage), {},
+        "use --zero 3, or leave out --zeropp");
   }
   if (zero.quantized_gradients && plan.world > zero.node_devices &&
       plan.world % zero.node_devices != 0) {
     return Error::invalid_argument("zeropp", "node=" + std::to_string(zero.node_devices),
-                                   "a divisor of the " + std::to_string(plan.world) + " ranks");
+                                   "a divisor of --gpus " + std::to_string(plan.world));
   }
   if (zero.hpz_partition_size < 1 || plan.world % ranks != 0) {
     return Error::invalid_argument("zeropp", "hpz=" + std::to_string(zero.hpz_partition_size),
-                                   "a divisor of the " + std::to_string(plan.world) + " ranks");
+                                   "a divisor of --gpus " + std::to_string(plan.world));
   }
   return ok();
 }
@@ -59,20 +61,20 @@ Status check_zero_switches(const ParallelPlan& plan, const ZeroPlan& zero) {
           "compute_grad_norm", "false",
           "ZeRO stage 1 or 2 without clipping, optimizer offload, or (stage 1) bf16 gradients "
           "accumulated in fp32",
-          "leave the key out, or set gradient_clipping to 0");
+          "leave out compute_grad_norm, or set gradient_clipping to 0");
     }
   }
   if (!zero.reduce_scatter && zero.quantized_gradients) {
-    return Error::invalid_argument("reduce_scatter", "false beside zero_quantized_gradients",
-                                   "one of them: a bucket that all ranks get is not quantised",
-                                   "leave reduce_scatter out");
+    return Error::invalid_argument("reduce_scatter", "false together with zero_quantized_gradients",
+                                   "true: DeepSpeed quantises only gradients that it scatters",
+                                   "leave out reduce_scatter or zero_quantized_gradients");
   }
   const bool gathers_whole = zero.quantized_weights || zero.hpz_partition_size != 1;
   if (gathers_whole && (zero.allgather_sequential || zero.all_reduce_fetch)) {
     return Error::invalid_argument(
         zero.allgather_sequential ? "allgather_sequential" : "use_all_reduce_for_fetch_params",
-        "true beside ZeRO++", "plain gathers: quantised or in two levels they are not modelled so",
-        "leave the key out");
+        "true together with ZeRO++", "false: this combination is not modelled",
+        "leave out this key, or zero_quantized_weights and zero_hpz_partition_size");
   }
   return ok();
 }
@@ -90,16 +92,16 @@ Status check_offload_ratio(const ParallelPlan& plan, const ZeroPlan& zero) {
     return Error::invalid_argument("offload", value, "a share from 0 to 1");
   }
   if (zero.stage != 3 || zero.offload_optimizer != OffloadDevice::kCpu) {
-    return Error::invalid_argument("offload", value,
-                                   "ZeRO stage 3 with the optimizer on the host (cpu)",
+    return Error::invalid_argument("offload", value, "ZeRO stage 3 with optimizer=cpu",
                                    "add --zero 3 --offload optimizer=cpu");
   }
   const bool cpu_adam = plan.optimizer.kind == OptimizerKind::kAdamW &&
                         plan.optimizer.form == OptimizerForm::kFused && !zero.torch_adam;
   if (!cpu_adam) {
     return Error::invalid_argument("offload", value,
-                                   "DeepSpeedCPUAdam, the only optimizer that DeepSpeed splits",
-                                   "leave --optimizer out");
+                                   "adamw-fused without torch_adam (DeepSpeedCPUAdam), the only "
+                                   "optimizer that DeepSpeed splits",
+                                   "leave out --optimizer");
   }
   return ok();
 }
@@ -110,22 +112,26 @@ Status check_zero(const ParallelPlan& plan) {
   }
   const ZeroPlan& zero = zero_of(plan);
   if (zero.offload_optimizer != OffloadDevice::kNone && zero.stage == 0) {
-    return Error::invalid_argument("offload", "optimizer", "ZeRO stage 1, 2 or 3", "add --zero 2");
+    return Error::invalid_argument("offload", "optimizer=cpu or nvme with --zero 0",
+                                   "ZeRO stage 1, 2 or 3", "add --zero 2");
   }
   if (zero.offload_param != OffloadDevice::kNone && zero.stage != 3) {
-    return Error::invalid_argument("offload", "param",
-                                   "ZeRO stage 3, which alone shards parameters", "add --zero 3");
+    return Error::invalid_argument(
+        "offload", "param=cpu or nvme with --zero " + std::to_string(zero.stage),
+        "ZeRO stage 3, the only stage that shards parameters", "use --zero 3");
   }
   if (zero.grad_accum_dtype && (*zero.grad_accum_dtype != DType::kFp32 || zero.stage == 0 ||
                                 plan.precision == Precision::kFp32)) {
-    return Error::invalid_argument("grad_accum_dtype", name_of(*zero.grad_accum_dtype),
-                                   "fp32, for 16-bit parameters from ZeRO stage 1 on",
-                                   "leave it out to accumulate in the parameters' type");
+    return Error::invalid_argument(
+        "grad_accum_dtype", name_of(*zero.grad_accum_dtype),
+        "fp32, for 16-bit parameters from ZeRO stage 1 on",
+        "leave out grad_accum_dtype to accumulate in the parameters' type");
   }
   const bool nvme =
       zero.offload_optimizer == OffloadDevice::kNvme || zero.offload_param == OffloadDevice::kNvme;
   if (nvme && zero.nvme_path.empty()) {
-    return Error::invalid_argument("offload", "nvme", "the folder of the drive, too",
+    return Error::invalid_argument("offload", "nvme without a path",
+                                   "the folder of the drive as well",
                                    "add path=/local_nvme to --offload");
   }
   if (const Status share = check_offload_ratio(plan, zero); !share) {

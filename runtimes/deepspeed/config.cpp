@@ -436,9 +436,13 @@ void read_batch(ConfigSection& root, ParallelPlan& plan) {
 void read_clipping(ConfigSection& root, ParallelPlan& plan) {
   constexpr std::string_view kKey = "gradient_clipping";
   if (root.is_auto(kKey)) {
+    // Trainer fills in its max_grad_norm. Source: transformers 5
+    // src/transformers/integrations/deepspeed.py, trainer_config_process; training_args.py.
+    constexpr double kTrainersClipping = 1.0;
     static_cast<void>(root.number(kKey, {}));
     if (!plan.clip_norm) {
-      root.note("gradient_clipping \"auto\" is taken to be none; Trainer's own is --clip-norm 1");
+      plan.clip_norm = kTrainersClipping;
+      root.note("gradient_clipping \"auto\" is 1, as in Trainer; --clip-norm sets another norm");
     }
     return;
   }

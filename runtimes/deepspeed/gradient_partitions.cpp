@@ -40,7 +40,9 @@ void GradientPartitions::allocate(const std::vector<std::size_t>& trainable) {
     elements += parameters_[parameter].shard_elements;
   }
   if (state_.offloads_optimizer()) {
-    state_.hold_offloaded(bytes_of(elements, accumulated_).value());
+    // grad_partitions_flat_buffer, pinned. Source: stage3.py, __init__.
+    hold_on_host(state_.eager.program(), HostUse::kGradients, HostPages::kPinnedBlock,
+                 bytes_of(elements, accumulated_).value());
   } else {
     flat_ = state_.eager.empty({elements}, accumulated_, TensorRole::kGradient);
     torch::launch_fill(state_.eager, flat_);

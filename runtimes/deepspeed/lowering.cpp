@@ -3,10 +3,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "model_ir/graph/decoder.h"
+#include "model_ir/plan/plan_words.h"
 #include "runtimes/deepspeed/base_optimizer.h"
 #include "runtimes/deepspeed/bf16_optimizer.h"
 #include "runtimes/deepspeed/full_masters.h"
@@ -134,8 +136,9 @@ void run_micro_batch(const Run& run, StepPosition at, bool boundary, transformer
   }
 }
 
-Error refused(const char* key, const char* got, const char* wanted) {
-  return Error::invalid_argument(key, got, wanted, "use --runtime transformers for the rest");
+Error refused(std::string_view key, std::string_view got, std::string_view wanted) {
+  return Error::invalid_argument(key, got, wanted,
+                                 "leave out this option, or use --runtime transformers");
 }
 
 /// The error for what is not modelled under ZeRO, in addition to what the model code refuses.
@@ -146,12 +149,11 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
       plan.precision != Precision::kFp32) {
     // stage3.py, defragment: all trainable partitions must have one type.
     return refused(
-        "lora", "modules_to_save beside fp32 adapters under ZeRO stage 3",
-        "--precision fp32, or stages 0 to 2: DeepSpeed wants trainable parameters of one "
-        "type");
+        "lora", "save=... with --zero 3 and a 16-bit precision",
+        "--precision fp32 or --zero 2: DeepSpeed requires trainable parameters of one type");
   }
   if (plan.generation) {
-    return refused("generate", "tokens generated after the steps", "training under deepspeed");
+    return refused("generate", "is not supported with DeepSpeed", "");
   }
   if (std::optional<Error> error = transformers::unsupported(spec, plan, device)) {
     return error;
@@ -163,7 +165,7 @@ std::optional<Error> refusal_of(const ModelSpec& spec, const ParallelPlan& plan,
                                 const DeviceTraits& device) {
   if (plan.precision != Precision::kFp32 && plan.precision != Precision::kBf16Master &&
       plan.precision != Precision::kFp16Master) {
-    return Error::invalid_argument("precision", "a recipe without fp32 masters",
+    return Error::invalid_argument("precision", word_of(precision_words(), plan.precision),
                                    "bf16-master, fp16-master or fp32",
                                    "use --precision bf16-master");
   }
@@ -210,8 +212,8 @@ std::optional<Error> unquantisable(const transformers::Model& model, const Paral
     if (const std::int64_t own = ceil_div(parameter.elements(), plan.world); own % 8 != 0) {
       return Error::invalid_argument("zeropp",
                                      "qwz with a partition of " + std::to_string(own) + " elements",
-                                     "multiples of 8: DeepSpeed's quantiser breaks off otherwise",
-                                     "use another number of ranks, or leave out qwz");
+                                     "a multiple of 8, which DeepSpeed's quantiser requires",
+                                     "use another number of --gpus, or leave out qwz");
     }
   }
   return std::nullopt;

@@ -48,7 +48,8 @@ constexpr std::array kZeroFields = {
         .between(0, 3)
         .searchable()
         .spelled({.name = "zero_optimization.stage"})
-        .means("ZeRO stage: 1 shards optimizer states, 2 gradients as well, 3 parameters as well."),
+        .means("DeepSpeed ZeRO stage: 1 shards optimizer states, 2 also gradients, 3 also "
+               "parameters."),
     elements<&Z::reduce_bucket_size>("reduce_bucket_elements")
         .between(0, kMostElements)  // It is one tensor.
         .spelled({.name = "zero_optimization.reduce_bucket_size"})
@@ -104,8 +105,8 @@ constexpr std::array kZeroFields = {
     field<&Z::decay_groups>("decay_groups")
         .as_option("decay-groups")
         .changes(OptionEffect::kMemory)
-        .means("Norms and biases form a parameter group of their own without weight decay, as "
-               "Trainer makes it."),
+        .means("Norms and biases form a separate parameter group without weight decay, as in "
+               "Trainer."),
     word<&Z::grad_accum_dtype, policy_dtype_words>("grad_accum_dtype")
         .spelled({.name = "data_types.grad_accum_dtype"})
         .means("Type in which gradients are accumulated; none: that of the parameters."),
@@ -164,8 +165,9 @@ constexpr std::array kZeroFields = {
         .spelled({.name = "communication_data_type"})
         .means("Type in which gradients are reduced; none: that of the parameters.")};
 
-constexpr std::array kKeyedOptions = {KeyedOption{"offload", "What ZeRO keeps off the GPU."},
-                                      KeyedOption{"zeropp", "ZeRO++ and leaf modules at stage 3."}};
+constexpr std::array kKeyedOptions = {
+    KeyedOption{"offload", "What ZeRO keeps in host memory (cpu) or on a drive (nvme)."},
+    KeyedOption{"zeropp", "ZeRO++ and leaf modules, with --zero 3."}};
 
 constexpr PlanPart kZeroPart = [] {
   PlanPart part = own_part<ZeroPlan>("zero", kZeroFields);

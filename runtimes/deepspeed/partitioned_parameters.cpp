@@ -76,6 +76,9 @@ Tensor PartitionedParameters::shard_on_device(std::size_t index) {
   }
   Tensor shard = state_.eager.empty({parameter.shard_elements}, parameter.whole.dtype(),
                                     TensorRole::kTemporary);
+  if (swaps_out(state_.zero.offload_param, Bytes{torch::bytes_of(shard)})) {
+    state_.eager.run(CopyShape{.kind = CopyKind::kNvme, .bytes = torch::bytes_of(shard)});
+  }
   state_.eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(shard)});
   return shard;
 }
@@ -318,8 +321,8 @@ void PartitionedParameters::partition(std::size_t index) {
 void PartitionedParameters::drop_secondary(std::size_t index) {
   PartitionedParameter& parameter = parameters_[index];
   if (parameter.has_secondary && !parameter.secondary.defined()) {
-    state_.eager.program().host_bytes -=
-        bytes_of(part_elements(index), parameter.whole.dtype()).value();
+    hold_on_host(state_.eager.program(), HostUse::kParameters, HostPages::kPinnedBlock,
+                 -bytes_of(part_elements(index), parameter.whole.dtype()).value());
   }
   parameter.has_secondary = false;
   parameter.secondary.reset();
@@ -332,7 +335,8 @@ void make_secondary(torch::Eager& eager, const ParallelPlan& plan, const ZeroPla
   const DType dtype = parameter.whole.dtype();
   parameter.has_secondary = true;
   if (zero.offload_param != OffloadDevice::kNone) {
-    eager.program().host_bytes += bytes_of(elements, dtype).value();
+    hold_on_host(eager.program(), HostUse::kParameters, HostPages::kPinnedBlock,
+                 bytes_of(elements, dtype).value());
     return;
   }
   eager.set_site("zero3.secondary_partition", -1);

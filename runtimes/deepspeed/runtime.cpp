@@ -1,7 +1,10 @@
 #include "runtimes/deepspeed/runtime.h"
+#include "runtimes/deepspeed/launch.h"
 
+#include <algorithm>
 #include <array>
 
+#include "model_ir/spec/param_count.h"
 #include "runtimes/deepspeed/changes.h"
 #include "runtimes/deepspeed/check.h"
 #include "runtimes/deepspeed/config.h"
@@ -11,7 +14,11 @@
 #include "runtimes/deepspeed/options.h"
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/words.h"
+#include "runtimes/deepspeed/wrapper.h"
 #include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/host_memory.h"
+#include "runtimes/transformers/quantised_defaults.h"
+#include "runtimes/transformers/required_capability.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -48,6 +55,17 @@ class Deepspeed final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(transformers::capability_rules(), plan, device);
+  }
+  [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
+    return transformers::recomputation_of_prepared(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    return transformers::quantised_notes(model, plan);
   }
   void complete(ParallelPlan& plan) const override { options().add(plan); }
   /// If the optimizer is on the host, it is DeepSpeedCPUAdam, which is fused.
@@ -92,7 +110,8 @@ class Deepspeed final : public Runtime {
     return {{.name = "deepspeed",
              .options = "--zero 2",
              .option = "deepspeed",
-             .help = "A DeepSpeed configuration; options change it and fill its \"auto\"."}};
+             .help = "A DeepSpeed configuration; options change it and fill its \"auto\".",
+             .file = "ds_config.json"}};
   }
   [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
                                          std::string_view /*format*/) const override {
@@ -113,6 +132,40 @@ class Deepspeed final : public Runtime {
   /// ZeRO-3 prefetches and keeps parameters according to the free memory.
   [[nodiscard]] bool depends_on_room(const ParallelPlan& plan) const override {
     return has_zero(plan);
+  }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    using transformers::LoadedBy;
+    using transformers::SavedFrom;
+    const int stage = has_zero(plan) ? zero_of(plan).stage : 0;
+    const bool parts = stage == 3;
+    const auto moments = static_cast<double>(moment_count(plan.optimizer));
+    const double states = stage > 0 ? 4 * (1 + moments) / static_cast<double>(plan.world) : 0;
+    const std::vector<HostTerm> terms = transformers::joined(
+        transformers::loading_terms(model, plan, parts ? LoadedBy::kParts : LoadedBy::kEveryRank),
+        transformers::saving_terms(model, plan, parts ? SavedFrom::kGathered : SavedFrom::kDevice));
+    return transformers::joined(
+        terms, transformers::resuming_terms(model, plan, states,
+                                            "DeepSpeed 0.19.8 engine.py, "
+                                            "_get_all_zero_checkpoint_state_dicts: a rank's own "
+                                            "masters and moments on the CPU"));
+  }
+  /// Parameters in 16 bits; fp32 masters, gradients and moments of what is trained. Pinned blocks
+  /// are larger, and sub-groups may stay on the device.
+  [[nodiscard]] Bytes held_on_host(const ModelSpec& model,
+                                   const ParallelPlan& plan) const override {
+    const ZeroPlan& zero = zero_of(plan);
+    const std::int64_t part =
+        count_parameters(model).total() / std::max<std::int64_t>(plan.world, 1);
+    Bytes held;
+    if (zero.offload_param == OffloadDevice::kCpu) {
+      held += bytes_of(part, param_dtype(plan.precision));
+    }
+    if (zero.offload_optimizer == OffloadDevice::kCpu && zero.offload_ratio == 1 && !plan.lora) {
+      const auto moments = static_cast<std::int64_t>(moment_count(plan.optimizer));
+      held += bytes_of((2 + moments) * part, DType::kFp32);
+    }
+    return held;
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     const ZeroPlan zero = zero_of(plan);
@@ -144,6 +197,10 @@ class Deepspeed final : public Runtime {
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {
     return faster_plans(bottleneck, plan);
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return deepspeed_launch(plan, site);
   }
 };
 

@@ -7,10 +7,12 @@
 
 namespace headroom::ir::deepspeed {
 
-void EngineState::hold_offloaded(std::int64_t bytes) const {
-  RankProgram& program = eager.program();
-  (zero.offload_optimizer == OffloadDevice::kNvme ? program.nvme_bytes : program.host_bytes) +=
-      bytes;
+void EngineState::hold_offloaded(HostUse use, HostPages pages, std::int64_t bytes) const {
+  if (zero.offload_optimizer == OffloadDevice::kNvme) {
+    eager.program().nvme_bytes += bytes;
+  } else {
+    hold_on_host(eager.program(), use, pages, bytes);
+  }
 }
 
 void EngineState::empty_cache() const {
@@ -48,10 +50,18 @@ void EngineState::step_on_host(std::int64_t elements, DType dtype) const {
   const auto moments = static_cast<std::int64_t>(moment_count(plan.optimizer));
   const std::int64_t wide = (2 + moments) + (1 + moments);
   eager.host_wait(eager.record_mark(eager.stream()));
+  if (zero.offload_optimizer == OffloadDevice::kNvme) {  // What is stepped comes and goes.
+    eager.run(CopyShape{.kind = CopyKind::kNvme,
+                        .bytes = bytes_of(wide * elements, DType::kFp32).value()});
+  }
   eager.run(CopyShape{.kind = CopyKind::kHostWork,
                       .bytes = bytes_of(wide * elements, DType::kFp32).value() +
                                bytes_of(elements, dtype).value()});
-  eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = bytes_of(elements, dtype).value()});
+  const std::int64_t narrow = bytes_of(elements, dtype).value();
+  if (zero.offload_param == OffloadDevice::kNvme) {  // Parameters are written back.
+    eager.run(CopyShape{.kind = CopyKind::kNvme, .bytes = narrow});
+  }
+  eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = narrow});
 }
 
 std::int64_t partition_elements(std::int64_t elements, std::int64_t ranks) {

@@ -25,8 +25,8 @@ struct EngineState {
   [[nodiscard]] bool splits_optimizer() const {
     return offloads_optimizer() && zero.offload_ratio < 1;
   }
-  /// Adds to the memory that the optimizer's offload target holds, in bytes.
-  void hold_offloaded(std::int64_t bytes) const;
+  /// Adds a piece to the memory that the optimizer's offload target holds, in bytes.
+  void hold_offloaded(HostUse use, HostPages pages, std::int64_t bytes) const;
   /// torch.cuda.empty_cache()
   void empty_cache() const;
   /// Bytes of all live blocks, each rounded up to 512.

@@ -97,9 +97,10 @@ void ZeroBuckets::initialize() {
       largest = std::max(largest, parameter.elements());
     }
     staging_ = torch::zeros(eager, {largest}, dtype_, TensorRole::kCommunication);
-    state_.hold_offloaded(bytes_of(largest, dtype_).value());  // The host has one, too.
+    state_.hold_offloaded(HostUse::kStaging, HostPages::kPinnedBlock,
+                          bytes_of(largest, dtype_).value());  // The host has one, too.
     if (state_.plan.accumulation > 1 && !is_compact()) {
-      state_.hold_offloaded(bytes_of(owned_elements(), dtype_).value());  // For accumulation.
+      hold_accumulated();
     }
     return;
   }
@@ -179,15 +180,36 @@ void ZeroBuckets::flatten(Group& group) {
   }
 }
 
+/// fp32 master, gradient and moments, and a 16-bit buffer on the way back. All but the moments are
+/// pinned by PyTorch (pin_memory, the default; DS_PIN_MEMORY_BACKEND=native would not round).
+/// Source: stage_1_and_2.py, __init__, initialize_optimizer_states; ops/adam/cpu_adam.py, step.
+void ZeroBuckets::hold_group(std::int64_t partition) {
+  const auto moments = static_cast<std::int64_t>(moment_count(state_.plan.optimizer));
+  const std::int64_t wide = bytes_of(partition, DType::kFp32).value();
+  state_.hold_offloaded(HostUse::kMasterParameters, HostPages::kPinnedBlock, wide);
+  state_.hold_offloaded(HostUse::kGradients, HostPages::kPinnedBlock, wide);
+  state_.hold_offloaded(HostUse::kOptimizerStates, HostPages::kPageable, moments * wide);
+  state_.hold_offloaded(HostUse::kStaging, HostPages::kPinnedBlock,
+                        bytes_of(partition, dtype_).value());
+}
+
+/// Where the gradients of several micro-batches are added up: a buffer for each whole parameter
+/// that the partition touches. Source: stage_1_and_2.py, async_accumulate_grad_in_cpu_via_gpu.
+void ZeroBuckets::hold_accumulated() {
+  for (const Group& group : groups_) {
+    for (const std::size_t member : group.owned) {
+      state_.hold_offloaded(HostUse::kGradients, HostPages::kPinnedBlock,
+                            bytes_of(group.members[member].parameter.elements(), dtype_).value());
+    }
+  }
+}
+
 void ZeroBuckets::make_master(Group& group) {
   Eager& eager = state_.eager;
   eager.set_site("deepspeed.masters", -1);
   Tensor copy = eager.empty({group.partition}, dtype_, TensorRole::kTemporary);
   if (state_.offloads_optimizer()) {
-    // The host holds fp32 master, gradient and moments, and a 16-bit buffer for the way back.
-    const auto states = static_cast<std::int64_t>(2 + moment_count(state_.plan.optimizer));
-    state_.hold_offloaded(bytes_of(states * group.partition, DType::kFp32).value() +
-                          bytes_of(group.partition, dtype_).value());
+    hold_group(group.partition);
   } else if (dtype_ == DType::kFp32) {
     eager.relabel(copy, TensorRole::kMasterParameter);
     group.master = std::move(copy);

@@ -79,6 +79,8 @@ class ZeroBuckets final : public OptimizerWrapper {
   /// Copies the parameters to the host, where the flat group is made.
   void move_to_host(const Group& group);
   void make_master(Group& group);
+  void hold_group(std::int64_t partition);
+  void hold_accumulated();
   void make_buckets();
   void arrived(Position position);
   /// Copies one gradient into the bucket.

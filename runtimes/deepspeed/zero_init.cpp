@@ -35,8 +35,11 @@ PartitionedParameter partitioned(torch::Eager& eager, const ParallelPlan& plan,
   } else {
     const Bytes bytes = bytes_of(own, parameter.dtype());
     RankProgram& program = eager.program();
-    (swaps_out(zero.offload_param, bytes) ? program.nvme_bytes : program.host_bytes) +=
-        bytes.value();
+    if (swaps_out(zero.offload_param, bytes)) {
+      program.nvme_bytes += bytes.value();
+    } else {  // Source: partition_parameters.py, _partition_param (pin_memory).
+      hold_on_host(program, HostUse::kParameters, HostPages::kPinnedBlock, bytes.value());
+    }
   }
   eager.move_storage(parameter, Tensor{});
   return result;

@@ -85,6 +85,9 @@ class ZeroPartitions : public OptimizerWrapper {
   void defragment();
   void make_backup_optimizer();
   void make_masters();
+  void hold_group(std::int64_t elements);
+  void hold_buffers();
+  void move_to_flat(std::int64_t elements, DType dtype);
   void make_offloaded_gradients();
   [[nodiscard]] torch::Tensor find_overflow();
   void check_overflow();

@@ -153,6 +153,74 @@ void ZeroPartitions::defragment() {
   }
 }
 
+/// fp32 master, gradient and moments of a sub-group. Only the gradient is pinned, by PyTorch.
+/// Source: stage3.py, _create_fp32_partitions, initialize_optimizer_states; cpu_adam.py, step.
+void ZeroPartitions::hold_group(std::int64_t elements) {
+  const auto moments = static_cast<std::int64_t>(moment_count(state_.plan.optimizer));
+  const std::int64_t wide = bytes_of(elements, DType::kFp32).value();
+  state_.hold_offloaded(HostUse::kMasterParameters, HostPages::kPageable, wide);
+  state_.hold_offloaded(HostUse::kGradients, HostPages::kPinnedBlock, wide);
+  state_.hold_offloaded(HostUse::kOptimizerStates, HostPages::kPageable, moments * wide);
+}
+
+/// Parameters that came from zero.Init one by one move to one pinned buffer. PyTorch keeps their
+/// own pinned blocks. On a drive, the first max_in_cpu elements stay on the host; buffers for what
+/// is swapped, pinned by DeepSpeed's own operator, hold exactly what they are asked for.
+/// Source: stage3.py, _create_param_groups_fp16_flat_cpu_memory; offload_config.py (max_in_cpu,
+///         buffer_count and buffer_size of parameters, buffer_count of the optimizer);
+///         swap_tensor/partitioned_param_swapper.py, partitioned_optimizer_swapper.py.
+void ZeroPartitions::hold_buffers() {
+  constexpr std::int64_t kMostInHost = 1'000'000'000;
+  constexpr std::int64_t kParameterBuffers = 5 * std::int64_t{100'000'000};
+  constexpr std::int64_t kOptimizerBuffers = 4;
+  RankProgram& program = state_.eager.program();
+  std::int64_t all = 0;
+  std::int64_t widest = 0;
+  for (const SubGroup& group : groups_) {
+    all += group.elements;
+    widest = std::max(widest, group.elements);
+  }
+  const DType dtype = param_dtype(state_.plan.precision);
+  if (state_.zero.offload_param == OffloadDevice::kCpu) {
+    move_to_flat(all, dtype);
+  } else if (state_.zero.offload_param == OffloadDevice::kNvme) {
+    hold_on_host(program, HostUse::kParameters, HostPages::kPinnedBlock,
+                 bytes_of(std::min(all, kMostInHost), dtype).value());
+    hold_on_host(program, HostUse::kStaging, HostPages::kPinned,
+                 bytes_of(kParameterBuffers, dtype).value());
+  }
+  if (state_.zero.offload_optimizer == OffloadDevice::kNvme) {
+    hold_on_host(program, HostUse::kStaging, HostPages::kPinned,
+                 bytes_of(kOptimizerBuffers * widest, DType::kFp32).value());
+  }
+}
+
+void ZeroPartitions::move_to_flat(std::int64_t elements, DType dtype) {
+  RankProgram& program = state_.eager.program();
+  const auto own = std::ranges::find_if(program.host, [](const HostTerm& term) {
+    return term.use == HostUse::kParameters && term.pinned;
+  });
+  const std::int64_t flat = bytes_of(elements, dtype).value();
+  if (own == program.host.end() || own->requested < Bytes{flat}) {
+    return;
+  }
+  // The partitions of what is trained: the flat buffer takes their place, their blocks stay.
+  std::vector<HostTerm> kept;
+  for (const SubGroup& group : groups_) {
+    for (const std::size_t parameter : group.parameters) {
+      const std::int64_t bytes = bytes_of(parameters_[parameter].shard_elements, dtype).value();
+      hold_on_host(program, HostUse::kParameters, HostPages::kPinnedBlock, -bytes);
+      add_to(kept, {.use = HostUse::kStaging, .requested = {}, .bytes = {}, .source = {}},
+             HostPages::kPinnedBlock, bytes);
+    }
+  }
+  for (HostTerm& term : kept) {
+    term.requested = Bytes{0};
+    program.host.push_back(term);
+  }
+  hold_on_host(program, HostUse::kParameters, HostPages::kPinnedBlock, flat);
+}
+
 /// Makes the fp32 partitions: the parameters' partitions are cast unless they are fp32, and copied.
 /// Source: stage3.py, _create_fp32_partitions.
 void ZeroPartitions::make_masters() {
@@ -163,9 +231,7 @@ void ZeroPartitions::make_masters() {
   for (SubGroup& group : groups_) {
     const torch::Shape shape{group.elements};
     if (group.offloaded) {
-      const auto moments = static_cast<std::int64_t>(moment_count(state_.plan.optimizer));
-      // The host holds the master, its gradient and the moments.
-      state_.hold_offloaded(bytes_of((2 + moments) * group.elements, DType::kFp32).value());
+      hold_group(group.elements);
     } else {
       if (dtype != DType::kFp32 || state_.zero.offload_param != OffloadDevice::kNone) {
         converted = eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
@@ -205,6 +271,7 @@ void ZeroPartitions::initialize() {
   barrier();
   defragment();
   make_masters();
+  hold_buffers();
   barrier();
   std::int64_t widest = 0;
   for (const SubGroup& group : groups_) {

@@ -1,20 +1,38 @@
 #include "runtimes/fsdp/changes.h"
 
 #include <array>
+#include <optional>
+
+#include "runtimes/transformers/changes.h"
 
 #include "runtimes/fsdp/plan.h"
 
 namespace headroom::ir::fsdp {
 namespace {
 
-constexpr std::array<OwnChange, 7> kChanges = {
+std::optional<ParallelPlan> offloaded_shards(const ParallelPlan& plan,
+                                             const DeviceTypes& /*device*/) {
+  if (!has_fsdp(plan)) {
+    return std::nullopt;
+  }
+  ParallelPlan changed = plan;
+  edit_fsdp(changed).cpu_offload = true;
+  return changed;
+}
+
+constexpr std::array<OwnChange, 12> kChanges = {
     {{Change::kExpandableSegments, &changes::expandable_segments},
      {Change::kFusedOptimizer, &changes::fused_optimizer},
      {Change::kSdpaAttention, &changes::sdpa_attention},
      {Change::kDropLogits, &changes::drop_logits},
      {Change::kPureBf16, &changes::pure_bf16},
+     {Change::kUnpreparedWeights, &transformers::unprepared},
+     {Change::kFusedLoss, &transformers::fused_loss},
+     {Change::kFusedKernels, &transformers::fused_kernels},
      {Change::kSmallerMicroBatch, &changes::smaller_micro_batch},
-     {Change::kCheckpointing, &changes::checkpointing}}};
+     {Change::kCheckpointing, &changes::checkpointing},
+     {Change::kOffloadShards, &offloaded_shards},
+     {Change::kLora, &transformers::adapters}}};
 
 }  // namespace
 

@@ -9,7 +9,7 @@ namespace headroom::ir::fsdp {
 Status check_replicas(const ParallelPlan& plan) {
   if (has_fsdp(plan) && (fsdp_of(plan).replicas < 1 || plan.world % fsdp_of(plan).replicas != 0)) {
     return Error::invalid_argument("fsdp", "replicas=" + std::to_string(fsdp_of(plan).replicas),
-                                   "a divisor of the " + std::to_string(plan.world) + " ranks");
+                                   "a divisor of --gpus " + std::to_string(plan.world));
   }
   return ok();
 }

@@ -66,6 +66,11 @@ void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<
     eager.set_meta(true);
     shard_ = eager.empty(part, types_.stored, TensorRole::kParameter);
     eager.set_meta(false);
+    // `_local_shard` and `_cpu_grad`, both pinned. Source: pytorch/pytorch 2.11
+    // torch/distributed/fsdp/_flat_param.py, init_flat_param_attributes.
+    for (const HostUse use : {HostUse::kParameters, HostUse::kGradients}) {
+      hold_on_host(eager.program(), use, HostPages::kPinnedBlock, torch::bytes_of(shard_));
+    }
   }
   for (Tensor& each : moved) {
     each.reset();

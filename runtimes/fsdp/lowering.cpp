@@ -5,10 +5,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "model_ir/graph/decoder.h"
+#include "model_ir/plan/plan_words.h"
 #include "runtimes/fsdp/fully_shard.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/sharded_model.h"
@@ -76,30 +78,30 @@ ParallelPlan arithmetic_plan(const ParallelPlan& plan, const FsdpPlan& fsdp) {
   return arithmetic;
 }
 
-Error refused(const char* key, const char* got, const char* wanted) {
-  return Error::invalid_argument(key, got, wanted, "use --runtime transformers for the rest");
+Error refused(std::string_view key, std::string_view got, std::string_view wanted) {
+  return Error::invalid_argument(key, got, wanted,
+                                 "leave out this option, or use --runtime transformers");
 }
 
 /// The error for what is not modelled of FullyShardedDataParallel.
 std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelPlan& plan,
                                          const FsdpPlan& fsdp) {
   if (fsdp.reshard_ranks != 0 || fsdp.shard_embeddings) {
-    return Error::invalid_argument("fsdp", "version=1 with embeddings apart or reshard=N",
-                                   "layers and the rest as units", "use version=2 for the others");
+    return Error::invalid_argument(
+        "fsdp", "with version=1 does not support embeddings and reshard=N", {}, "use version=2");
   }
   if (fsdp.cpu_offload && plan.world == fsdp.replicas) {
-    return Error::invalid_argument("fsdp", "version=1 with offload and whole parameters (NO_SHARD)",
-                                   "offload of shards", "use fewer replicas than ranks");
+    return Error::invalid_argument("fsdp",
+                                   "with version=1 does not support offload where parameters are "
+                                   "not sharded (NO_SHARD)",
+                                   {}, "use fewer replicas than GPUs, or leave out offload");
   }
   if (plan.lora && (plan.lora->dora || transformers::adapts_experts(model, *plan.lora))) {
-    return refused("lora",
-                   "DoRA or adapters on experts with version=1: they read weights that are not "
-                   "gathered",
-                   "LoRA on linear layers, or version=2");
+    return refused("lora", "dora, or adapters on experts, with version=1 of --fsdp",
+                   "version=2: with version 1 these adapters read weights that are not gathered");
   }
   if (plan.lora && plan.evaluation && autocast_dtype(plan.precision)) {
-    return refused("evaluation", "adapters with version=1 outside autocast, where types differ",
-                   "training alone");
+    return refused("evaluation", "is not supported with --lora and version=1 of --fsdp", "");
   }
   return std::nullopt;
 }
@@ -111,27 +113,28 @@ std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelP
 std::optional<Error> unsupported_quant(const ModelSpec& model, const ParallelPlan& plan,
                                        const FsdpPlan& fsdp) {
   if (plan.quant->bits != 4) {
-    return refused("qlora", "bits=8: a gathered weight has lost the state of LLM.int8()",
-                   "bits=4 with fsdp");
+    return refused("qlora", "bits=8 with --fsdp",
+                   "bits=4: a gathered weight lacks the state of LLM.int8()");
   }
   if (param_dtype(plan.precision) != DType::kBf16 || fsdp.param_dtype != DType::kBf16) {
-    return refused("precision", "4-bit weights beside others than bf16 ones",
-                   "bf16 or bf16-autocast, and param=bf16: codes are stored in that type");
+    return refused("precision", word_of(precision_words(), plan.precision),
+                   "bf16 or bf16-autocast, with param=bf16 of --fsdp: the 4-bit weights are stored "
+                   "as bf16");
   }
   if (plan.lora && (plan.lora->dora || !plan.lora->modules_to_save.empty() ||
                     transformers::adapts_experts(model, *plan.lora))) {
-    return refused("qlora", "DoRA, modules to save or adapted experts on quantised weights",
-                   "LoRA on linear layers with fsdp");
+    return refused("qlora", "dora, save=... or adapters on experts with --fsdp",
+                   "adapters on linear layers only");
   }
   if (fsdp.cpu_offload || fsdp.reshard_ranks != 0) {
-    return refused("fsdp", "quantised weights with offload or reshard=N", "shards on the device");
+    return refused("fsdp", "offload or reshard=N with --qlora",
+                   "shards on the GPU, among all ranks");
   }
   if (fsdp.version == 1 &&
       (plan.quant->prepare_kbit || !fsdp.reshard_after_forward || plan.world == fsdp.replicas)) {
     return refused("qlora",
-                   "version=1 with prepare=yes (types differ within a unit) or with weights that "
-                   "stay gathered (a layer replaces its weight in forward)",
-                   "prepare=no and reshard=yes, or version=2");
+                   "version=1 of --fsdp with prepare=yes, reshard=no or as many replicas as GPUs",
+                   "prepare=no, reshard=yes and fewer replicas, or version=2");
   }
   return std::nullopt;
 }
@@ -139,15 +142,16 @@ std::optional<Error> unsupported_quant(const ModelSpec& model, const ParallelPla
 std::optional<Error> unsupported_precision(const ModelSpec& model, const ParallelPlan& plan,
                                            const FsdpPlan& fsdp) {
   if (plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master) {
-    return refused("precision", "fp32 masters", "fp32 shards, which are the masters with fsdp");
+    return refused("precision", word_of(precision_words(), plan.precision),
+                   "fp32: with FSDP, the fp32 shards are the master weights");
   }
   const bool half = fsdp.param_dtype == DType::kFp16;
   if (plan.precision == Precision::kAutocastFp16 && fsdp.param_dtype == DType::kBf16) {
-    return Error::invalid_argument("fsdp", "param=bf16 under fp16 autocast", "param=fp16 or fp32",
-                                   "add param=fp16,reduce=fp16 to --fsdp");
+    return Error::invalid_argument("fsdp", "param=bf16 with --precision autocast-fp16",
+                                   "param=fp16 or fp32", "add param=fp16,reduce=fp16 to --fsdp");
   }
   if (half && model.architecture == Architecture::kEncoderDecoder) {
-    return refused("precision", "an encoder-decoder in fp16", "bf16 with fsdp");
+    return refused("precision", "fp16 for an encoder-decoder model", "bf16");
   }
   return std::nullopt;
 }
@@ -155,8 +159,8 @@ std::optional<Error> unsupported_precision(const ModelSpec& model, const Paralle
 std::optional<Error> unsupported_sharding(const ModelSpec& model, const ParallelPlan& plan,
                                           const FsdpPlan& fsdp) {
   if (plan.world % fsdp.replicas != 0) {
-    return Error::invalid_argument("replicas", std::to_string(fsdp.replicas),
-                                   "a divisor of the " + std::to_string(plan.world) + " ranks");
+    return Error::invalid_argument("fsdp", "replicas=" + std::to_string(fsdp.replicas),
+                                   "a divisor of --gpus " + std::to_string(plan.world));
   }
   if (plan.quant) {
     if (const std::optional<Error> error = unsupported_quant(model, plan, fsdp)) {
@@ -164,16 +168,19 @@ std::optional<Error> unsupported_sharding(const ModelSpec& model, const Parallel
     }
   }
   if (plan.loss != LossKind::kHf && fsdp.shard_embeddings) {
-    return refused("loss", "one that reads the head's weight itself",
-                   "hf with the head in a group of its own");
+    return refused(
+        "loss", word_of(loss_words(), plan.loss),
+        "hf: with embeddings of --fsdp, this loss would read an output layer that is not "
+        "gathered");
   }
   const OptimizerForm form = plan.optimizer.form;
   const bool narrow_states = form == OptimizerForm::kEightBit ||
                              form == OptimizerForm::kPagedEightBit || form == OptimizerForm::kPaged;
   if (narrow_states && (fsdp.version == 2 || fsdp.cpu_offload)) {
+    // bitsandbytes 0.50.2 optim/optimizer.py passes DTensors and plain tables to one operator.
     // bitsandbytes 0.50.2 optim/optimizer.py passes both DTensors and plain tables to one operator.
-    return refused("optimizer", "an optimizer of bitsandbytes, which does not step DTensors",
-                   "one of torch's, or fsdp version=1 without offload");
+    return refused("optimizer", "an optimizer of bitsandbytes, which does not support DTensors",
+                   "an optimizer of PyTorch, or version=1 of --fsdp without offload");
   }
   if (const std::optional<Error> error = unsupported_precision(model, plan, fsdp)) {
     return error;
@@ -189,9 +196,10 @@ std::optional<Error> unsupported_sharding(const ModelSpec& model, const Parallel
   }
   if (!fsdp.use_orig_params || fsdp.forward_prefetch ||
       fsdp.backward_prefetch != FsdpPrefetch::kBackwardPre) {
-    return Error::invalid_argument("fsdp", "prefetch or orig-params under version=2",
-                                   "version=1, whose options they are",
-                                   "leave them out: fully_shard gathers ahead in backward");
+    return Error::invalid_argument("fsdp",
+                                   "has prefetch, forward-prefetch or orig-params, which only "
+                                   "version=1 takes",
+                                   {}, "leave out these keys, or use version=1");
   }
   return std::nullopt;
 }
@@ -201,12 +209,10 @@ std::optional<Error> unsupported_model(const ModelSpec& model, const ParallelPla
                                        const FsdpPlan& fsdp, const DeviceTraits& device) {
   if (plan.generation && (fsdp.cpu_offload || fsdp.version == 1)) {
     return fsdp.cpu_offload
-               ? Error::invalid_argument("generate", "parameters on the host",
-                                         "whole ones, or fully_shard's on the device",
+               ? Error::invalid_argument("generate", "is not supported with offload of --fsdp", {},
                                          "leave out --generate, or offload of --fsdp")
-               : Error::invalid_argument("generate", "parameters that are wrapped",
-                                         "whole ones, or fully_shard's on the device",
-                                         "leave out --generate, or use --fsdp version=2");
+               : Error::invalid_argument("generate", "is not supported with version=1 of --fsdp",
+                                         {}, "leave out --generate, or use --fsdp version=2");
   }
   if (std::optional<Error> error = transformers::unsupported(model, plan, device)) {
     return error;
@@ -215,8 +221,9 @@ std::optional<Error> unsupported_model(const ModelSpec& model, const ParallelPla
     return error;
   }
   if (model.encoder && plan.lora && !plan.lora->modules_to_save.empty()) {
-    return Error::invalid_argument("lora", "modules_to_save of an encoder-decoder under fsdp",
-                                   "one GPU, DDP or ZeRO", "leave save out, or use --zero");
+    return Error::invalid_argument(
+        "lora", "with save=... is not supported with --fsdp for encoder-decoder models", {},
+        "leave save out, or use --zero");
   }
   return std::nullopt;
 }
@@ -315,18 +322,24 @@ void run_optimizer(Run& run) {
   }
 }
 
-/// Steps on the host. Gradient, parameter and moments are read; all but the gradient are written.
-void step_on_host(Run& run) {
-  const OptimizerPlan& optimizer = run.plan.optimizer;
-  std::int64_t moments = 1;
+std::int64_t moments_of(const OptimizerPlan& optimizer) {
   if (optimizer.kind == OptimizerKind::kAdamW) {
-    moments = 2;
-  } else if (optimizer.kind == OptimizerKind::kSgd) {
-    moments = optimizer.momentum > 0 ? 1 : 0;
+    return 2;
   }
+  return optimizer.kind == OptimizerKind::kSgd && optimizer.momentum <= 0 ? 0 : 1;
+}
+
+/// The optimizer on the host: gradient, parameter and moments are read, all but the first written.
+/// The moments are pageable memory.
+void step_on_host(Run& run, int step) {
+  const std::int64_t moments = moments_of(run.plan.optimizer);
   std::int64_t bytes = 0;
   for (const Tensor& parameter : run.trained) {
     bytes += (2 * moments + 3) * torch::bytes_of(parameter);
+    if (step == 1 && parameter.requires_grad()) {
+      hold_on_host(run.eager.program(), HostUse::kOptimizerStates, HostPages::kPageable,
+                   moments * torch::bytes_of(parameter));
+    }
   }
   run.eager.set_site("optimizer.host", -1);
   run.eager.run(CopyShape{.kind = CopyKind::kHostWork, .bytes = bytes});
@@ -343,7 +356,7 @@ void run_step(Run& run, int step) {
   {
     const PhaseScope phase(run.eager, PhaseKind::kOptimizer, at);
     if (run.sharding.plan.cpu_offload) {  // The host has norms and states.
-      step_on_host(run);
+      step_on_host(run, step);
     } else {
       run_optimizer(run);
     }

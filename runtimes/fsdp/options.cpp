@@ -24,8 +24,8 @@ using F = FsdpPlan;
 
 constexpr std::array kFsdpFields = {
     field<&F::version>("version").key_of("fsdp").between(1, 2).means(
-        "2: torch.distributed.fsdp.fully_shard. 1: FullyShardedDataParallel as Accelerate sets it "
-        "up."),
+        "Version 2 is torch.distributed.fsdp.fully_shard; version 1 is FullyShardedDataParallel as "
+        "Accelerate sets it up."),
     field<&F::reshard_after_forward>("reshard_after_forward")
         .key_of("fsdp", "reshard")
         .spelled({.name = "reshard_after_forward"})
@@ -36,18 +36,19 @@ constexpr std::array kFsdpFields = {
     field<&F::reshard_ranks>("reshard_ranks")
         .key_of("fsdp", "reshard")
         .between(0, kMostRanks)
-        .means("After the forward pass, parameters are sharded among so many ranks only; 0: among "
-               "all of them."),
+        .means("Number of ranks among which parameters are sharded after the forward pass; 0: all "
+               "ranks."),
     field<&F::cpu_offload>("cpu_offload")
         .key_of("fsdp", "offload")
         .means("Shards, gradients and optimizer states are on the host (CPUOffloadPolicy)."),
     field<&F::shard_decoder>("shard_decoder")
         .key_of("fsdp", "decoder")
-        .means("The decoder layers of an encoder-decoder model are groups of their own."),
+        .means("Each decoder layer of an encoder-decoder model is sharded as a group of its own."),
     field<&F::shard_embeddings>("shard_embeddings")
         .key_of("fsdp", "embeddings")
-        .means("Embedding and output layer are groups of their own, unless their weights are "
-               "tied."),
+        .means(
+            "Embedding and output layer are sharded as groups of their own, unless their weights "
+            "are tied."),
     word<&F::param_dtype, policy_dtype_words>("param_dtype")
         .key_of("fsdp", "param")
         .spelled({.name = "param_dtype"})
@@ -62,25 +63,27 @@ constexpr std::array kFsdpFields = {
         .key_of("fsdp")
         .between(1, kMostRanks)
         .searchable()
-        .means("Hybrid sharding: replicas of the sharded model. As many as there are GPUs: "
-               "NO_SHARD under version 1."),
+        .means("Hybrid sharding: number of replicas of the sharded model. As many replicas as GPUs "
+               "mean NO_SHARD with version 1."),
     field<&F::use_orig_params>("use_orig_params")
         .key_of("fsdp", "orig-params")
         .spelled({.name = "use_orig_params"})
-        .means("Version 1: the optimizer sees the parameters themselves; without, one flat tensor "
-               "per unit."),
+        .means("Version 1: the optimizer gets the original parameters; otherwise it gets one flat "
+               "tensor per unit."),
     word<&F::backward_prefetch, fsdp_prefetch_words>("backward_prefetch")
         .key_of("fsdp", "prefetch")
         .spelled({.name = "backward_prefetch"})
-        .means("Version 1: when the next unit is gathered in the backward pass: before (pre) or "
-               "after (post) the gradients of the unit under way."),
+        .means("Version 1: the next unit is gathered before (pre) or after (post) the gradients of "
+               "the "
+               "current unit are computed, or only when it is needed (none)."),
     field<&F::forward_prefetch>("forward_prefetch")
         .key_of("fsdp")
         .spelled({.name = "forward_prefetch"})
-        .means("Version 1: the next unit is gathered before this one runs.")};
+        .means("Version 1: in the forward pass, the next unit is gathered before the current one "
+               "runs.")};
 
 constexpr std::array kKeyedOptions = {
-    KeyedOption{"fsdp", "PyTorch FSDP, whose shards have the type that --precision says."}};
+    KeyedOption{"fsdp", "PyTorch FSDP. --precision is the type of the shards."}};
 
 constexpr PlanPart kFsdpPart = [] {
   PlanPart part = own_part<FsdpPlan>("fsdp", kFsdpFields);

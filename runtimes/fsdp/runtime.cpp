@@ -1,4 +1,5 @@
 #include "runtimes/fsdp/runtime.h"
+#include "runtimes/fsdp/launch.h"
 
 #include <algorithm>
 #include <array>
@@ -15,9 +16,25 @@
 #include "runtimes/interface/description.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/host_memory.h"
+#include "runtimes/transformers/quantised_defaults.h"
+#include "runtimes/transformers/required_capability.h"
 
 namespace headroom::ir::fsdp {
 namespace {
+
+/// How 4-bit weights get to the GPUs.
+/// Source: huggingface/accelerate src/accelerate/utils/fsdp_utils.py, fsdp2_load_full_state_dict.
+std::vector<std::string> loading_notes(const ModelSpec& model, const ParallelPlan& plan) {
+  std::vector<std::string> notes = transformers::quantised_notes(model, plan);
+  if (plan.quant) {
+    notes.emplace_back(
+        "every rank quantises the whole model on its GPU before FSDP shards it. Accelerate's "
+        "fsdp_cpu_ram_efficient_loading loads on the host of rank 0 instead and avoids this peak; "
+        "it is not modelled");
+  }
+  return notes;
+}
 
 class Fsdp final : public Runtime {
  public:
@@ -41,6 +58,17 @@ class Fsdp final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return fsdp::lower(model, plan, rank, device);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(transformers::capability_rules(), plan, device);
+  }
+  [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
+    return transformers::recomputation_of_prepared(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    return loading_notes(model, plan);
   }
   void complete(ParallelPlan& plan) const override { options().add(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
@@ -77,6 +105,23 @@ class Fsdp final : public Runtime {
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan, arithmetic_precision(plan));
   }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    return transformers::loading_terms(model, plan, transformers::LoadedBy::kFirstOfNode);
+  }
+  /// Shards, and gradients and moments of what is trained.
+  [[nodiscard]] Bytes held_on_host(const ModelSpec& model,
+                                   const ParallelPlan& plan) const override {
+    if (!has_fsdp(plan) || !fsdp_of(plan).cpu_offload) {
+      return Bytes{0};
+    }
+    const std::int64_t ranks = std::max<std::int64_t>(plan.world / fsdp_of(plan).replicas, 1);
+    const Bytes shard =
+        bytes_of(count_parameters(model).total() / ranks, param_dtype(plan.precision));
+    const bool trains = !plan.lora && plan.optimizer.kind != OptimizerKind::kNone;
+    const std::int64_t moments = plan.optimizer.kind == OptimizerKind::kAdamW ? 2 : 0;
+    return (1 + (trains ? 1 + moments : 0)) * shard;
+  }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     return held_shards(plan);
   }
@@ -108,6 +153,10 @@ class Fsdp final : public Runtime {
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {
     return faster_plans(bottleneck, plan);
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return accelerate_launch(plan, site);
   }
 };
 

@@ -95,6 +95,9 @@ class MemoryGiver {
       group = std::make_unique<ShardedGroup>(sharding_, module);
     }
     group->add(whole, made);
+    if (sharding_.plan.cpu_offload) {
+      hold_on_host(made);
+    }
     return made;
   }
 
@@ -123,6 +126,18 @@ class MemoryGiver {
     if (const auto& group = result_.groups[place_of(module, layers)]) {
       group->pad_shards();
       sharding_.eager.set_site("fsdp.to_empty", -1);
+    }
+  }
+
+  /// A shard is pinned, and so is its gradient, as copies that do not block are.
+  /// Source: pytorch/pytorch 2.11 _fully_shard/_fsdp_param.py, reset_sharded_param;
+  ///         _fsdp_collectives.py, foreach_reduce; aten/src/ATen/native/TensorConversions.cpp.
+  void hold_on_host(const Tensor& shard) {
+    RankProgram& program = sharding_.eager.program();
+    const std::int64_t bytes = bytes_of(shard.elements(), shard.dtype()).value();
+    ir::hold_on_host(program, HostUse::kParameters, HostPages::kPinnedBlock, bytes);
+    if (shard.requires_grad()) {
+      ir::hold_on_host(program, HostUse::kGradients, HostPages::kPinnedBlock, bytes);
     }
   }
 

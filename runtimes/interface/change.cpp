@@ -8,10 +8,12 @@ namespace {
 std::optional<ParallelPlan> with_optimizer_form(ParallelPlan plan, OptimizerForm form) {
   const bool adam = plan.optimizer.kind == OptimizerKind::kAdamW;
   const bool sgd = plan.optimizer.kind == OptimizerKind::kSgd && form == OptimizerForm::kFused;
+  const bool quantises = form != OptimizerForm::kFused;
   const bool whole =
       plan.optimizer.form == OptimizerForm::kForeach ||
       plan.optimizer.form == OptimizerForm::kLoop ||
-      (plan.optimizer.form == OptimizerForm::kFused && form == OptimizerForm::kEightBit);
+      (plan.optimizer.form == OptimizerForm::kFused && quantises) ||
+      (plan.optimizer.form == OptimizerForm::kEightBit && form == OptimizerForm::kPagedEightBit);
   if (!(adam || sgd) || !whole) {
     return std::nullopt;
   }
@@ -82,10 +84,16 @@ std::optional<ParallelPlan> eight_bit_optimizer(const ParallelPlan& plan,
   return with_optimizer_form(plan, OptimizerForm::kEightBit);
 }
 
+std::optional<ParallelPlan> paged_optimizer(const ParallelPlan& plan,
+                                            const DeviceTypes& /*device*/) {
+  return with_optimizer_form(plan, OptimizerForm::kPagedEightBit);
+}
+
 std::optional<ParallelPlan> checkpointing(const ParallelPlan& plan, const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
   changed.recompute = plan.recompute == Recompute::kNone ? Recompute::kFull : plan.recompute;
   changed.recompute_every = 1;
+  changed.recompute_first = 0;
   return changed;
 }
 

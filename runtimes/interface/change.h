@@ -1,6 +1,7 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -19,6 +20,17 @@ struct Change {
   std::string_view what;    ///< "recompute every layer in backward"; unique.
   std::string_view cost;    ///< Its price, in words: "one more forward of every layer".
   std::string_view source;  ///< Publication or code that states the cost.
+  /// What the change is about, which decides how changes are combined. At most one change of each
+  /// kind but the first two is made; kTensor repeatedly.
+  enum class Kind : std::uint8_t {
+    kFree,      ///< Takes little or no time of a step.
+    kSlower,    ///< Computes the same in more time.
+    kSharding,  ///< Shards states or parameters over data-parallel ranks.
+    kTensor,    ///< Shards the layers themselves.
+    kHost,      ///< Keeps states or parameters on the host.
+    kTraining,  ///< Trains something else.
+  };
+  Kind kind = Kind::kFree;
   friend constexpr bool operator==(const Change&, const Change&) = default;
   friend constexpr auto operator<=>(const Change&, const Change&) = default;
 
@@ -31,14 +43,18 @@ struct Change {
   static const Change kZero2;
   static const Change kMixedPrecision;
   static const Change kPureBf16;
+  static const Change kUnpreparedWeights;
   static const Change kFusedLoss;
+  static const Change kFusedKernels;
   static const Change kSmallerMicroBatch;  ///< Halves it; accumulation keeps the step's batch.
   static const Change kEightBitOptimizer;
+  static const Change kPagedOptimizer;
   static const Change kSelectiveRecompute;
   static const Change kCheckpointing;
   static const Change kMoreTensorParallel;  ///< Doubles the ranks; accumulation keeps the batch.
   static const Change kZero3;
   static const Change kOffloadOptimizer;
+  static const Change kOffloadShards;
   static const Change kLora;
   static const Change kQlora;
   static const Change kOffloadParameters;
@@ -61,10 +77,10 @@ inline constexpr Change Change::kSequenceParallel{
     "Korthikanti et al. 2022, Reducing Activation Recomputation, arXiv:2205.05198"};
 inline constexpr Change Change::kZero1{
     150, "shard the optimizer states (ZeRO-1)", "none: as much communication as DDP",
-    "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7"};
+    "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7", Kind::kSharding};
 inline constexpr Change Change::kZero2{
     160, "shard optimizer states and gradients (ZeRO-2)", "none: as much communication as DDP",
-    "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7.2.1"};
+    "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7.2.1", Kind::kSharding};
 inline constexpr Change Change::kMixedPrecision{
     170, "mixed precision", "none: faster on tensor cores",
     "Micikevicius et al. 2018, Mixed Precision Training, arXiv:1710.03740"};
@@ -74,39 +90,57 @@ inline constexpr Change Change::kPureBf16{
 inline constexpr Change Change::kFusedLoss{
     190, "loss fused with the output layer (Liger)", "little: logits in chunks",
     "Hsu et al. 2024, Liger Kernel, arXiv:2410.10989, section 3.2"};
+inline constexpr Change Change::kUnpreparedWeights{
+    185, "16-bit norms and embeddings beside quantised weights, without k-bit preparation",
+    "norms and logits are computed in 16 bits",
+    "huggingface/peft src/peft/utils/other.py, prepare_model_for_kbit_training"};
+inline constexpr Change Change::kFusedKernels{
+    195, "fused norms, rotary embedding and MLPs (Liger)", "none: fewer kernels",
+    "Hsu et al. 2024, Liger Kernel, arXiv:2410.10989, section 3.1"};
 inline constexpr Change Change::kSmallerMicroBatch{200, "smaller micro-batches, accumulated",
                                                    "smaller matrices: less of the GPU's peak",
-                                                   "same number of FLOPs per step"};
+                                                   "same number of FLOPs per step", Kind::kSlower};
 inline constexpr Change Change::kEightBitOptimizer{
     210, "optimizer states in 8 bits", "little: states are quantised every step",
-    "Dettmers et al. 2022, 8-bit Optimizers, arXiv:2110.02861"};
+    "Dettmers et al. 2022, 8-bit Optimizers, arXiv:2110.02861", Kind::kSlower};
+inline constexpr Change Change::kPagedOptimizer{
+    215, "8-bit optimizer states in pages that move to the host when memory is short",
+    "little, unless pages move: then they cross PCIe every step",
+    "Dettmers et al. 2023, QLoRA, arXiv:2305.14314, section 3 (Paged Optimizers)", Kind::kSlower};
 inline constexpr Change Change::kSelectiveRecompute{
     220, "recompute attention, norms and MLPs in backward",
     "most of one more forward, without the projections of attention",
-    "Korthikanti et al. 2022, arXiv:2205.05198, section 5"};
+    "Korthikanti et al. 2022, arXiv:2205.05198, section 5", Kind::kSlower};
 inline constexpr Change Change::kCheckpointing{
     230, "recompute every layer in backward", "one more forward, up to +33 % FLOPs",
-    "Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174"};
+    "Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174",
+    Kind::kSlower};
 inline constexpr Change Change::kMoreTensorParallel{
     240, "twice the tensor-parallel ranks", "more communication in every layer, smaller matrices",
-    "Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053, section 3"};
+    "Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053, section 3", Kind::kTensor};
 inline constexpr Change Change::kZero3{
     250, "shard parameters as well (ZeRO-3)", "1.5 times the communication of DDP",
-    "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7.2.2"};
+    "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7.2.2", Kind::kSharding};
 inline constexpr Change Change::kOffloadOptimizer{
     260, "optimizer and its states on the CPU",
     "gradients and parameters over PCIe, step on the CPU",
-    "Ren et al. 2021, ZeRO-Offload, arXiv:2101.06840"};
+    "Ren et al. 2021, ZeRO-Offload, arXiv:2101.06840", Kind::kHost};
+inline constexpr Change Change::kOffloadShards{
+    265, "shards, gradients and optimizer on the CPU",
+    "shards and gradients over PCIe, step on the CPU",
+    "pytorch/pytorch torch/distributed/fsdp/_fully_shard/_fsdp_api.py, CPUOffloadPolicy",
+    Kind::kHost};
 inline constexpr Change Change::kLora{270, "train adapters only (LoRA, r=16)",
                                       "other training: the weights stay as they are",
-                                      "Hu et al. 2021, LoRA, arXiv:2106.09685"};
+                                      "Hu et al. 2021, LoRA, arXiv:2106.09685", Kind::kTraining};
 inline constexpr Change Change::kQlora{280, "train adapters on 4-bit weights (QLoRA), recomputing",
                                        "other training; one more forward, dequantisation",
-                                       "Dettmers et al. 2023, QLoRA, arXiv:2305.14314"};
+                                       "Dettmers et al. 2023, QLoRA, arXiv:2305.14314",
+                                       Kind::kTraining};
 inline constexpr Change Change::kOffloadParameters{
     290, "parameters and optimizer on the CPU (ZeRO-3)",
     "all parameters over PCIe in forward and backward",
-    "Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857"};
+    "Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857", Kind::kHost};
 
 /// "recompute every layer in backward".
 [[nodiscard]] inline std::string_view describe(Change change) {
@@ -151,6 +185,9 @@ namespace changes {
                                                               const DeviceTypes& device);
 [[nodiscard]] std::optional<ParallelPlan> eight_bit_optimizer(const ParallelPlan& plan,
                                                               const DeviceTypes& device);
+/// The same in unified memory.
+[[nodiscard]] std::optional<ParallelPlan> paged_optimizer(const ParallelPlan& plan,
+                                                          const DeviceTypes& device);
 [[nodiscard]] std::optional<ParallelPlan> checkpointing(const ParallelPlan& plan,
                                                         const DeviceTypes& device);
 

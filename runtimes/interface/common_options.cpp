@@ -17,11 +17,9 @@ constexpr OptionField checkpointing_field() {
   OptionField row;
   row.name = "checkpointing";
   row.kind = OptionKind::kText;
-  row.pattern = "^(none|full|full-reentrant|every-[1-9][0-9]*(-reentrant)?)$";
-  row.form = "one of none, full, full-reentrant, every-K";
-  row.get = [](const P& plan) {
-    return JsonValue{checkpointing_text(plan.recompute, plan.recompute_every)};
-  };
+  row.pattern = "^(none|full|full-reentrant|(every|first)-[1-9][0-9]*(-reentrant)?)$";
+  row.form = "one of none, full, full-reentrant, every-K, first-N";
+  row.get = [](const P& plan) { return JsonValue{checkpointing_text(checkpointing_of(plan))}; };
   row.set = [](P& plan, const JsonValue& value) {
     if (value.as_string() == nullptr) {
       return false;
@@ -30,11 +28,12 @@ constexpr OptionField checkpointing_field() {
     if (found) {
       plan.recompute = found->recompute;
       plan.recompute_every = found->every;
+      plan.recompute_first = found->first;
     }
     return found.has_value();
   };
   row.same = [](const P& left, const P& right) {
-    return left.recompute == right.recompute && left.recompute_every == right.recompute_every;
+    return checkpointing_of(left) == checkpointing_of(right);
   };
   return row;
 }
@@ -43,49 +42,55 @@ constexpr OptionField checkpointing_field() {
 constexpr std::array kPlanFields = {
     field<&P::runtime>("runtime")
         .as_option("runtime", "NAME")
-        .usually("transformers; the framework whose options are given (--zero, --fsdp ...)")
+        .usually("the framework whose options are given, otherwise transformers")
         .searchable()
-        .means("Framework that runs the model."),
+        .means("Framework that trains the model."),
     field<&P::runtime_version>("runtime_version")
         .as_option("runtime-version", "V")
         .usually("newest")
-        .means("Version of transformers: 4.44 to 5.17; under torchtitan of PyTorch: 2.6 to 2.11."),
+        .means(
+            "Version of transformers (4.44 to 5.17), or with torchtitan of PyTorch (2.6 to 2.11)."),
     field<&P::world>("gpus")
         .as_option("gpus", "N")
         .between(1, kMostRanks)
-        .means("Ranks, one per GPU; without ZeRO they are data parallel (DDP)."),
+        .means("Number of GPUs, each with one rank. Without other options they are data parallel "
+               "(DDP)."),
     field<&P::rank>("rank")
         .as_option("rank", "R")
-        .usually("the one with the highest peak")
+        .usually("the rank with the highest peak")
         .between(0, kMostRanks - 1)
-        .means("The rank that is shown."),
+        .means("Rank that the answer shows."),
     word<&P::precision, precision_words>("precision")
         .as_option("precision", "RECIPE")
-        .usually("bf16; fp32 with --fsdp, bf16-master with --zero")
+        .usually("bf16, but bf16-master with --zero and fp32 with --fsdp")
         .searchable()
-        .means("Number formats: fp32, bf16 and fp16 are those of parameters, gradients and "
-               "optimizer states; autocast-bf16 and autocast-fp16 have fp32 parameters under "
-               "torch.autocast, bf16-autocast has bf16 parameters under it; bf16-master and "
-               "fp16-master keep an fp32 master copy (what DeepSpeed means by bf16 and fp16)."),
+        .means(
+            "Number formats. fp32, bf16, fp16: parameters, gradients and optimizer states all have "
+            "this format. autocast-bf16, autocast-fp16: fp32 parameters, arithmetic under "
+            "torch.autocast. bf16-autocast: the same with bf16 parameters. bf16-master, "
+            "fp16-master: 16-bit parameters with an fp32 master copy, which is what DeepSpeed "
+            "and Megatron-Core call bf16 and fp16."),
     word<&P::attention, attention_words>("attention")
         .as_option("attention", "KIND")
-        .means("Attention: PyTorch's scaled_dot_product_attention (sdpa), with cuDNN switched off "
-               "(sdpa-no-cudnn), FlashAttention 2 (flash), or plain operators (eager)."),
+        .means("Implementation of attention: sdpa (PyTorch's scaled_dot_product_attention), "
+               "sdpa-no-cudnn (the same with cuDNN switched off), flash (FlashAttention 2), eager "
+               "(plain operators)."),
     word<&P::loss, loss_words>("loss")
         .as_option("loss", "KIND")
-        .means("Loss: fp32 logits as in transformers (hf), in chunks of the sequence (chunked), or "
-               "fused with the output layer (fused-linear, Liger)."),
+        .means(
+            "Implementation of the loss: hf (fp32 logits, as in transformers), chunked (logits in "
+            "chunks of the sequence), fused-linear (fused with the output layer, as in Liger)."),
     field<&P::liger>("liger").as_option("liger").means(
-        "Kernels of Liger for norms, gated MLPs and rotary embedding."),
+        "Liger's kernels for norms, gated MLPs and rotary embedding are used."),
     field<&P::micro_batch>("micro_batch")
         .as_option("micro-batch", "B")
         .between(1, kMostMicroBatch)
         .searchable()
         .in_units("sequences")
-        .means("Sequences per forward pass of one rank."),
+        .means("Sequences per forward pass on each GPU."),
     field<&P::sequence>("sequence")
         .as_option("seq", "S")
-        .usually("2048, or all positions of a model that has fewer")
+        .usually("2048, or the model's maximum if that is less")
         .between(1, kMostSequence)
         .in_units("tokens")
         .means("Tokens per sequence."),
@@ -97,31 +102,37 @@ constexpr std::array kPlanFields = {
     checkpointing_field()
         .as_option("checkpointing", "WHICH")
         .searchable()
-        .means("Activation recomputation: none, of all layers (full), of every K-th layer "
-               "(every-K), or of all with torch's reentrant checkpoints (full-reentrant)."),
+        .means("Activation checkpointing: none, full (every layer), every-2 (every second layer, "
+               "and so on), first-8 (the first 8 layers, whose activations live longest), "
+               "full-reentrant (every layer, with use_reentrant=True)."),
     field<&P::clip_norm>("clip_norm")
         .as_option("clip-norm", "X")
         .within(1e-12, 1e12)
-        .means("Gradients are clipped to this norm; none: no clipping."),
+        .means("Maximum norm to which gradients are clipped; none: no clipping."),
     field<&P::padded_batch>("padded_batch")
         .as_option("padded")
-        .means("Batches contain padding, and the model gets an attention mask."),
+        .means("Batches contain padding, so that the model gets an attention mask."),
     field<&P::keep_logits>("keep_logits")
         .as_option("keep-logits")
         .changes(OptionEffect::kMemory)
-        .means("The model's output lives until the backward pass has ended."),
+        .means("The model's output (logits) is kept until the backward pass has ended."),
     field<&P::keep_batch>("keep_batch")
         .as_option("keep-batch")
         .changes(OptionEffect::kMemory)
-        .means("Token ids and labels live until the next batch, as in Trainer's loop."),
+        .means("Token ids and labels are kept until the next batch, as in Trainer."),
     field<&P::evaluation>("evaluation")
         .as_option("evaluation")
         .changes(OptionEffect::kMemory)
-        .means("One forward pass in evaluation mode follows the steps."),
+        .means("A forward pass in evaluation mode follows the training steps."),
     field<&P::checkpoint_save>("checkpoint_save")
         .as_option("save")
         .changes(OptionEffect::kMemory)
-        .means("A checkpoint is saved after the steps."),
+        .means("A checkpoint is saved after the training steps."),
+    field<&P::resume>("resume")
+        .as_option("resume")
+        .changes(OptionEffect::kMemory)
+        .means(
+            "The run resumes from a checkpoint with optimizer states, which counts on the host."),
     field<&P::steps>("steps")
         .as_option("steps", "N")
         .between(1, kMostSteps)
@@ -169,7 +180,7 @@ constexpr std::array kLoraFields = {
         .key_of("lora")
         .within(0, 1)
         .spelled({.name = "lora_dropout"})
-        .means("Dropout in front of the adapters."),
+        .means("Dropout before the adapters."),
     field<&LoraPlan::dora>("dora")
         .key_of("lora")
         .spelled({.name = "use_dora"})
@@ -181,10 +192,11 @@ constexpr std::array kLoraFields = {
     field<&LoraPlan::targets>("targets")
         .key_of("lora")
         .spelled({.name = "target_modules"})
-        .means("Modules that get adapters; none named: all linear layers except the output layer."),
+        .means("Modules that get adapters; without it, all linear layers except the output layer."),
     field<&LoraPlan::modules_to_save>("modules_to_save")
         .key_of("lora", "save")
-        .means("Modules, by the end of their names, of which copies are trained in full.")};
+        .means("Modules of which full copies are trained (modules_to_save), by the end of their "
+               "names.")};
 
 constexpr std::array kQuantFields = {
     one_of<4, 8>(field<&QuantPlan::bits>("bits").key_of("qlora").between(4, 8).means(
@@ -192,7 +204,7 @@ constexpr std::array kQuantFields = {
     field<&QuantPlan::double_quant>("double_quant")
         .key_of("qlora")
         .spelled({.name = "bnb_4bit_use_double_quant"})
-        .means("The quantisation constants are quantised as well."),
+        .means("The quantisation constants are quantised, too."),
     field<&QuantPlan::prepare_kbit>("prepare_kbit")
         .key_of("qlora", "prepare")
         .means("prepare_model_for_kbit_training is called.")};
@@ -204,7 +216,7 @@ constexpr std::array kGenerationFields = {
         .between(1, kMostSequence)
         .spelled({.name = "max_new_tokens"})
         .in_units("tokens")
-        .means("Tokens generated after the steps, from prompts of --seq tokens."),
+        .means("Tokens that are generated after the training steps, from prompts of --seq tokens."),
     field<&GenerationPlan::static_cache>("static_cache")
         .means("The KV cache is a StaticCache; otherwise a DynamicCache, which grows by copies.")};
 
@@ -213,28 +225,33 @@ constexpr std::int64_t kLeastSplit = 20 * kMiB + 1;
 
 constexpr std::array kAllocatorFields = {
     field<&AllocatorSettings::expandable_segments>("expandable_segments")
+        .spelled({.name = "expandable_segments"})
         .changes(OptionEffect::kMemory)
-        .means("Segments grow in place instead of being allocated anew."),
+        .means("Segments grow in place instead of new ones being allocated."),
     field<&AllocatorSettings::max_split_size>("max_split_bytes")
+        .spelled({.name = "max_split_size_mb"})
         .between(kLeastSplit, kMostBytes)
         .in_units("bytes")
         .changes(OptionEffect::kMemory)
-        .means("Larger blocks are not split; none: all are (max_split_size_mb)."),
+        .means("Size of the largest blocks that are split; none: all are."),
     field<&AllocatorSettings::max_non_split_rounding>("max_non_split_rounding_bytes")
+        .spelled({.name = "max_non_split_rounding_mb"})
         .between(20 * kMiB, kMostBytes)
         .in_units("bytes")
         .changes(OptionEffect::kMemory)
-        .means("A block that is not split may exceed the request by so much "
-               "(max_non_split_rounding_mb)."),
+        .means("Largest difference between a request and an unsplit block that serves it."),
     field<&AllocatorSettings::garbage_collection_threshold>("garbage_collection_threshold_ratio")
+        .spelled({.name = "garbage_collection_threshold"})
         .within(0, 1)
         .changes(OptionEffect::kMemory)
-        .means("Share of the memory in use from which unused blocks are freed; 0: off."),
+        .means("Share of the memory that must be in use before unused blocks are freed; 0: off."),
     one_of<0, 1, 2, 4, 8, 16, 32, 64>(
         field<&AllocatorSettings::roundup_power2_divisions>("roundup_power2_divisions")
+            .spelled({.name = "roundup_power2_divisions"})
             .between(0, 64)
             .changes(OptionEffect::kMemory)
-            .means("Requests are rounded up to this division between two powers of two; 0: off."))};
+            .means("Requests are rounded up to one of so many divisions between two powers of two; "
+                   "0: off."))};
 
 constexpr PlanPart kPlanPart = [] {
   PlanPart part;

@@ -47,10 +47,24 @@ std::string batch_words(std::int64_t sequences, std::int64_t passes) {
   return ", micro-batch " + std::to_string(sequences) + " x " + std::to_string(passes) + ", ";
 }
 
+namespace {
+
+/// "recomputes every layer", "recomputes one layer in 4", "recomputes the first 8 layers".
+std::string recomputed_words(const ParallelPlan& plan) {
+  if (plan.recompute_first > 0) {
+    return "recomputes the first " + std::to_string(plan.recompute_first) + " layers";
+  }
+  return plan.recompute_every == 1
+             ? "recomputes every layer"
+             : "recomputes one layer in " + std::to_string(plan.recompute_every);
+}
+
+}  // namespace
+
 std::string training_words_of(const ParallelPlan& plan) {
   return optimizer_words_of(plan) + kernel_words_of(plan) +
          batch_words(plan.micro_batch, plan.accumulation) +
-         (plan.recompute == Recompute::kNone ? "no recomputation" : "recomputes every layer");
+         (plan.recompute == Recompute::kNone ? "no recomputation" : recomputed_words(plan));
 }
 
 std::string Runtime::kernels(const ParallelPlan& plan) const {

@@ -14,4 +14,11 @@ std::optional<ParallelPlan> Runtime::one_rank_alone(const ParallelPlan& /*plan*/
   return std::nullopt;
 }
 
+Launch Runtime::launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                       const LaunchSite& site) const {
+  Launch launch{.command = torchrun_words(plan, site), .code = {}};
+  launch.command.emplace_back("train.py");
+  return launch;
+}
+
 }  // namespace headroom::ir

@@ -15,8 +15,10 @@
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/rank_program.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/interface/capability.h"
 #include "runtimes/interface/change.h"
 #include "runtimes/interface/held_parameters.h"
+#include "runtimes/interface/launch.h"
 #include "runtimes/interface/option.h"
 #include "runtimes/interface/outside_term.h"
 #include "runtimes/interface/pipeline.h"
@@ -45,6 +47,7 @@ struct ConfigurationFormat {
   std::string_view options;  ///< Plan options that the file can express: "--zero 2".
   std::string_view option;   ///< Option of `fit` that reads the file: "deepspeed".
   std::string_view help;     ///< What that option does: a sentence with a full stop.
+  std::string_view file{};   ///< Its usual name: "ds_config.json", which `launch` refers to.
 };
 
 /// A configuration file of a framework, read.
@@ -53,6 +56,13 @@ struct ConfigurationReading {
   /// What the user should know: keys that the framework itself ignores, parts that have no effect.
   std::vector<std::string> notes;
   friend bool operator==(const ConfigurationReading&, const ConfigurationReading&) = default;
+};
+
+/// Activation recomputation that a framework, or a library that belongs to it, switches on unless
+/// the user says otherwise.
+struct UsualRecomputation {
+  Recompute recompute = Recompute::kNone;
+  std::string_view note;  ///< What the user should know about it: a sentence without full stop.
 };
 
 /// How the host launches the kernels of a layer.
@@ -94,6 +104,20 @@ class Runtime {
   [[nodiscard]] virtual Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                                   Rank rank, const DeviceTraits& device) const = 0;
 
+  /// Whether the framework and its libraries run `plan` on `device`.
+  ///
+  /// Errors:  kInvalidArgument naming the option, with the words of what refuses it.
+  [[nodiscard]] virtual Status check_device(const ParallelPlan& /*plan*/,
+                                            const DeviceTraits& /*device*/) const {
+    return ok();
+  }
+  /// What a user should know about `plan` on `device`: what is emulated or falls back to something
+  /// slower. One sentence each.
+  [[nodiscard]] virtual std::vector<std::string> device_notes(const ParallelPlan& plan,
+                                                              const DeviceTraits& device) const {
+    return bf16_notes(plan, device);
+  }
+
   /// Prepares a plan for the search. It sets the precision that computes in 16 bits with fp32
   /// master weights, or stores parameters in 16 bits if the framework has none, and the options
   /// that the ranks need.
@@ -110,6 +134,11 @@ class Runtime {
 
   /// The framework's default optimizer: PyTorch's foreach AdamW.
   [[nodiscard]] virtual OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const {
+    return {};
+  }
+
+  /// The recomputation of a plan for which none was asked for.
+  [[nodiscard]] virtual UsualRecomputation usual_recomputation(const ParallelPlan& /*plan*/) const {
     return {};
   }
 
@@ -174,6 +203,11 @@ class Runtime {
       const std::string& path, const ModelSpec& model, const ParallelPlan& arguments,
       std::string_view format) const;
 
+  /// How a user starts the framework with a plan that `check_plan` accepts. By default PyTorch's
+  /// launcher with the user's script.
+  [[nodiscard]] virtual Launch launch(const ModelSpec& model, const ParallelPlan& plan,
+                                      const LaunchSite& site) const;
+
   // Experts and stages.
 
   /// Ranks that share a layer's experts, so that each receives the tokens routed to its own; 1 if a
@@ -182,12 +216,20 @@ class Runtime {
   /// Sets the tokens that reach the experts of the rank shown, relative to an even share. Requires
   /// that `expert_ranks` is above 1.
   virtual void set_expert_load(ParallelPlan& /*plan*/, double /*load*/) const {}
-  /// The plan with twice the pipeline stages on twice the ranks; nothing if the framework's
-  /// pipelines do not help a model to fit.
+  /// The plan with the next larger number of pipeline stages over which the layers spread evenly,
+  /// on as many more ranks; nothing if there is none, or if the framework's pipelines do not help a
+  /// model to fit.
   [[nodiscard]] virtual std::optional<ParallelPlan> with_more_stages(
+      const ModelSpec& /*model*/, const ParallelPlan& /*plan*/) const {
+    return std::nullopt;
+  }
+  /// A plan of another framework as this one would run it, with layers sharded over the ranks of a
+  /// node; nothing if this framework does not shard layers or the plan is its own.
+  [[nodiscard]] virtual std::optional<ParallelPlan> with_sharded_layers(
       const ParallelPlan& /*plan*/) const {
     return std::nullopt;
   }
+
   // Memory.
 
   /// The ranks that can have the highest peak, if the plan names none.
@@ -209,6 +251,17 @@ class Runtime {
   [[nodiscard]] virtual std::vector<OutsideTerm> outside_terms(const ModelSpec& /*model*/,
                                                                const ParallelPlan& /*plan*/) const {
     return {};
+  }
+  /// What every rank holds of the host's memory besides what its program records: copies while the
+  /// model is loaded and saved, processes that load data.
+  [[nodiscard]] virtual std::vector<HostTerm> host_terms(const ModelSpec& /*model*/,
+                                                         const ParallelPlan& /*plan*/) const {
+    return {};
+  }
+  /// The least that a rank, on average, holds of the host's memory from step to step.
+  [[nodiscard]] virtual Bytes held_on_host(const ModelSpec& /*model*/,
+                                           const ParallelPlan& /*plan*/) const {
+    return Bytes{0};
   }
   /// Whether ranks sum gradients by all-reduce, for which NCCL may use NVLink SHARP.
   [[nodiscard]] virtual bool has_all_reduce(const ParallelPlan& /*plan*/) const { return true; }

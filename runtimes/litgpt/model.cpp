@@ -4,8 +4,10 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/idle_options.h"
 
 namespace headroom::ir::litgpt {
@@ -134,7 +136,7 @@ Block load_block(Loader& load, const ModelSpec& spec, const Targets& targets) {
 
 Error refused(const char* key, const std::string& got, const char* wanted) {
   return Error::invalid_argument(key, got, wanted,
-                                 "use the modelling code of transformers instead");
+                                 "leave out this option, or use --runtime transformers");
 }
 
 }  // namespace
@@ -149,13 +151,14 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
                      spec.position == PositionKind::kRope && spec.qk_norm == QkNorm::kNone &&
                      (pre_norm || gemma2) && (layer_norm || rms_norm);
   if (!plain) {
-    return refused("model", spec.name, "a dense decoder with rotary embedding under litgpt");
+    return refused("model", spec.name, "a dense decoder with rotary embedding");
   }
   if (plan.precision != Precision::kBf16) {
-    return refused("precision", "another type", "bf16 (\"bf16-true\") under litgpt");
+    return refused("precision", std::string(word_of(precision_words(), plan.precision)),
+                   "bf16, which LitGPT calls bf16-true");
   }
   if (plan.quant && (plan.quant->bits != 4 || plan.quant->prepare_kbit || !plan.lora)) {
-    return refused("quant", "8 bits, or k-bit preparation", "4 bits under adapters under litgpt");
+    return refused("qlora", "bits=8 or prepare=yes", "bits=4,prepare=no");
   }
   constexpr std::array<IdleOption, 3> kIdle = {
       {{"padded", ""}, {"keep-logits", ""}, {"keep-batch", ""}}};
@@ -165,12 +168,14 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (plan.world > 1 || plan.recompute != Recompute::kNone ||
       (plan.attention != AttentionKind::kSdpa && plan.attention != AttentionKind::kSdpaNoCudnn) ||
       plan.liger || plan.loss != LossKind::kHf) {
-    return refused("plan", "several ranks, checkpointing or other kernels",
-                   "one GPU, its own loss and attention under litgpt");
+    return refused("runtime",
+                   "litgpt with several GPUs, --checkpointing, --attention, --loss or --liger",
+                   "one GPU without these options: LitGPT is modelled with its own loss and "
+                   "attention");
   }
   for (const std::string& target : plan.lora ? plan.lora->targets : std::vector<std::string>{}) {
     if (std::find(kTargets.begin(), kTargets.end(), target) == kTargets.end()) {
-      return refused("lora", target, "query, key, value, projection, mlp or head under litgpt");
+      return refused("lora", target, "targets=query, key, value, projection, mlp or head");
     }
   }
   return std::nullopt;

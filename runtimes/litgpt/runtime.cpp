@@ -1,4 +1,5 @@
 #include "runtimes/litgpt/runtime.h"
+#include "runtimes/litgpt/launch.h"
 
 #include <array>
 
@@ -55,6 +56,7 @@ class Litgpt final : public Runtime {
     plan.world = 1;
     plan.recompute = usual.recompute;
     plan.recompute_every = usual.recompute_every;
+    plan.recompute_first = usual.recompute_first;
     plan.loss = usual.loss;
     if (plan.attention != AttentionKind::kSdpaNoCudnn) {
       plan.attention = usual.attention;
@@ -67,6 +69,10 @@ class Litgpt final : public Runtime {
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return transformers::plan_changes();
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return litgpt_launch(plan, site);
   }
   [[nodiscard]] bool can_move(const ParallelPlan& /*plan*/) const override { return true; }
 };

@@ -58,7 +58,7 @@ void PinnedMemory::take(std::int64_t bytes) {
   if (free > 0) {
     --free;
   } else {
-    eager_.program().host_bytes += block;
+    hold_on_host(eager_.program(), HostUse::kActivations, HostPages::kPinned, block);
   }
 }
 

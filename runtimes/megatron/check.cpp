@@ -31,7 +31,9 @@ Status check_division(const Division& division) {
   }
   return Error::invalid_argument(
       "megatron", std::string(division.degree) + "=" + std::to_string(division.size),
-      "a divisor of the " + std::to_string(division.count) + " " + std::string(division.what));
+      division.what == "GPUs" ? "a divisor of --gpus " + std::to_string(division.count)
+                              : "a divisor of the " + std::to_string(division.count) + " " +
+                                    std::string(division.what));
 }
 
 template <std::size_t kCount>
@@ -58,23 +60,23 @@ Status check_layout(const MegatronPlan& megatron, std::int64_t layers) {
   even.pipeline_layout = megatron.pipeline_layout;
   if (!(even == megatron)) {
     return fault(
-        "none of the other options that distribute layers: first-stage-layers, "
+        "a plan without the other keys that distribute layers: first-stage-layers, "
         "last-stage-layers, account-for-embedding, account-for-loss, layers-per-virtual-stage");
   }
   if (megatron.pipeline == 1) {
-    return fault("pp of 2 or more as well");
+    return fault("pp=2 or more as well");
   }
   if (chunks % megatron.pipeline != 0) {
-    return fault("chunks for pp=" + std::to_string(megatron.pipeline) +
-                 ", a multiple of it; it has " + std::to_string(chunks));
+    return fault("a number of chunks that is a multiple of pp=" +
+                 std::to_string(megatron.pipeline) + "; it has " + std::to_string(chunks));
   }
   if (dealt != layers) {
-    return fault("the " + std::to_string(layers) + " layers of the model; it has " +
+    return fault("as many layers (t) as the model, " + std::to_string(layers) + "; it has " +
                  std::to_string(dealt));
   }
   return layout->mtp_layers == megatron.mtp_layers
              ? ok()
-             : fault("an m for each of mtp-layers=" + std::to_string(megatron.mtp_layers));
+             : fault("one m for each layer of mtp-layers=" + std::to_string(megatron.mtp_layers));
 }
 
 /// Every stage has layers, and all stages between the first and the last have the same number.
@@ -95,24 +97,30 @@ Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
   }
   if (uneven && (accounts || megatron.layers_per_chunk > 0)) {
     return Error::invalid_argument(
-        "megatron", "first-stage-layers or last-stage-layers",
-        "no account-for-embedding, account-for-loss or layers-per-virtual-stage with them",
-        "leave one of them out");
+        "megatron",
+        "takes first-stage-layers and last-stage-layers only without account-for-embedding, "
+        "account-for-loss and layers-per-virtual-stage",
+        {}, "leave out the first two keys or the others");
   }
   if (megatron.pipeline == 1) {
-    return Error::invalid_argument("megatron", "layers distributed over stages",
-                                   "pp of 2 or more as well");
+    return Error::invalid_argument("megatron",
+                                   "distributes layers over pipeline stages, but has pp=1", {},
+                                   "add pp=2 or more, or leave out the keys for stages");
   }
   if (even_stage_layers(megatron, layers) == 0) {
     return Error::invalid_argument("megatron", "pp=" + std::to_string(megatron.pipeline),
-                                   "stages of equal layers between the first and the last, of " +
-                                       std::to_string(layers) + " layers");
+                                   "a number of stages with which the " + std::to_string(layers) +
+                                       " layers leave equally many for each stage between the "
+                                       "first and the last",
+                                   "change pp, first-stage-layers or last-stage-layers");
   }
   for (const std::int64_t stage : {std::int64_t{0}, megatron.pipeline - 1}) {
     for (std::int64_t chunk = 0; chunk < chunks_per_stage(megatron, layers); ++chunk) {
       if (chunk_layers(megatron, layers, {.stage = stage, .chunk = chunk}).count < 0) {
-        return Error::invalid_argument("megatron", "account-for-embedding or account-for-loss",
-                                       "a layer to give in the first chunk and in the last");
+        return Error::invalid_argument("megatron",
+                                       "counts the embedding or the loss as a layer, but the first "
+                                       "or the last chunk has no layer to give up for it",
+                                       {}, "use fewer stages or chunks");
       }
     }
   }
@@ -142,7 +150,8 @@ Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
           : Error::invalid_argument(
                 "seq", std::to_string(plan.sequence),
                 "a multiple of " + std::to_string(pieces) +
-                    ": two stretches for each rank of cp=" + std::to_string(megatron.context))});
+                    ": context parallelism cuts a sequence into two pieces for each rank of cp=" +
+                    std::to_string(megatron.context))});
 }
 
 Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
@@ -159,13 +168,14 @@ Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
     return megatron.expert == 1
                ? check_division({"tp", tensor, "columns of the MLP", model.ffn})
                : Error::invalid_argument("megatron", "ep=" + std::to_string(megatron.expert),
-                                         "1: the model has no experts");
+                                         "ep=1, because the model has no experts");
   }
   const std::int64_t expert_tensor = megatron.expert_tensor > 0 ? megatron.expert_tensor : tensor;
   if (tensor > 1 && !megatron.sequence_parallel) {
-    return Error::invalid_argument("megatron", "tp=" + std::to_string(tensor),
-                                   "sequence-parallel, which experts need under tensor parallelism",
-                                   "add sequence-parallel");
+    return Error::invalid_argument(
+        "megatron", "tp=" + std::to_string(tensor),
+        "sequence-parallel as well: Megatron-Core requires it for experts with tp",
+        "add sequence-parallel to --megatron");
   }
   return first_fault(std::array<Status, 5>{
       check_division({"tp", tensor, "columns of the dense MLP", model.ffn}),
@@ -196,42 +206,43 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
   const bool shares = model.moe && model.moe->shared_ffn > 0;
   const std::array<Need, 15> needs = {
       {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
-        "distributed-optimizer and overlap-grad-reduce as well"},
+        "distributed-optimizer and overlap-grad-reduce"},
        {megatron.tp_comm_overlap && !(megatron.sequence_parallel && megatron.transformer_engine),
-        "tp-comm-overlap", "sequence-parallel as well, and Transformer Engine's layers"},
+        "tp-comm-overlap", "sequence-parallel and Transformer Engine's layers"},
        {megatron.recompute_layers != usual.recompute_layers && !full, "recompute-layers",
-        "recompute=uniform or recompute=block as well"},
+        "recompute=uniform or recompute=block"},
        {!(megatron.recompute_modules == MegatronModules{}) &&
             megatron.recompute != MegatronRecompute::kSelective,
-        "recompute-modules", "recompute=selective as well"},
+        "recompute-modules", "recompute=selective"},
        {megatron.precision_aware && !megatron.distributed_optimizer, "precision-aware",
-        "distributed-optimizer as well"},
-       {megatron.bf16_moments && !megatron.precision_aware, "bf16-moments",
-        "precision-aware as well"},
+        "distributed-optimizer"},
+       {megatron.bf16_moments && !megatron.precision_aware, "bf16-moments", "precision-aware"},
        {megatron.optimizer_offload > 0 && (!megatron.precision_aware || megatron.bf16_moments),
-        "optimizer-offload", "precision-aware as well, and no bf16-moments"},
+        "optimizer-offload", "precision-aware without bf16-moments"},
        {megatron.layers_per_chunk > 0 && megatron.pipeline == 1, "layers-per-virtual-stage",
-        "pp of 2 or more as well"},
+        "pp of 2 or more"},
        {!model.moe && (megatron.expert_tensor > 0 || megatron.capacity_factor ||
                        megatron.permute_fusion || !megatron.aux_loss || !megatron.grouped_gemm ||
                        megatron.sinkhorn || megatron.router_fp32 || !usual_dispatcher),
         "etp, capacity-factor, permute-fusion, aux-loss, grouped-gemm, sinkhorn, router-fp32 or "
         "dispatcher",
         "a model with experts"},
-       {megatron.sinkhorn && megatron.aux_loss, "sinkhorn", "aux-loss=no as well"},
+       {megatron.sinkhorn && megatron.aux_loss, "sinkhorn", "aux-loss=no"},
        {gathers && (megatron.capacity_factor || megatron.permute_fusion), "dispatcher=allgather",
-        "no capacity-factor and no permute-fusion with it"},
+        "a plan without capacity-factor and permute-fusion"},
        {hybrid && (megatron.expert == 1 || expert_tensor > 1), "dispatcher=hybridep",
         "ep of 2 or more and etp=1"},
        {megatron.shared_expert_overlap && (!shares || !usual_dispatcher), "shared-expert-overlap",
         "a model with shared experts, and dispatcher=alltoall"},
        {megatron.shared_expert_overlap && megatron.recompute_modules.shared_experts,
-        "shared-expert-overlap", "no recompute-modules=shared_experts with it"},
+        "shared-expert-overlap", "a plan without recompute-modules=shared_experts"},
        {megatron.expert_load != usual.expert_load && !spreads, "expert-load",
-        "ep of 2 or more, and no capacity-factor"}}};
+        "ep of 2 or more without capacity-factor"}}};
   for (const Need& need : needs) {
     if (need.missing) {
-      return Error::invalid_argument("megatron", need.key, need.needs);
+      return Error::invalid_argument(
+          "megatron", "has " + std::string(need.key) + ", which needs " + std::string(need.needs),
+          {}, "add what is missing, or leave out the key");
     }
   }
   return ok();
@@ -264,11 +275,9 @@ Status check_model(const ModelSpec& model) {
        {model.moe && model.moe->shared_gate, "a gate on the shared expert"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {
-      return Error::invalid_argument("runtime",
-                                     "megatron for a model with " + std::string(lack.what),
-                                     "pre-norm layers of attention and a SwiGLU or GELU MLP or "
-                                     "experts",
-                                     "leave out --megatron");
+      return Error::invalid_argument("megatron",
+                                     "is not supported for a model with " + std::string(lack.what),
+                                     {}, "leave out --megatron, or use --fsdp or --zero 3");
     }
   }
   return ok();
@@ -282,8 +291,10 @@ Status check_groups(const ParallelPlan& plan) {
   const bool interleaved = is_interleaved(megatron);
   if (!interleaved && megatron.micro_batch_group > 0) {
     return Error::invalid_argument(
-        "megatron", "micro-batch-group",
-        "layers-per-virtual-stage or a pipeline-layout of several chunks as well", "leave it out");
+        "megatron",
+        "has micro-batch-group, which needs layers-per-virtual-stage, or a pipeline-layout with "
+        "several chunks per stage",
+        {}, "leave out micro-batch-group");
   }
   const std::int64_t group =
       megatron.micro_batch_group > 0 ? megatron.micro_batch_group : megatron.pipeline;
@@ -293,10 +304,11 @@ Status check_groups(const ParallelPlan& plan) {
   }
   const std::int64_t rest = plan.accumulation % group;
   if (interleaved && rest != 0 && (rest < megatron.pipeline || plan.accumulation < group)) {
-    return Error::invalid_argument("accumulation", std::to_string(plan.accumulation),
-                                   "a multiple of " + std::to_string(group) +
-                                       " for interleaved stages, or " +
-                                       std::to_string(megatron.pipeline) + " or more beyond one");
+    return Error::invalid_argument(
+        "accumulation", std::to_string(plan.accumulation),
+        "a multiple of " + std::to_string(group) + " for interleaved stages, or at least " +
+            std::to_string(megatron.pipeline) + " more than such a multiple",
+        "use --accumulation " + std::to_string(group));
   }
   return ok();
 }
@@ -318,14 +330,15 @@ Status check_levels(const ModelSpec& model, const MegatronPlan& megatron) {
   }
   const std::string value = "cp-exchange-ranks=" + std::to_string(ranks);
   if (megatron.context % ranks != 0 || megatron.context == ranks) {
-    return unsupported_megatron(value, "a divisor of cp=" + std::to_string(megatron.context) +
-                                           " that leaves a ring of 2 groups or more");
+    return unsupported_megatron(
+        value, "a divisor of cp=" + std::to_string(megatron.context) + " below cp itself");
   }
   if (megatron.context_exchange != MegatronContext::kRing ||
       megatron.attention != MegatronAttention::kFused || model.latent) {
     return unsupported_megatron(
-        value + " with cp-comm-type=a2a, latent attention or another kernel",
-        "cp-comm-type=p2p and attention=fused");
+        value + " with cp-comm-type=a2a, latent attention, or attention=flash or unfused",
+        "cp-comm-type=p2p and attention=fused, in a model without latent attention",
+        "leave out cp-exchange-ranks");
   }
   return first_fault(std::array<Status, 2>{
       check_division(
@@ -354,21 +367,23 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   };
   const std::array<Lack, 7> lacks = {
       {{megatron.attention != MegatronAttention::kUnfused, "transformer-engine=no",
-        "attention=unfused as well: Megatron-Core's own modules have no other"},
+        "attention=unfused as well, the only attention of Megatron-Core's own modules"},
        {megatron.context > 1, "transformer-engine=no with cp", "cp=1"},
        {model.norm != NormKind::kLayer || model.qk_norm != QkNorm::kNone,
         "transformer-engine=no for this model's norms",
-        "LayerNorm, which apex has a kernel for, and no norms of heads"},
+        "a model with LayerNorm, for which apex has a kernel, and without norms on queries and "
+        "keys"},
        {model.latent || megatron.mtp_layers > 0,
-        "transformer-engine=no for latent attention or mtp-layers", "other layers"},
+        "transformer-engine=no for latent attention or mtp-layers",
+        "Transformer Engine's layers for these"},
        {model.moe && (megatron.grouped_gemm || model.moe->shared_ffn > 0),
         "transformer-engine=no for these experts",
         "grouped-gemm=no as well, and no shared experts"},
        {megatron.recompute_modules.norms, "transformer-engine=no with recompute-modules=layernorm",
-        "core_attn or mlp"},
-       {!fits, "transformer-engine=no for these scores",
-        "16 bits, 17 to 4096 tokens (a multiple of 4), and sequences x heads of a rank that are a "
-        "multiple of 4"}}};
+        "recompute-modules=core_attn or mlp"},
+       {!fits, "transformer-engine=no",
+        "a 16-bit --precision, --seq from 17 to 4096 that is a multiple of 4, and --micro-batch x "
+        "heads / tp that is a multiple of 4: the fused softmax kernel needs them"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {
       return unsupported_megatron(std::string(lack.value), std::string(lack.expected),
@@ -388,8 +403,8 @@ Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
   if (!has_one_pipeline(model, megatron)) {
     return unsupported_megatron(
         "use-tp-pp-dp-mapping with etp x ep = " + std::to_string(cut * megatron.expert),
-        "tp x cp = " + std::to_string(dense) + ", as many data-parallel ranks for experts",
-        "leave it out");
+        "etp x ep equal to tp x cp, which is " + std::to_string(dense),
+        "leave out use-tp-pp-dp-mapping");
   }
   if (megatron.optimizer_instances > 1) {
     return unsupported_megatron("use-tp-pp-dp-mapping with optimizer-instances=" +
@@ -414,22 +429,23 @@ Status check_attention_forms(const ModelSpec& model, const MegatronPlan& megatro
   }
   if (megatron.attention == MegatronAttention::kUnfused && megatron.context > 1) {
     return unsupported_megatron("attention=unfused with cp=" + std::to_string(megatron.context),
-                                "fused or flash attention, which go round the ring",
+                                "attention=fused or flash, which support context parallelism",
                                 "use attention=fused");
   }
   const std::int64_t head =
       model.latent ? model.latent->nope_dim + model.latent->rope_dim : std::int64_t{model.head_dim};
   if (megatron.attention != MegatronAttention::kUnfused && head % 8 != 0) {
     return unsupported_megatron(
-        std::string(flash ? "attention=flash" : "attention=fused") + " with heads of " +
+        std::string(flash ? "attention=flash" : "attention=fused") + " with head size " +
             std::to_string(head),
-        "heads of a multiple of 8: Transformer Engine has no such kernel for others",
+        "a head size that is a multiple of 8, which Transformer Engine's kernels require",
         "use attention=unfused");
   }
   if (flash && model.latent &&
       model.latent->nope_dim + model.latent->rope_dim != model.latent->v_dim) {
-    return unsupported_megatron("attention=flash for heads whose values have another size",
-                                "fused or unfused", "use attention=fused");
+    return unsupported_megatron(
+        "attention=flash for heads whose values have another size than their keys",
+        "attention=fused or unfused", "use attention=fused");
   }
   return ok();
 }
@@ -441,22 +457,22 @@ Status check_prediction_forms(const ModelSpec& model, const MegatronPlan& megatr
       megatron.recompute_layers != 1) {
     return unsupported_megatron(
         "recompute-layers=" + std::to_string(megatron.recompute_layers) + " with mtp-layers",
-        "recompute-layers=1, which Megatron-Core asserts for layers that predict further tokens",
+        "recompute-layers=1, which Megatron-Core requires with multi-token prediction",
         "use recompute-layers=1, or recompute=block");
   }
   if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
       megatron.fp8 != MegatronFp8::kNone) {
     return unsupported_megatron(
         "recompute=uniform with mtp-layers and fp8-recipe",
-        "other recomputation: Transformer Engine's checkpoint passes no gradient to "
-        "arguments by keyword, which is how hidden states are handed over there",
-        "leave one of the three out, or use recompute=block");
+        "recompute=block instead: Transformer Engine's checkpoint passes no gradient to keyword "
+        "arguments, and multi-token prediction passes its hidden states so",
+        "use recompute=block");
   }
   const bool unused = model.tied_embeddings && megatron.pipeline > 1 && megatron.mtp_layers > 0;
   if (unused && megatron.overlap_grad_reduce) {
     return unsupported_megatron(
         "overlap-grad-reduce with mtp-layers and tied embeddings on several stages",
-        "gradients reduced at the end: the last stage's second table has none",
+        "a plan without overlap-grad-reduce: the embedding of the last stage gets no gradient",
         "leave out overlap-grad-reduce");
   }
   return ok();
@@ -472,11 +488,12 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (megatron.precision_aware && plan.precision != Precision::kBf16Master) {
     return unsupported_megatron(
         "precision-aware with precision=" + std::string(word_of(precision_words(), plan.precision)),
-        "bf16-master", "use --precision bf16-master");
+        "--precision bf16-master", "use --precision bf16-master");
   }
   if (!megatron.rope_fusion && (model.latent || model.rope_fraction < 1)) {
-    return unsupported_megatron("rope-fusion=false for latent attention or a part of each head",
-                                "heads that are rotated whole", "leave it out");
+    return unsupported_megatron(
+        "rope-fusion=no with latent attention, or with rotary embedding on a part of each head",
+        "rotary embedding on whole heads", "leave out rope-fusion=no");
   }
   if (const Status fp8 = check_megatron_fp8(model, plan); !fp8) {
     return fp8;
@@ -491,30 +508,31 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     return parameters;
   }
   if (megatron.defer_head_gradient) {
-    return unsupported_megatron("defer-head-gradient", "a switch that is modelled", "leave it out");
+    return unsupported_megatron("defer-head-gradient, which is not modelled", "a plan without it",
+                                "leave out defer-head-gradient");
   }
   if (const Status local = check_local(model, plan); !local) {
     return local;
   }
   if (!model.moe && (modules.moe || modules.moe_activation || modules.shared_experts)) {
-    return unsupported_megatron("recompute-modules of experts", "a model with experts",
-                                "use core_attn, layernorm or mlp");
+    return unsupported_megatron("recompute-modules=moe, moe_act or shared_experts",
+                                "a model with experts", "use core_attn, layernorm or mlp");
   }
   if (const Status predictions = check_prediction_forms(model, megatron); !predictions) {
     return predictions;
   }
   if (modules.moe_activation && !megatron.grouped_gemm) {
-    return unsupported_megatron("recompute-modules=moe_act with grouped-gemm=false",
-                                "experts with grouped GEMMs", "leave out moe_act");
+    return unsupported_megatron("recompute-modules=moe_act with grouped-gemm=no",
+                                "grouped-gemm=yes", "leave out moe_act or grouped-gemm=no");
   }
   if (!model.latent && modules.latent_up) {
     return unsupported_megatron("recompute-modules=mla_up_proj", "a model with latent attention",
                                 "use core_attn, layernorm or mlp");
   }
   if (modules.moe && (modules.moe_activation || modules.shared_experts || modules.norms)) {
-    return unsupported_megatron("recompute-modules of parts of the experts beside moe",
-                                "either moe or moe_act, shared_experts and layernorm",
-                                "leave out moe");
+    return unsupported_megatron(
+        "recompute-modules=moe together with moe_act, shared_experts or layernorm",
+        "either moe or its parts, because moe contains them", "leave out moe or its parts");
   }
   if (const Status order = check_order(model, megatron); !order) {
     return order;
@@ -544,13 +562,15 @@ Status check_others(const ParallelPlan& plan) {
                      plan.optimizer.form == OptimizerForm::kFused;
   if (plan.optimizer.kind != OptimizerKind::kAdamW || !whole) {
     return Error::invalid_argument("optimizer", word_of(optimizer_words(), plan.optimizer),
-                                   "adamw: Megatron's FusedAdam");
+                                   "adamw, which is FusedAdam in Megatron-Core",
+                                   "use --optimizer adamw");
   }
   const std::array<Precision, 3> known = {Precision::kBf16Master, Precision::kFp16Master,
                                           Precision::kFp32};
   if (std::ranges::find(known, plan.precision) == known.end()) {
     return Error::invalid_argument("precision", word_of(precision_words(), plan.precision),
-                                   "bf16-master, fp16-master or fp32");
+                                   "bf16-master, fp16-master or fp32",
+                                   "use --precision bf16-master");
   }
   return ok();
 }
@@ -559,7 +579,8 @@ Status check_others(const ParallelPlan& plan) {
 
 Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
   if (!has_megatron(plan)) {
-    return Error::invalid_argument("megatron", "null", "the degrees and switches of Megatron-Core");
+    return Error::invalid_argument("megatron", "null",
+                                   "the options of Megatron-Core, as {\"tp\": 1}");
   }
   return first_fault(std::array<Status, 7>{
       check_model(model), check_megatron_special_layers(model, plan), check_others(plan),

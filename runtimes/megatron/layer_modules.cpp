@@ -12,9 +12,8 @@ Error no_place(const Op& op) {
   if (op.role != OpRole::kNone) {
     what += " (" + std::string(name_of(op.role)) + ")";
   }
-  return Error::invalid_argument("runtime", "megatron for a layer with " + what,
-                                 "pre-norm layers of attention and a SwiGLU or GELU MLP or experts",
-                                 "leave out --megatron");
+  return Error::invalid_argument("megatron", "is not supported for a layer with " + what, {},
+                                 "leave out --megatron, or use --fsdp or --zero 3");
 }
 
 bool has_bias(const Op& op) {

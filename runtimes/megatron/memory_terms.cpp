@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <set>
 
+#include "model_ir/spec/param_count.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 
@@ -116,6 +117,27 @@ std::vector<OutsideTerm> own_buffers(const ModelSpec& model, const ParallelPlan&
     terms.push_back(hybrid_ep_term(model, plan));
   }
   return terms;
+}
+
+HostTerm loader_term() {
+  constexpr std::int64_t kWorkers = 2;
+  constexpr Bytes kWorker{434 * kMiB};
+  const Bytes all = kWorkers * kWorker;
+  return {.use = HostUse::kDataLoaders,
+          .requested = all,
+          .bytes = all,
+          .source =
+              "NVIDIA/Megatron-LM megatron/training/arguments.py, --num-workers: 2; a "
+              "forked worker of torch 2.11 shares 424 MiB with its parent and has 10 MiB of "
+              "its own (measured)"};
+}
+
+Bytes optimizer_on_host(const ModelSpec& model, const ParallelPlan& plan) {
+  constexpr double kBytes = 16;
+  const double parameters = megatron_of(plan).optimizer_offload *
+                            static_cast<double>(count_parameters(model).total()) /
+                            static_cast<double>(plan.world);
+  return Bytes{static_cast<std::int64_t>(kBytes * parameters)};
 }
 
 }  // namespace headroom::ir::megatron

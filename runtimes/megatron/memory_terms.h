@@ -31,4 +31,12 @@ namespace headroom::ir::megatron {
 [[nodiscard]] std::vector<OutsideTerm> own_buffers(const ModelSpec& model,
                                                    const ParallelPlan& plan);
 
+/// The processes that load data for a rank, with all pages that they share with it at first, as
+/// they may copy them in time.
+[[nodiscard]] HostTerm loader_term();
+
+/// The least that a rank holds on the host, on average, of an optimizer that works there: fp32
+/// parameter, gradient and two moments, before PyTorch's pinned allocator rounds them.
+[[nodiscard]] Bytes optimizer_on_host(const ModelSpec& model, const ParallelPlan& plan);
+
 }  // namespace headroom::ir::megatron

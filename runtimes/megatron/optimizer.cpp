@@ -81,6 +81,18 @@ void Optimizer::build_hybrid(std::span<const GradientBuffer> buffers) {
   }
 }
 
+/// fp32 parameter and gradient are pinned, each by itself; the moments of the CPU's optimizer are
+/// not. Source: megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py,
+///         _get_sub_optimizer_param_groups (pin_cpu_params), _set_sub_optimizer_grads
+///         (pin_cpu_grads).
+void Optimizer::hold_on_host(std::int64_t elements) {
+  RankProgram& program = context_.eager.program();
+  const std::int64_t bytes = bytes_of(elements, DType::kFp32).value();
+  ir::hold_on_host(program, HostUse::kMasterParameters, HostPages::kPinnedBlock, bytes);
+  ir::hold_on_host(program, HostUse::kGradients, HostPages::kPinnedBlock, bytes);
+  ir::hold_on_host(program, HostUse::kOptimizerStates, HostPages::kPageable, 2 * bytes);
+}
+
 /// Parameters go to the host one after the other until the offload fraction is reached. The copy
 /// for the host is first cloned on the device.
 void Optimizer::split_among_devices() {
@@ -91,6 +103,7 @@ void Optimizer::split_among_devices() {
     if (static_cast<double>(sent) < wanted) {
       sent += shards_[i];
       in_host_[i] = 1;
+      hold_on_host(shards_[i]);
       const Tensor clone =
           context_.eager.empty({shards_[i]}, context_.dtype, TensorRole::kTemporary);
     } else {

@@ -55,6 +55,7 @@ class Optimizer {
   void add_copy(std::int64_t elements);
   void build_hybrid(std::span<const GradientBuffer> buffers);
   void split_among_devices();
+  void hold_on_host(std::int64_t elements);
   void update_hybrid();
   /// An FP8 parameter, and this rank's elements of it.
   struct Cast {

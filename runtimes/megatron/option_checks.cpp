@@ -57,36 +57,39 @@ Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan) {
   if (plan.precision != Precision::kBf16Master) {
     return unsupported_megatron(
         recipe + " with precision=" + std::string(word_of(precision_words(), plan.precision)),
-        "bf16-master", "use --precision bf16-master");
+        "--precision bf16-master", "use --precision bf16-master");
   }
   if (!megatron.transformer_engine) {
     return unsupported_megatron(recipe + " with transformer-engine=no",
-                                "Transformer Engine's modules", "leave one of the two out");
+                                "Transformer Engine's modules, which the 8-bit recipes are part of",
+                                "leave out fp8-recipe or transformer-engine=no");
   }
   if (model.moe && !megatron.grouped_gemm) {
-    return unsupported_megatron(recipe + " with grouped-gemm=false", "experts with grouped GEMMs",
-                                "leave out fp8-recipe");
+    return unsupported_megatron(recipe + " with grouped-gemm=no", "grouped-gemm=yes",
+                                "leave out fp8-recipe or grouped-gemm=no");
   }
   const bool again = megatron.recompute != MegatronRecompute::kNone;
   if (again && megatron.fp8 == MegatronFp8::kDelayed) {
-    return unsupported_megatron(recipe + " with recompute",
-                                "a recipe whose scales are not kept apart",
-                                "use fp8-recipe=tensorwise, or leave out recompute");
+    return unsupported_megatron(
+        recipe + " with recompute",
+        "another recipe: recomputation would update the delayed scales twice",
+        "use fp8-recipe=tensorwise, or leave out recompute");
   }
   const bool micro = megatron.fp8 == MegatronFp8::kMxfp8;
   const std::int64_t parts = megatron.context * (megatron.sequence_parallel ? megatron.tensor : 1);
   const std::int64_t tokens = plan.micro_batch * plan.sequence / parts;
   const std::int64_t rows = micro ? 32 : 8;
   if (tokens % rows != 0) {
-    return unsupported_megatron(recipe + " on " + std::to_string(tokens) + " tokens of a rank",
-                                "a multiple of " + std::to_string(rows),
-                                "change seq or micro-batch");
+    return unsupported_megatron(recipe + " on " + std::to_string(tokens) + " tokens per rank",
+                                "a number of tokens that is a multiple of " + std::to_string(rows),
+                                "change --seq or --micro-batch");
   }
   const std::int64_t block = micro ? 32 : 16;
   for (const std::int64_t width : product_widths(model, megatron)) {
     if (width % block != 0) {
       return unsupported_megatron(recipe + " on matrices of " + std::to_string(width) + " columns",
-                                  "multiples of " + std::to_string(block), "leave out fp8-recipe");
+                                  "widths that are multiples of " + std::to_string(block),
+                                  "leave out fp8-recipe, or change tp");
     }
   }
   return ok();
@@ -117,14 +120,15 @@ Status check_megatron_fp8_device(MegatronFp8 recipe, const DeviceTraits& device)
   if (!enough) {
     return Error::invalid_argument(
         "megatron", "fp8-recipe=" + std::string(word_of(megatron_fp8_words(), recipe)),
-        "a device of compute capability " + std::to_string(least.major) + "." +
+        "a GPU of compute capability " + std::to_string(least.major) + "." +
             std::to_string(least.minor) + " or later",
-        "leave it out");
+        "leave out fp8-recipe");
   }
   if (recipe == MegatronFp8::kBlockwise && device.compute_major > 9) {
-    return Error::invalid_argument("megatron", "fp8-recipe=blockwise",
-                                   "a device of compute capability 9.0: later ones imitate it",
-                                   "use fp8-recipe=mxfp8");
+    return Error::invalid_argument(
+        "megatron", "fp8-recipe=blockwise",
+        "a GPU of compute capability 9.0: later ones only emulate this recipe",
+        "use fp8-recipe=mxfp8");
   }
   return ok();
 }
@@ -139,19 +143,20 @@ Status check_megatron_fp8_parameters(const MegatronPlan& megatron) {
     std::string_view expected;
   };
   const std::array<Lack, 5> lacks = {{
-      {megatron.fp8 == MegatronFp8::kNone, "without fp8-recipe", "an fp8-recipe as well"},
+      {megatron.fp8 == MegatronFp8::kNone, "without fp8-recipe", "fp8-recipe as well"},
       {!megatron.distributed_optimizer, "without distributed-optimizer",
        "distributed-optimizer as well: the weights are cast from its fp32 copies"},
-      {megatron.precision_aware, "with precision-aware", "parameters with fp32 copies"},
-      {megatron.mtp_layers > 0, "with mtp-layers", "no layers that predict further tokens"},
+      {megatron.precision_aware, "with precision-aware",
+       "a plan without precision-aware, with fp32 copies of the parameters"},
+      {megatron.mtp_layers > 0, "with mtp-layers", "mtp-layers=0"},
       {!(megatron.offload_modules == MegatronOffload{}), "with offload-modules",
-       "activations that stay on the device"},
+       "a plan without offload-modules"},
   }};
   for (const Lack& lack : lacks) {
     if (lack.has) {
       return unsupported_megatron("fp8-param-gather " + std::string(lack.value),
                                   std::string(lack.expected),
-                                  "leave fp8-param-gather out: weights then stay in 16 bits");
+                                  "leave out fp8-param-gather: weights then stay in 16 bits");
     }
   }
   return ok();
@@ -162,7 +167,7 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
   if (parts == MegatronOffload{}) {
     const bool idle = megatron.least_offloaded != MegatronPlan{}.least_offloaded;
     return idle ? unsupported_megatron("min-offloaded-tensor-size", "offload-modules as well",
-                                       "leave it out")
+                                       "leave out min-offloaded-tensor-size")
                 : ok();
   }
   const bool whole = megatron.recompute == MegatronRecompute::kFullUniform ||
@@ -178,8 +183,8 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
   const std::array<Lack, 10> lacks = {
       {{!megatron.transformer_engine, "offload-modules with transformer-engine=no",
         "Transformer Engine's modules", "leave out offload-modules or transformer-engine=no"},
-       {whole, "offload-modules with recompute=uniform or block", "layers that run once",
-        "use recompute=selective, or leave it out"},
+       {whole, "offload-modules with recompute=uniform or block", "layers that are not recomputed",
+        "use recompute=selective, or leave out offload-modules"},
        {parts.attention_projection && !parts.core_attention, "offload-modules=attn_proj",
         "core_attn as well: its backward reads the tensor that attn_proj saves", "add +core_attn"},
        {parts.attention_norm && !model.latent, "offload-modules=attn_norm",
@@ -188,7 +193,7 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
         "offload-modules=mlp_norm, expert_fc1 or moe_act", "a model with experts",
         "use qkv_linear, core_attn or attn_proj"},
        {experts && !megatron.grouped_gemm,
-        "offload-modules=expert_fc1 or moe_act with grouped-gemm=no", "experts with grouped GEMMs",
+        "offload-modules=expert_fc1 or moe_act with grouped-gemm=no", "grouped-gemm=yes",
         "leave out these modules or grouped-gemm=no"},
        {experts && again.moe, "offload-modules=expert_fc1 or moe_act with recompute-modules=moe",
         "experts that are not recomputed", "leave out these modules or recompute-modules=moe"},
@@ -199,10 +204,10 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
        {megatron.fp8 != MegatronFp8::kNone &&
             (parts.qkv_linear || parts.attention_projection || parts.expert_up),
         "offload-modules=qkv_linear, attn_proj or expert_fc1 with fp8-recipe",
-        "modules without weights, whose 8 bits would leave, too, and come back as 16",
+        "modules without 8-bit weights, which would come back from the host in 16 bits",
         "use core_attn, moe_act or norms"},
        {parts.core_attention && megatron.attention == MegatronAttention::kUnfused,
-        "offload-modules=core_attn with attention=unfused", "one kernel for attention",
+        "offload-modules=core_attn with attention=unfused", "attention=fused or flash",
         "use attention=fused or flash"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {
@@ -229,9 +234,9 @@ Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& 
       {{megatron.offloaded_layers >= layers, key,
         "fewer layers than the model's " + std::to_string(layers),
         layers > 1 ? "use cpu-offloading-num-layers=" + std::to_string(layers - 1) + " or less"
-                   : "leave it out"},
-       {megatron.pipeline > 1, key + " with pp=" + std::to_string(megatron.pipeline),
-        "one pipeline stage", "use offload-modules, or pp=1"},
+                   : "leave out cpu-offloading-num-layers"},
+       {megatron.pipeline > 1, key + " with pp=" + std::to_string(megatron.pipeline), "pp=1",
+        "use offload-modules, or pp=1"},
        {megatron.recompute != MegatronRecompute::kNone,
         key + " with recompute=" +
             std::string(word_of(megatron_recompute_words(), megatron.recompute)),
@@ -240,7 +245,7 @@ Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& 
         "either whole layers or modules on the host",
         "leave out cpu-offloading-num-layers or offload-modules"},
        {model.moe && !megatron.grouped_gemm, key + " with grouped-gemm=no",
-        "experts with grouped GEMMs: Megatron-Core cannot copy the others' configuration",
+        "grouped-gemm=yes: Megatron-Core cannot copy the configuration of other experts",
         "leave out cpu-offloading-num-layers or grouped-gemm=no"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {
@@ -268,26 +273,28 @@ Status check_megatron_special_layers(const ModelSpec& model, const ParallelPlan&
   const bool special = windows || model.attention_sinks || biases;
   const std::array<Conflict, 9> conflicts = {
       {{special && !megatron.transformer_engine, "transformer-engine=no",
-        "Transformer Engine's layers for windows, sinks and experts with biases",
+        "transformer-engine=yes, for this model's sliding windows, attention sinks or experts with "
+        "biases",
         "leave out transformer-engine=no"},
        {(windows || model.attention_sinks) && megatron.context > 1,
-        "cp=" + std::to_string(megatron.context), "1 for sliding windows and attention sinks",
-        "use cp=1"},
+        "cp=" + std::to_string(megatron.context),
+        "cp=1, because the model has sliding windows or attention sinks", "use cp=1"},
        {model.attention_sinks && !fused, "attention=" + attention,
-        "fused for attention sinks, which no other kernel has", "use attention=fused"},
-       {model.attention_sinks && plan.precision == Precision::kFp32, "fp32",
-        "bf16 or fp16 for attention sinks, as the fused kernel takes no other",
+        "attention=fused, the only kernel with attention sinks", "use attention=fused"},
+       {model.attention_sinks && plan.precision == Precision::kFp32, "--precision fp32",
+        "bf16 or fp16: the fused kernel with attention sinks takes no fp32",
         "use --precision bf16"},
        {windows && megatron.attention == MegatronAttention::kFlash, "attention=flash",
-        "fused or unfused for sliding windows", "use attention=fused"},
+        "attention=fused or unfused, because the model has sliding windows", "use attention=fused"},
        {windows && fused && model.dropout.attention > 0, "attention=fused",
-        "unfused for sliding windows with dropout of the scores", "use attention=unfused"},
+        "attention=unfused, because the model has sliding windows and attention dropout",
+        "use attention=unfused"},
        {biases && expert_tensor > 1, "etp=" + std::to_string(expert_tensor),
-        "1 for experts with biases", "use etp=1"},
+        "etp=1, because the experts have biases", "use etp=1"},
        {biases && !megatron.grouped_gemm, "grouped-gemm=no",
-        "grouped experts where they have biases", "leave out grouped-gemm=no"},
-       {biases && megatron.fp8 != MegatronFp8::kNone, "products in 8 bits",
-        "16 bits for experts with biases", "leave out fp8-recipe"}}};
+        "grouped-gemm=yes, because the experts have biases", "leave out grouped-gemm=no"},
+       {biases && megatron.fp8 != MegatronFp8::kNone, "fp8-recipe",
+        "a plan without it, because the experts have biases", "leave out fp8-recipe"}}};
   for (const Conflict& conflict : conflicts) {
     if (conflict.has) {
       return unsupported_megatron(conflict.got, std::string(conflict.wanted),

@@ -137,6 +137,12 @@ std::span<const Word<MegatronRecompute>> megatron_recompute_words() {
 namespace megatron {
 namespace {
 
+constexpr OptionField recompute_field() {
+  OptionField row = word<&M::recompute, megatron_recompute_words>("recompute");
+  row.form = "one of none, selective, uniform, block (full recomputation is uniform or block)";
+  return row;
+}
+
 constexpr std::array kMegatronFields = {
     field<&M::tensor>("tp")
         .key_of("megatron")
@@ -156,7 +162,7 @@ constexpr std::array kMegatronFields = {
         .spelled({.name = "--context-parallel-size"})
         .between(1, kMostRanks)
         .searchable()
-        .means("Context-parallel degree: each rank holds that share of every sequence."),
+        .means("Context-parallel degree: each rank holds 1/cp of every sequence."),
     field<&M::expert>("ep")
         .key_of("megatron")
         .spelled({.name = "--expert-model-parallel-size"})
@@ -189,7 +195,7 @@ constexpr std::array kMegatronFields = {
         .key_of("megatron")
         .spelled({.name = "--microbatch-group-size-per-virtual-pipeline-stage"})
         .between(0, kMostRanks)
-        .means("Micro-batches that run in a row on one virtual stage; 0: as many as there are "
+        .means("Consecutive micro-batches on one virtual pipeline stage; 0: as many as there are "
                "stages."),
     field<&M::optimizer_instances>("optimizer_instances")
         .key_of("megatron")
@@ -206,20 +212,22 @@ constexpr std::array kMegatronFields = {
         .spelled({.name = "--cpu-offloading-num-layers"})
         .between(0, kMostRanks)
         .searchable()
-        .means("The first N layers, whose saved activations all go to the host."),
+        .means("Number of layers, from the first, whose saved activations go to host memory."),
     field<&M::context_exchange_ranks>("cp_exchange_ranks")
         .key_of("megatron")
         .between(1, kMostRanks)
-        .means("Context-parallel ranks that exchange heads among each other (--cp-comm-type "
-               "a2a+p2p with --hierarchical-context-parallel-sizes N CP/N); the groups form a "
-               "ring. 1: one ring of all ranks."),
+        .means(
+            "Number of context-parallel ranks that exchange heads among each other, in groups that "
+            "form a ring (--cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes N "
+            "CP/N); 1: one ring of all ranks."),
     field<&M::recompute_layers>("recompute_layers")
         .key_of("megatron")
         .spelled({.name = "--recompute-num-layers"})
         .between(1, kMostRanks)
         .searchable()
-        .means("Layers per group under recompute=uniform; layers of each chunk that are recomputed "
-               "under recompute=block."),
+        .means(
+            "With recompute=uniform, layers per group; with recompute=block, recomputed layers of "
+            "each chunk."),
     field<&M::vocabulary_divisor>("vocabulary_divisor")
         .key_of("megatron")
         .spelled({.name = "--make-vocab-size-divisible-by"})
@@ -241,11 +249,11 @@ constexpr std::array kMegatronFields = {
     field<&M::account_for_embedding>("account_for_embedding")
         .key_of("megatron")
         .spelled({.name = "--account-for-embedding-in-pipeline-split"})
-        .means("The embedding counts as a layer where layers are dealt out to pipeline stages."),
+        .means("The embedding counts as a layer when layers are distributed over pipeline stages."),
     field<&M::account_for_loss>("account_for_loss")
         .key_of("megatron")
         .spelled({.name = "--account-for-loss-in-pipeline-split"})
-        .means("The loss counts as a layer where layers are dealt out to pipeline stages."),
+        .means("The loss counts as a layer when layers are distributed over pipeline stages."),
     field<&M::pipeline_before_data>("use_tp_pp_dp_mapping")
         .key_of("megatron")
         .spelled({.name = "--use-tp-pp-dp-mapping"})
@@ -280,8 +288,9 @@ constexpr std::array kMegatronFields = {
         .key_of("megatron")
         .spelled({.name = "--use-precision-aware-optimizer"})
         .searchable()
-        .means("Precision-aware optimizer: it stores 16 bits beside each bf16 parameter instead of "
-               "an fp32 copy."),
+        .means("Precision-aware optimizer: instead of an fp32 copy it stores the 16 bits that each "
+               "bf16 "
+               "parameter lacks."),
     field<&M::bf16_moments>("bf16_moments")
         .key_of("megatron")
         .searchable()
@@ -303,8 +312,8 @@ constexpr std::array kMegatronFields = {
         .key_of("megatron")
         .spelled({.name = "--no-initialization", .negated = true})
         .changes(OptionEffect::kMemory)
-        .means("Weights are initialised. Without, the norm of the gradients counts the sharded "
-               "vocabulary layers of the first tensor-parallel rank alone."),
+        .means("Weights are initialised. Otherwise the norm of the gradients counts the sharded "
+               "vocabulary layers of the first tensor-parallel rank only."),
     field<&M::rope_fusion>("rope_fusion")
         .key_of("megatron")
         .spelled({.name = "--no-rope-fusion", .negated = true})
@@ -323,7 +332,7 @@ constexpr std::array kMegatronFields = {
         .key_of("megatron")
         .spelled({.name = "--moe-permute-fusion"})
         .searchable()
-        .means("Fused permutation of tokens in front of and behind the experts."),
+        .means("Fused permutation of tokens before and after the experts."),
     field<&M::aux_loss>("aux_loss")
         .key_of("megatron")
         .means("The router has a load-balancing loss (--moe-router-load-balancing-type aux_loss)."),
@@ -349,8 +358,8 @@ constexpr std::array kMegatronFields = {
         .key_of("megatron")
         .spelled({.name = "--pipeline-model-parallel-layout"})
         .without_commas()
-        .means("The layers of every chunk, as Et*4|(t*4|)*14tmL; empty: the other options deal "
-               "them out."),
+        .means("Layers of every chunk, as Et*4|(t*4|)*14tmL; empty: the other keys distribute the "
+               "layers."),
     word<&M::attention, megatron_attention_words>("attention")
         .key_of("megatron")
         .spelled({.name = "--attention-backend"})
@@ -360,8 +369,9 @@ constexpr std::array kMegatronFields = {
         .key_of("megatron")
         .spelled({.name = "--cp-comm-type"})
         .searchable()
-        .means("How context-parallel ranks see each other's tokens: p2p passes keys and values "
-               "round a ring, a2a exchanges heads for tokens."),
+        .means(
+            "Communication of context parallelism: p2p passes keys and values around a ring, a2a "
+            "exchanges heads for tokens."),
     word<&M::dispatcher, megatron_dispatcher_words>("dispatcher")
         .key_of("megatron")
         .spelled({.name = "--moe-token-dispatcher-type"})
@@ -379,7 +389,7 @@ constexpr std::array kMegatronFields = {
         .spelled({.name = "--cross-entropy-fusion-impl"})
         .searchable()
         .means("Fused cross entropy (with --cross-entropy-loss-fusion)."),
-    word<&M::recompute, megatron_recompute_words>("recompute")
+    recompute_field()
         .key_of("megatron")
         .spelled({.name = "--recompute-method"})
         .searchable()
@@ -394,34 +404,37 @@ constexpr std::array kMegatronFields = {
         .key_of("megatron")
         .spelled({.name = "--offload-modules"})
         .searchable()
-        .means("Modules whose saved activations go to the host "
+        .means("Modules whose saved activations go to host memory "
                "(--fine-grained-activation-offloading); none named: offloading is off."),
     field<&M::least_offloaded>("min_offloaded_tensor_size")
         .key_of("megatron")
         .spelled({.name = "--min-offloaded-tensor-size"})
         .between(1, kMostElements)
         .in_units("elements")
-        .means("Smallest tensor that goes to the host."),
+        .means("Size of the smallest tensor that offload-modules copies."),
     field<&M::capacity_factor>("capacity_factor")
         .key_of("megatron")
         .spelled({.name = "--moe-expert-capacity-factor"})
         .within(1e-3, 1e6)
-        .means("Capacity of each expert over an even share, with padding up to it; none: no token "
-               "is dropped."),
+        .means(
+            "Capacity of each expert, relative to an even share of the tokens; experts are padded "
+            "to it. none: no token is dropped."),
     field<&M::expert_load>("expert_load")
         .key_of("megatron")
         .within(1e-3, 1e4)
-        .means("Tokens that reach the experts of the rank shown, over an even share; 1: balanced "
+        .means("Tokens that reach the experts of the shown rank, relative to an even share; 1: "
+               "balanced "
                "routing."),
     field<&M::optimizer_offload>("optimizer_offload")
         .key_of("megatron")
         .spelled({.name = "--optimizer-offload-fraction"})
         .within(0, 1)
         .searchable()
-        .means("Share of the optimizer whose states and fp32 masters are on the host "
+        .means("Share of the optimizer whose states and fp32 masters are in host memory "
                "(--optimizer-cpu-offload); 0: none.")};
 
-constexpr std::array kKeyedOptions = {KeyedOption{"megatron", "Megatron-Core."}};
+constexpr std::array kKeyedOptions = {
+    KeyedOption{"megatron", "Megatron-Core, as tp=2,sequence-parallel."}};
 
 constexpr PlanPart kMegatronPart = [] {
   PlanPart part = own_part<MegatronPlan>("megatron", kMegatronFields);

@@ -1,6 +1,8 @@
 #include "runtimes/megatron/runtime.h"
+#include "runtimes/megatron/launch.h"
 
 #include <array>
+#include <numeric>
 
 #include "runtimes/interface/refusals.h"
 #include "runtimes/megatron/changes.h"
@@ -10,6 +12,7 @@
 #include "runtimes/megatron/memory_terms.h"
 #include "runtimes/megatron/options.h"
 #include "runtimes/megatron/plan.h"
+#include "runtimes/megatron/required_capability.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/megatron/window.h"
 #include "runtimes/megatron/words.h"
@@ -32,6 +35,14 @@ class Megatron final : public Runtime {
       return found;
     }
     return refuse_version(plan);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(capability_rules(), plan, device);
+  }
+  [[nodiscard]] std::vector<std::string> device_notes(
+      const ParallelPlan& /*plan*/, const DeviceTraits& /*device*/) const override {
+    return {};  // Nothing is emulated: what a GPU lacks is refused.
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
@@ -78,15 +89,44 @@ class Megatron final : public Runtime {
     edit_megatron(plan).expert_load = load;
   }
   [[nodiscard]] std::optional<ParallelPlan> with_more_stages(
-      const ParallelPlan& plan) const override {
+      const ModelSpec& model, const ParallelPlan& plan) const override {
     ParallelPlan wider = plan;
-    edit_megatron(wider) = megatron_of(plan);
-    edit_megatron(wider).pipeline *= 2;
-    wider.world *= 2;
+    MegatronPlan& megatron = edit_megatron(wider);
+    megatron = megatron_of(plan);
+    const auto layers = static_cast<std::int64_t>(model.layers.size());
+    const std::int64_t before = megatron.pipeline;
+    do {
+      ++megatron.pipeline;
+    } while (megatron.pipeline <= layers && layers % megatron.pipeline != 0);
+    if (megatron.pipeline > layers || !megatron.pipeline_layout.empty()) {
+      return std::nullopt;
+    }
+    wider.world = plan.world / before * megatron.pipeline;
     return wider;
   }
 
-  /// Megatron keeps fp32 master weights itself.
+  /// Tensor-parallel ranks within a node of eight, which share everything that can be shared.
+  [[nodiscard]] std::optional<ParallelPlan> with_sharded_layers(
+      const ParallelPlan& plan) const override {
+    if (plan.runtime == name() || plan.lora || plan.quant) {
+      return std::nullopt;
+    }
+    ParallelPlan sharded = plan;
+    sharded.runtime = name();
+    MegatronPlan& megatron = edit_megatron(sharded);
+    megatron = MegatronPlan{};
+    megatron.tensor = std::gcd(plan.world, std::int64_t{8});
+    megatron.sequence_parallel = megatron.tensor > 1;
+    megatron.distributed_optimizer = true;
+    settle(sharded);
+    const bool half = plan.precision == Precision::kFp16 ||
+                      plan.precision == Precision::kAutocastFp16 ||
+                      plan.precision == Precision::kFp16Master;
+    sharded.precision = half ? Precision::kFp16Master : Precision::kBf16Master;
+    return sharded;
+  }
+
+  /// It keeps fp32 master weights itself.
   void prepare_for_search(ParallelPlan& /*plan*/) const override {}
   [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
                                                 const ParallelPlan& plan) const override {
@@ -103,6 +143,14 @@ class Megatron final : public Runtime {
   [[nodiscard]] std::vector<OutsideTerm> outside_terms(const ModelSpec& model,
                                                        const ParallelPlan& plan) const override {
     return has_megatron(plan) ? own_buffers(model, plan) : std::vector<OutsideTerm>{};
+  }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& /*model*/,
+                                                 const ParallelPlan& /*plan*/) const override {
+    return {loader_term()};
+  }
+  [[nodiscard]] Bytes held_on_host(const ModelSpec& model,
+                                   const ParallelPlan& plan) const override {
+    return has_megatron(plan) ? optimizer_on_host(model, plan) : Bytes{0};
   }
   /// The micro-batches in flight, plus two for the steady state. An interleaved schedule needs a
   /// multiple of the stages.
@@ -163,6 +211,10 @@ class Megatron final : public Runtime {
 
  private:
   [[nodiscard]] static MegatronPlan own(const ParallelPlan& plan) { return megatron_of(plan); }
+  [[nodiscard]] Launch launch(const ModelSpec& model, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return megatron_launch(model, plan, site);
+  }
 };
 
 }  // namespace

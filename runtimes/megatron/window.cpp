@@ -20,6 +20,7 @@ void settle_plan(ParallelPlan& plan) {
   edit_megatron(plan) = megatron;
   plan.recompute = usual.recompute;
   plan.recompute_every = usual.recompute_every;
+  plan.recompute_first = usual.recompute_first;
   plan.attention = usual.attention;
   plan.loss = usual.loss;
   plan.lora.reset();

@@ -1,6 +1,7 @@
 #include "runtimes/torch/functions_grouped.h"
 #include "runtimes/torch/launch.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -381,9 +382,10 @@ Gradients factor_gradients(Eager& eager, Gradients& grads, Node& node) {
 }
 
 /// A product of row groups. The ragged one of `rows`, `columns` and `inner` is the mean over the
-/// groups.
+/// groups that have rows.
 struct GroupedProduct {
   std::int64_t groups = 0;
+  std::int64_t busy = 0;  ///< Groups that have rows.
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t inner = 0;
@@ -411,13 +413,20 @@ void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype, GemmL
   GemmShape shape{.m = product.rows,
                   .n = product.columns,
                   .k = product.inner,
-                  .count = product.groups,
                   .dtype = dtype,
                   .layout = layout};
+  // The weights' gradients are written for every group, with zeros where a group has no rows.
+  const bool writes_all = layout == GemmLayout::kNT;
+  shape.count = writes_all && one_kernel ? product.groups : product.busy;
   if (!one_kernel) {
     // _grouped_mm_fallback: the host reads the offsets and calls the library once for each group.
+    // at::mm_out of a group without rows fills a gradient with zeros, or does nothing.
     shape.batch = GemmBatch::kSeries;
     eager.run(shape);
+    if (const std::int64_t empty = product.groups - product.busy; writes_all && empty > 0) {
+      launch_kernels(eager, empty * ir::bytes_of(product.rows * product.columns, dtype).value(),
+                     empty);
+    }
     return;
   }
   shape.batch = GemmBatch::kGrouped;
@@ -441,6 +450,7 @@ Gradients grouped_gradients(Eager& eager, Gradients& grads, Node& node,
     result[1]->tracked_view = layout == GroupedWeight::kOutIn;
     run_grouped(eager,
                 {.groups = product.groups,
+                 .busy = product.busy,
                  .rows = product.inner,
                  .columns = product.columns,
                  .inner = product.rows},
@@ -450,6 +460,7 @@ Gradients grouped_gradients(Eager& eager, Gradients& grads, Node& node,
     result[0] = eager.empty(node.input_shapes[0], dtype);
     run_grouped(eager,
                 {.groups = product.groups,
+                 .busy = product.busy,
                  .rows = product.rows,
                  .columns = product.inner,
                  .inner = product.columns},
@@ -480,8 +491,10 @@ Tensor grouped_mm(Eager& eager, const Tensor& input, const Tensor& weight, const
                   GroupedWeight layout) {
   const Shape& shape = weight.shape();
   const bool out_first = layout == GroupedWeight::kOutIn;
+  const std::int64_t busy = std::min(shape[0], input.shape()[0]);
   const GroupedProduct product{.groups = shape[0],
-                               .rows = input.shape()[0] / shape[0],
+                               .busy = busy,
+                               .rows = input.shape()[0] / busy,
                                .columns = shape[out_first ? 1 : 2],
                                .inner = shape[out_first ? 2 : 1]};
   HEADROOM_ASSERT(product.inner == input.shape()[1]);

@@ -43,7 +43,8 @@ class Builder {
       return;
     }
     // Unified memory, which PyTorch's allocator does not know.
-    eager_.program().host_bytes += bytes_of(parameter.elements(), dtype).value();
+    hold_on_host(eager_.program(), HostUse::kOptimizerStates, HostPages::kPageable,
+                 bytes_of(parameter.elements(), dtype).value());
     count_kernels(eager_, 1);
     tensors.emplace_back();
   }

@@ -380,9 +380,10 @@ Result<KeptValues> kept_values(const Sizes& sizes, double budget) {
     }
     const auto found = graph.names().find(node);
     if (found == graph.names().end()) {
-      return Error::invalid_argument("titan.memory_budget", std::to_string(budget),
-                                     "a budget for which the partitioner keeps values known here",
-                                     "use another budget, or selective checkpointing");
+      return Error::invalid_argument("titan", "memory-budget=" + std::to_string(budget),
+                                     "a budget for which the values that the partitioner keeps are "
+                                     "modelled",
+                                     "use another budget, or selective instead");
     }
     kept.add(found->second);
   }

@@ -386,15 +386,17 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   // Source: torchtitan/components/quantization/float8.py.
   const bool eight = has_titan(plan) && titan_of(plan).float8 != Float8Recipe::kNone;
   if (eight && device.compute_major * 10 + device.compute_minor < 89) {
-    return Error::invalid_argument("titan", "float8", "a GPU of compute capability 8.9 or more",
-                                   "leave float8 out: torchtitan would, too");
+    return Error::invalid_argument("titan", "float8", "a GPU of compute capability 8.9 or later",
+                                   "leave out float8: torchtitan ignores it on this GPU");
   }
   // Below compute capability 9.0, use_grouped_mm is disabled with a warning. A loop over experts
   // replaces it, for which the host must know the row counts.
   // Source: torchtitan/models/qwen3/model/args.py.
   if (spec.moe && device.compute_major < 9) {
-    return Error::invalid_argument("model", spec.name, "a GPU of compute capability 9.0 or more",
-                                   "take a dense model, or leave out --titan");
+    return Error::invalid_argument("model", spec.name + ", which has experts",
+                                   "a GPU of compute capability 9.0 or later, or a model without "
+                                   "experts",
+                                   "leave out --titan");
   }
   const FsdpPlan fsdp = fsdp_of(plan);
   const TitanPlan titan = titan_of(plan);

@@ -52,22 +52,24 @@ std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPla
   }
   if (!titan.compiled) {
     return Error::invalid_argument(
-        "titan", "memory-budget without compiled",
-        "compiled as well: the budget is for the partitioner of compiled blocks");
+        "titan", "has memory-budget, which needs compiled: it is a setting of torch.compile", {},
+        "add compiled to --titan");
   }
   if (plan.recompute != Recompute::kNone || titan.selective_operators) {
     return Error::invalid_argument(
-        "titan", "memory-budget beside another checkpointing",
-        "one of them: leave out --recompute and `selective`, or the budget");
+        "titan", "has memory-budget together with another kind of activation checkpointing", {},
+        "leave out --checkpointing and selective, or memory-budget");
   }
   if (titan.float8 != Float8Recipe::kNone) {
-    return Error::invalid_argument("titan", "memory-budget with float8",
-                                   "one of them: leave out `float8`, or the budget");
+    return Error::invalid_argument("titan", "with memory-budget and float8 is not modelled", {},
+                                   "leave out float8 or memory-budget");
   }
   if (!plan.runtime_version.empty() && plan.runtime_version != kPartitionerVersion) {
     return Error::invalid_argument(
         "runtime-version", plan.runtime_version,
-        std::string(kPartitionerVersion) + ", whose partitioner chooses, under a memory budget");
+        std::string(kPartitionerVersion) +
+            ": memory-budget is modelled for the partitioner of this version",
+        "leave out --runtime-version or memory-budget");
   }
   const Result<KeptValues> kept = kept_values(sizes_under(spec, plan), *titan.memory_budget);
   return kept ? std::nullopt : std::optional(kept.error());

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model_ir/plan/plan_words.h"
 #include "runtimes/fsdp/fully_shard.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/interface/idle_options.h"
@@ -19,9 +20,9 @@ using torch::Eager;
 using torch::Shape;
 using torch::Tensor;
 
-Error refused(const char* key, const std::string& got, const std::string& wanted) {
-  return Error::invalid_argument(key, got, wanted + " under torchtitan",
-                                 "change it, or leave out --titan");
+Error refused(std::string_view key, std::string_view got, std::string_view wanted) {
+  return Error::invalid_argument(key, got, wanted,
+                                 "change this option, or use another framework than torchtitan");
 }
 
 /// A version of PyTorch: whether its rms_norm is composed of several operators, and whether
@@ -83,43 +84,45 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
   }
   if (titan.pipeline > 1 && has_cosine_table(spec)) {
     return refused("titan", "pp=" + std::to_string(titan.pipeline),
-                   "Llama (Qwen3's train specification has no pipelining function)");
+                   "pp=1 for Qwen3, for which torchtitan has no pipelining function");
   }
   if (titan.compiled && (titan.tensor > 1 || titan.context > 1)) {
-    return refused("titan", "compiled", "compiled blocks without tensor or context parallelism");
+    return refused("titan", "compiled with tp or cp",
+                   "tp=1 and cp=1: other compiled blocks are not modelled");
   }
   if (titan.context > 1 && plan.sequence % (2 * titan.context) != 0) {
     return refused("titan", "cp=" + std::to_string(titan.context),
-                   "sequences that are a multiple of twice the ranks that share them");
+                   "--seq to be a multiple of 2 x cp");
   }
   if (titan.context > 1 && plan.sequence % (titan.context * titan.tensor) != 0) {
     return refused("titan", "cp=" + std::to_string(titan.context) + " with tp",
-                   "sequences that are a multiple of cp x tp");
+                   "--seq to be a multiple of cp x tp");
   }
   if (titan.context > 1 && titan.tensor > 1 && has_cosine_table(spec)) {
     return refused("titan", "cp=" + std::to_string(titan.context),
-                   "Llama (Qwen3's code does not run with tensor and context parallelism)");
+                   "cp=1 or tp=1 for Qwen3, whose code does not run with both");
   }
   // One GPU, or DDP, which torchtitan combines with no other dimension.
   const bool whole = plan.world == replicas && titan.tensor == 1 && titan.pipeline == 1;
   if (!whole && (plan.world % ranks != 0 || plan.world / ranks < 2)) {
-    return refused("gpus", std::to_string(plan.world),
-                   "one, replicas alone, or two or more ranks that share what a tensor-parallel "
-                   "rank holds");
+    return refused(
+        "gpus", std::to_string(plan.world),
+        "one GPU, as many GPUs as replicas (DDP), or at least two FSDP ranks for each replica");
   }
   if (whole && has_cosine_table(spec)) {
     return refused("gpus", std::to_string(plan.world),
-                   "Llama on one GPU and under DDP: Qwen3's norms of heads, of several types under "
-                   "autocast, are not modelled");
+                   "two or more FSDP ranks for Qwen3: its query and key norms under autocast are "
+                   "not modelled");
   }
   if (whole && (titan.compiled || titan.context > 1 || has_chunked_loss(plan))) {
     return refused("gpus", std::to_string(plan.world),
-                   "eager blocks and the plain loss on one GPU and under DDP");
+                   "two or more FSDP ranks with compiled, cp or a chunked loss");
   }
   if (spec.kv_heads % titan.tensor != 0 || spec.vocabulary % titan.tensor != 0 ||
       spec.ffn % titan.tensor != 0 || plan.sequence % titan.tensor != 0) {
-    return refused("titan", "tp=" + std::to_string(titan.tensor),
-                   "a divisor of heads, feed-forward width, vocabulary and sequence");
+    return refused(
+        "titan", "tp=" + std::to_string(titan.tensor),
+        "a divisor of the key and value heads, the MLP's width, the vocabulary and --seq");
   }
   return std::nullopt;
 }
@@ -129,16 +132,18 @@ std::optional<Error> unsupported_float8(const ParallelPlan& plan) {
   const bool any = titan.float8 != Float8Recipe::kNone;
   if (any && titan.pipeline > 1) {
     return refused("titan", "float8 with pp=" + std::to_string(titan.pipeline),
-                   "8-bit products without a pipeline");
+                   "pp=1: float8 is not modelled in pipelines");
   }
   if (any && !titan.compiled) {
-    return refused("titan", "float8 without compiled", "8-bit products in compiled blocks");
+    return refused("titan", "float8 without compiled",
+                   "compiled as well: float8 is modelled in compiled blocks");
   }
   if (titan.float8_gather && titan.float8 != Float8Recipe::kTensorwise) {
-    return refused("titan", "fp8-all-gather without float8=tensorwise", "float8=tensorwise");
+    return refused("titan", "fp8-all-gather without float8=tensorwise",
+                   "float8=tensorwise as well");
   }
   if (titan.float8_precompute && !titan.float8_gather) {
-    return refused("titan", "precompute-scale without fp8-all-gather", "fp8-all-gather");
+    return refused("titan", "precompute-scale without fp8-all-gather", "fp8-all-gather as well");
   }
   return std::nullopt;
 }
@@ -160,21 +165,23 @@ std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPla
       "ep=" + std::to_string(titan.expert) + ",etp=" + std::to_string(titan.expert_tensor);
   const std::int64_t tensor = titan.expert > 1 ? titan.expert_tensor : titan.tensor;
   if (titan.expert_tensor != 1 && (titan.expert == 1 || titan.expert_tensor != titan.tensor)) {
-    return refused("titan", degrees, "etp of 1, or of tp beside ep of 2 or more");
+    return refused("titan", degrees, "etp=1, or etp equal to tp together with ep=2 or more");
   }
   if (titan.expert > 1 && ranks % inner != 0) {
-    return refused("titan", degrees,
-                   "a divisor of the ranks of a replica (" + std::to_string(ranks) + ")");
+    return refused(
+        "titan", degrees,
+        "degrees whose product divides the " + std::to_string(ranks) + " ranks of a replica");
   }
   if (spec.moe->experts % titan.expert != 0 || spec.moe->expert_ffn % tensor != 0) {
-    return refused("titan", degrees, "a divisor of experts and of their width");
+    return refused("titan", degrees,
+                   "ep to divide the number of experts, and etp to divide their width");
   }
   const std::int64_t sharers = ranks / inner;  // Ranks that share an expert.
   if (shards_by_columns(spec, titan, sharers) &&
       (spec.hidden % sharers != 0 || spec.moe->expert_ffn / tensor % sharers != 0)) {
     return refused("titan", degrees,
-                   "widths that the " + std::to_string(sharers) +
-                       " ranks that share an expert divide: there are more ranks than experts");
+                   "hidden size and expert width to be multiples of the " +
+                       std::to_string(sharers) + " ranks that share an expert");
   }
   return std::nullopt;
 }
@@ -184,19 +191,20 @@ std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPl
   if (!spec.moe) {
     return titan.expert > 1 || titan.expert_tensor > 1
                ? std::optional(refused("titan", "ep=" + std::to_string(titan.expert),
-                                       "a mixture of experts for ep and etp"))
+                                       "ep=1 and etp=1, because the model has no experts"))
                : std::nullopt;
   }
   if (titan.compiled) {
-    return refused("titan", "compiled", "a mixture of experts in eager blocks");
+    return refused("titan", "compiled for a model with experts",
+                   "eager blocks: compiled experts are not modelled");
   }
   if (plan.world == (has_fsdp(plan) ? fsdp_of(plan).replicas : 1)) {
     return refused("gpus", std::to_string(plan.world),
-                   "a mixture of experts on two ranks or more that share it");
+                   "two or more FSDP ranks for a model with experts");
   }
   if (has_chunked_loss(plan) || composes_norms(plan)) {
     return refused("model", spec.name + " with a chunked loss or PyTorch before 2.9",
-                   "a mixture of experts with torchtitan 0.2.2's loss");
+                   "--loss hf and PyTorch 2.9 or later for a model with experts");
   }
   return unsupported_spread(spec, plan);
 }
@@ -474,9 +482,10 @@ bool compiles_loss(const ParallelPlan& plan) {
 
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
   if (!is_known(spec)) {
-    return refused(
-        "model", spec.name,
-        "Llama 3, or Qwen3 (dense or with experts in every layer), with a head of its own");
+    return refused("model", spec.name,
+                   "Llama 3 or Qwen3 (dense, or with experts in every layer) with an output layer "
+                   "that does not "
+                   "share the embedding's weights");
   }
   if (spec.head_dim % 8 != 0) {
     return refused("head_dim", std::to_string(spec.head_dim), "a multiple of 8");
@@ -487,7 +496,8 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   const bool known_precision =
       plan.precision == Precision::kFp32 || plan.precision == Precision::kBf16;
   if (!known_precision || (has_fsdp(plan) && fsdp_of(plan).param_dtype != DType::kBf16)) {
-    return refused("precision", "another type", "fp32 or bf16 shards gathered in bf16");
+    return refused("precision", word_of(precision_words(), plan.precision),
+                   "fp32 or bf16, with param=bf16 of --fsdp");
   }
   constexpr std::array<IdleOption, 9> kIdle = {{{"lora", ""},
                                                 {"qlora", ""},
@@ -502,11 +512,12 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return *idle;
   }
   if (plan.loss == LossKind::kFusedLinear) {
-    return refused("loss", "fused", "its own loss, whole or chunked");
+    return refused("loss", "fused-linear", "hf or chunked");
   }
   if (has_fsdp(plan) && (fsdp_of(plan).version != 2 || fsdp_of(plan).cpu_offload ||
                          fsdp_of(plan).reshard_ranks != 0)) {
-    return refused("fsdp", "version 1, offload or resharding to fewer ranks", "fully_shard");
+    return refused("fsdp", "version=1, offload or reshard=N",
+                   "version=2 without offload and reshard=N");
   }
   if (plan.recompute == Recompute::kFullReentrant) {
     return refused("checkpointing", "full-reentrant", "none, full or every-K");
@@ -518,7 +529,8 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (!adamw || (plan.optimizer.form != OptimizerForm::kFused &&
                  plan.optimizer.form != OptimizerForm::kForeach &&
                  plan.optimizer.form != OptimizerForm::kLoop)) {
-    return refused("optimizer", "another one", "adamw, adamw-fused or adamw-loop");
+    return refused("optimizer", word_of(optimizer_words(), plan.optimizer),
+                   "adamw, adamw-fused or adamw-loop");
   }
   if (const std::optional<Error> error = unsupported_experts(spec, plan)) {
     return *error;

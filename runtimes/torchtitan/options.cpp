@@ -79,7 +79,7 @@ constexpr std::array kTitanFields = {
         .between(1, kMostMicroBatch)
         .spelled({.name = "parallelism.pipeline_parallel_microbatch_size"})
         .in_units("sequences")
-        .means("Sequences of the micro-batch that go through the pipeline together."),
+        .means("Sequences per micro-batch of the pipeline."),
     field<&T::stage_layers>("pp_layers")
         .key_of("titan")
         .between(0, kMostRanks)
@@ -89,14 +89,15 @@ constexpr std::array kTitanFields = {
     field<&T::first_stage_less>("pp_first_less")
         .key_of("titan")
         .between(0, kMostRanks)
-        .means("Layers that the embedding counts for where layers are dealt out to stages."),
+        .means("Number of layers as which the embedding counts when layers are distributed over "
+               "stages."),
     field<&T::last_stage_less>("pp_last_less")
         .key_of("titan")
         .between(0, kMostRanks)
-        .means("Layers that the last norm and the output layer count for."),
+        .means("Number of layers as which the last norm and the output layer count."),
     field<&T::loss_parallel>("loss_parallel")
         .key_of("titan")
-        .means("Logits stay sharded by vocabulary under tensor parallelism."),
+        .means("With tensor parallelism, logits stay sharded along the vocabulary."),
     word<&T::reshard, titan_reshard_words>("reshard")
         .key_of("titan")
         .shown_always()
@@ -117,8 +118,8 @@ constexpr std::array kTitanFields = {
         .key_of("titan")
         .within(0, 1)
         .searchable()
-        .means("Checkpointing by memory budget: the share of the activations of compiled blocks "
-               "that is kept; none: another kind of checkpointing."),
+        .means("Activation checkpointing by memory budget: share of the activations of compiled "
+               "blocks that is kept."),
     word<&T::float8, float8_recipe_words>("float8").key_of("titan").searchable().means(
         "Scaling recipe of torchao's float8 linear layers."),
     field<&T::float8_gather>("float8_gather")
@@ -132,11 +133,12 @@ constexpr std::array kTitanFields = {
         .means("The scales of gathered float8 weights are computed all at once after the "
                "optimizer step.")};
 
-constexpr std::array kKeyedOptions = {KeyedOption{"titan", "torchtitan, on top of --fsdp."}};
+constexpr std::array kKeyedOptions = {
+    KeyedOption{"titan", "torchtitan; --fsdp says how it shards."}};
 
 constexpr PlanPart kTitanPart = [] {
   PlanPart part = own_part<TitanPlan>("titan", kTitanFields);
-  part.title = "torchtitan's own options; how it shards is in fsdp.";
+  part.title = "torchtitan; --fsdp says how it shards.";
   part.runtime = "torchtitan";
   part.keyed = kKeyedOptions;
   return part;

@@ -1,4 +1,5 @@
 #include "runtimes/torchtitan/runtime.h"
+#include "runtimes/torchtitan/launch.h"
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,7 @@
 #include "runtimes/torchtitan/model.h"
 #include "runtimes/torchtitan/options.h"
 #include "runtimes/torchtitan/plan.h"
+#include "runtimes/torchtitan/required_capability.h"
 #include "runtimes/torchtitan/stage_layers.h"
 #include "runtimes/torchtitan/window.h"
 #include "runtimes/torchtitan/words.h"
@@ -35,6 +37,9 @@ class Torchtitan final : public Runtime {
     return parts;
   }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
+    if (Status layers = refuse_first_layers(plan); !layers) {
+      return layers;
+    }
     return fsdp::check_replicas(plan);
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
@@ -43,6 +48,10 @@ class Torchtitan final : public Runtime {
       return task.error();
     }
     return torchtitan::lower(model, plan, static_cast<std::int64_t>(rank), device);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(capability_rules(), plan, device);
   }
   /// Source: pytorch/torchtitan torchtitan/config/job_config.py (0.2.2), Optimizer.implementation.
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const override {
@@ -137,6 +146,10 @@ class Torchtitan final : public Runtime {
 
  private:
   [[nodiscard]] static TitanPlan own(const ParallelPlan& plan) { return titan_of(plan); }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return titan_launch(plan, site);
+  }
 };
 
 }  // namespace

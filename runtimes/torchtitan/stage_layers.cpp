@@ -31,7 +31,7 @@ std::int64_t chunk_count(const TitanPlan& titan, std::int64_t layers) {
 }
 
 Error refused(const std::string& got, const std::string& wanted) {
-  return Error::invalid_argument("titan", got, wanted + " under torchtitan");
+  return Error::invalid_argument("titan", got, wanted);
 }
 
 /// The layers of chunk `index`. The remainder of the division goes to the first chunks.
@@ -53,7 +53,7 @@ std::optional<Error> unsupported_split(const TitanPlan& titan, std::int64_t laye
   const std::int64_t chunks = chunk_count(titan, layers);
   if (chunks % titan.pipeline != 0) {
     return refused("pp-layers=" + std::to_string(titan.stage_layers),
-                   "layers of a stage that make a multiple of pp stages (" +
+                   "a value with which the number of stages is a multiple of pp (" +
                        std::to_string(chunks) + " for pp=" + std::to_string(titan.pipeline) + ")");
   }
   const std::int64_t own = chunks / titan.pipeline;
@@ -62,17 +62,19 @@ std::optional<Error> unsupported_split(const TitanPlan& titan, std::int64_t laye
                                                   : own >= 2;
   const std::string schedule(name_of(titan.schedule));
   if (!fits) {
-    return refused("schedule=" + schedule + " with " + std::to_string(own) + " stages a rank",
-                   "one stage with gpipe and 1f1b, two with zb-v and dualpipev, else two or more");
+    return refused(
+        "schedule=" + schedule + " with " + std::to_string(own) + " stages per rank",
+        "one stage per rank with gpipe and 1f1b, two with zb-v and dualpipev, two or more "
+        "with the other schedules");
   }
   if (own > kMostChunks) {
-    return refused(std::to_string(own) + " stages a rank",
-                   "at most " + std::to_string(kMostChunks) + ", each with streams of its own,");
+    return refused(std::to_string(own) + " stages per rank",
+                   "at most " + std::to_string(kMostChunks));
   }
   const std::int64_t each = weight_of(titan, layers) / chunks;
   if (each == 0 || titan.first_stage_less > each || titan.last_stage_less > each) {
     return refused(std::to_string(chunks) + " stages of " + std::to_string(layers) + " layers",
-                   "no more layers off the first and last stage than a stage has (" +
+                   "pp-first-less and pp-last-less of at most the layers per stage (" +
                        std::to_string(each) + ")");
   }
   return std::nullopt;
@@ -84,13 +86,14 @@ std::optional<Error> unsupported_order(const ParallelPlan& plan, const PipelineS
   switch (shape.kind) {
     case PipelineKind::kOneForwardOneBackward:
       if (shape.micro_batches < shape.stages) {
-        return refused(count, "as many micro-batches as stages, or more, with 1f1b");
+        return refused(count, "at least as many micro-batches as stages, which 1f1b needs");
       }
       break;
     case PipelineKind::kInterleaved:
     case PipelineKind::kZbH1:
       if (shape.micro_batches % shape.group != 0) {
-        return refused(count, "micro-batches in rounds of one length with this schedule");
+        return refused(count,
+                       "a number of micro-batches that this schedule can divide into equal rounds");
       }
       break;
     default:
@@ -101,7 +104,7 @@ std::optional<Error> unsupported_order(const ParallelPlan& plan, const PipelineS
   if (splits && (titan_of(plan).compiled || again)) {
     return refused("schedule=" + std::string(name_of(shape.kind)) +
                        (again ? " with checkpointing" : " with compiled blocks"),
-                   "eager blocks without checkpointing where backward is split");
+                   "no compiled and no checkpointing: this schedule splits the backward pass");
   }
   const Status status = check_pipeline(shape);
   return status ? std::nullopt : std::optional(status.error());
@@ -150,16 +153,17 @@ std::optional<Error> unsupported_pipeline(const ParallelPlan& plan, std::int64_t
                       titan.first_stage_less == usual.first_stage_less &&
                       titan.last_stage_less == usual.last_stage_less;
     return idle ? std::nullopt
-                : std::optional(refused("schedule, pp-batch, pp-layers or pp-...-less",
-                                        "pp of 2 or more as well"));
+                : std::optional(refused(
+                      "schedule, pp-batch, pp-layers, pp-first-less or pp-last-less with pp=1",
+                      "pp=2 or more as well"));
   }
   if (plan.loss == LossKind::kChunked) {
-    return refused("a chunked loss with pp=" + std::to_string(titan.pipeline),
-                   "the loss of whole micro-batches in a pipeline");
+    return refused("--loss chunked with pp=" + std::to_string(titan.pipeline),
+                   "--loss hf: torchtitan does not chunk the loss in a pipeline");
   }
   if (plan.micro_batch % titan.pipeline_batch != 0) {
     return refused("pp-batch=" + std::to_string(titan.pipeline_batch),
-                   "a divisor of the batch (" + std::to_string(plan.micro_batch) + ")");
+                   "a divisor of --micro-batch (" + std::to_string(plan.micro_batch) + ")");
   }
   if (std::optional<Error> error = unsupported_split(titan, layers)) {
     return error;

@@ -14,16 +14,17 @@ namespace {
 /// The conflict between torchtune's options and its recipes; empty if there is none.
 std::string_view tune_trouble(const ParallelPlan& plan) {
   const TunePlan& tune = tune_of(plan);
-  const bool recomputed = plan.recompute == Recompute::kFull && plan.recompute_every == 1;
+  const bool recomputed =
+      plan.recompute == Recompute::kFull && plan.recompute_every == 1 && plan.recompute_first == 0;
   const bool alone = !has_fsdp(plan) && !has_ddp(plan);
   if (tune.compiled && !recomputed) {
-    return "compiled layers without --checkpointing full: what they keep is not modelled";
+    return "with compiled needs --checkpointing full: other checkpointing is not modelled";
   }
   if (tune.offload_activations && (!recomputed || !alone)) {
-    return "offloaded activations without --checkpointing full, or on several GPUs";
+    return "with offload-activations needs --checkpointing full and one GPU";
   }
   if (tune.optimizer_in_backward && (plan.accumulation > 1 || plan.clip_norm || !alone)) {
-    return "the optimizer in backward with accumulation, clipping or several GPUs";
+    return "with optimizer-in-backward needs one GPU, --accumulation 1 and no --clip-norm";
   }
   return {};
 }
@@ -34,13 +35,16 @@ Status check_torchtune(const ParallelPlan& plan) {
   if (Status version = refuse_version(plan); !version) {
     return version;
   }
+  if (Status layers = refuse_first_layers(plan); !layers) {
+    return layers;
+  }
   if (Status replicas = fsdp::check_replicas(plan); !replicas) {
     return replicas;
   }
   const std::string_view trouble = has_tune(plan) ? tune_trouble(plan) : std::string_view{};
   if (!trouble.empty()) {
-    return Error::invalid_argument("tune", trouble, "choices that a recipe of torchtune takes",
-                                   "change them, or leave out --tune");
+    return Error::invalid_argument("tune", trouble, {},
+                                   "change these options, or leave out this key of --tune");
   }
   return ok();
 }

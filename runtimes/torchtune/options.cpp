@@ -27,7 +27,7 @@ constexpr std::array kTuneFields = {
 
 constexpr PlanPart kTunePart = [] {
   PlanPart part = own_part<TunePlan>("tune", kTuneFields);
-  part.title = "torchtune's own options.";
+  part.title = "torchtune; --fsdp and --lora say the rest.";
   part.runtime = "torchtune";
   return part;
 }();

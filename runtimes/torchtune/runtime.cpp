@@ -1,4 +1,5 @@
 #include "runtimes/torchtune/runtime.h"
+#include "runtimes/torchtune/launch.h"
 
 #include <array>
 #include <optional>
@@ -40,8 +41,21 @@ class Torchtune final : public Runtime {
         return status;
       }
     }
-    const std::optional<Error> refused = has_fsdp(plan) ? fsdp::unsupported(model, plan) : std::nullopt;
+    const std::optional<Error> refused =
+        has_fsdp(plan) ? fsdp::unsupported(model, plan) : std::nullopt;
     return refused ? Status(*refused) : ok();
+  }
+  /// Source: pytorch/pytorch 2.11 torch/_inductor/exc.py, GPUTooOldForTriton.
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    static constexpr std::array<CapabilityRule, 1> kRules = {
+        {{.option = "torchtune",
+          .what = "compiled layers",
+          .uses = [](const ParallelPlan& one) { return tune_of(one).compiled; },
+          .least = {7, 0},
+          .words = "\"Triton only supports devices of CUDA Capability >= 7.0\"",
+          .fix = "leave out compile"}}};
+    return check_capability(kRules, plan, device);
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
@@ -132,6 +146,10 @@ class Torchtune final : public Runtime {
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {
     return fsdp::faster_plans(bottleneck, plan);
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return tune_launch(plan, site);
   }
 };
 

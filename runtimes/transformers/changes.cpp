@@ -18,16 +18,19 @@ std::optional<ParallelPlan> autocast(const ParallelPlan& plan, const DeviceTypes
   return changed;
 }
 
-constexpr std::array<OwnChange, 12> kChanges = {
+constexpr std::array<OwnChange, 15> kChanges = {
     {{Change::kExpandableSegments, &changes::expandable_segments},
      {Change::kFusedOptimizer, &changes::fused_optimizer},
      {Change::kSdpaAttention, &changes::sdpa_attention},
      {Change::kDropLogits, &changes::drop_logits},
      {Change::kMixedPrecision, &autocast},
      {Change::kPureBf16, &changes::pure_bf16},
+     {Change::kUnpreparedWeights, &unprepared},
      {Change::kFusedLoss, &fused_loss},
+     {Change::kFusedKernels, &fused_kernels},
      {Change::kSmallerMicroBatch, &changes::smaller_micro_batch},
      {Change::kEightBitOptimizer, &changes::eight_bit_optimizer},
+     {Change::kPagedOptimizer, &changes::paged_optimizer},
      {Change::kCheckpointing, &changes::checkpointing},
      {Change::kLora, &adapters},
      {Change::kQlora, &quantised_adapters}}};
@@ -41,6 +44,22 @@ std::span<const OwnChange> plan_changes() {
 std::optional<ParallelPlan> fused_loss(const ParallelPlan& plan, const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
   changed.loss = LossKind::kFusedLinear;
+  return changed;
+}
+
+/// PEFT's k-bit preparation casts norms, embeddings and the head to fp32.
+std::optional<ParallelPlan> unprepared(const ParallelPlan& plan, const DeviceTypes& /*device*/) {
+  if (!plan.quant || !plan.quant->prepare_kbit) {
+    return std::nullopt;
+  }
+  ParallelPlan changed = plan;
+  changed.quant->prepare_kbit = false;
+  return changed;
+}
+
+std::optional<ParallelPlan> fused_kernels(const ParallelPlan& plan, const DeviceTypes& /*device*/) {
+  ParallelPlan changed = plan;
+  changed.liger = true;
   return changed;
 }
 

@@ -14,6 +14,12 @@ namespace headroom::ir::transformers {
 
 [[nodiscard]] std::optional<ParallelPlan> fused_loss(const ParallelPlan& plan,
                                                      const DeviceTypes& device);
+/// 16-bit norms and embeddings beside quantised weights.
+[[nodiscard]] std::optional<ParallelPlan> unprepared(const ParallelPlan& plan,
+                                                     const DeviceTypes& device);
+/// Liger's kernels.
+[[nodiscard]] std::optional<ParallelPlan> fused_kernels(const ParallelPlan& plan,
+                                                        const DeviceTypes& device);
 [[nodiscard]] std::optional<ParallelPlan> adapters(const ParallelPlan& plan,
                                                    const DeviceTypes& device);
 /// QLoRA: adapters on 4-bit weights, with paged states in 8 bits.

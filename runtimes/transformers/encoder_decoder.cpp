@@ -195,7 +195,7 @@ class Stack {
 
   [[nodiscard]] torch::RegionForm recompute_of(const LayerRange& range) const {
     const ParallelPlan& plan = *model_.plan;
-    if (!recomputes(model_) || range.layer % plan.recompute_every != 0) {
+    if (!recomputes(model_) || !recomputes_layer(plan, range.layer)) {
       return torch::RegionForm::kKept;
     }
     return plan.recompute == Recompute::kFull ? torch::RegionForm::kRecomputed

@@ -138,8 +138,8 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
   const bool served = spec.architecture == Architecture::kCausalLm && !spec.latent &&
                       spec.position != PositionKind::kAlibi && !spec.attention_sinks;
   if (!served) {
-    return Error::invalid_argument("generate", spec.name,
-                                   "a causal decoder without latent attention, sinks or alibi",
+    return Error::invalid_argument("generate", "for " + spec.name,
+                                   "a decoder without latent attention, attention sinks and ALiBi",
                                    "leave out --generate");
   }
   if (plan.lora && adapts_experts(spec, *plan.lora)) {
@@ -152,7 +152,7 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
   }
   if (plan.generation->static_cache) {
     return Error::invalid_argument("generate", "a static cache", "a dynamic one",
-                                   "set static_cache of the plan's generation to false");
+                                   "set generation.static_cache to false in the plan file");
   }
   return std::nullopt;
 }

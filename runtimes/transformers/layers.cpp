@@ -128,8 +128,7 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
       model.hooks.before(range.layer, inputs);
       hidden = std::move(inputs[0]);
     }
-    const bool recompute = model.training && plan.recompute != Recompute::kNone &&
-                           range.layer % plan.recompute_every == 0;
+    const bool recompute = model.training && recomputes_layer(plan, range.layer);
     if (!recompute) {
       hidden = region(eager, hidden);
     } else if (plan.recompute == Recompute::kFull) {

@@ -169,11 +169,12 @@ std::optional<Error> unchosen_experts(const ModelSpec& spec, const ParallelPlan&
   if (!spec.moe || tokens * spec.moe->top_k >= spec.moe->experts) {
     return std::nullopt;
   }
-  return Error::invalid_argument(
-      "runtime-version",
-      plan.runtime_version + " with " + std::to_string(tokens) + " tokens for " +
-          std::to_string(spec.moe->experts) + " experts",
-      "as many chosen experts as there are", "raise --seq or --micro-batch, or use version 5.0");
+  return Error::invalid_argument("runtime-version",
+                                 plan.runtime_version + " with " + std::to_string(tokens) +
+                                     " tokens for " + std::to_string(spec.moe->experts) +
+                                     " experts",
+                                 "at least as many routed tokens as experts",
+                                 "increase --seq or --micro-batch, or use --runtime-version 5.0");
 }
 
 /// The error for what the family's code of that release does and the model does not.
@@ -201,7 +202,7 @@ std::optional<Error> family_trouble(const ModelSpec& spec, const ParallelPlan& p
   }
   return Error::invalid_argument("runtime-version", plan.runtime_version + " for " + what,
                                  text_of(first) + " or later",
-                                 "leave it out for the newest one modelled");
+                                 "leave out --runtime-version to use the newest");
 }
 
 }  // namespace
@@ -252,7 +253,7 @@ std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& 
   if (!released) {
     return Error::invalid_argument("runtime-version", plan.runtime_version,
                                    "a version of transformers from 4.44 to 4.57 or 5.0 to 5.17",
-                                   "leave it out for the newest one modelled");
+                                   "leave out --runtime-version to use the newest");
   }
   if (*version >= kMajorOf5) {
     return std::nullopt;
@@ -279,7 +280,8 @@ std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& 
   }
   return Error::invalid_argument(
       "runtime-version", plan.runtime_version + " with " + std::string(found->option),
-      "version 5.0 or later, where it is modelled", "leave one of the two out");
+      "version 5.0 or later: for older versions " + std::string(found->option) + " is not modelled",
+      "leave out --runtime-version or " + std::string(found->option));
 }
 
 }  // namespace headroom::ir::transformers

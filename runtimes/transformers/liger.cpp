@@ -72,8 +72,10 @@ std::optional<Error> liger_trouble(const ModelSpec& spec) {
     return std::nullopt;
   }
   return Error::invalid_argument(
-      "liger", spec.name, "a dense decoder with RMS norms, a gated MLP and whole heads rotated",
-      "the patches of the other families are not modelled");
+      "liger", "for " + spec.name,
+      "a dense decoder with RMS norms, a gated MLP and rotary embedding on whole heads, for which "
+      "Liger is modelled",
+      "leave out --liger");
 }
 
 Tensor liger_rms_norm(Eager& eager, const Tensor& given, const Tensor& weight, bool in_place) {

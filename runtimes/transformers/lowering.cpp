@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "model_ir/graph/decoder.h"
+#include "model_ir/plan/plan_words.h"
 #include "runtimes/transformers/adapter.h"
 #include "runtimes/transformers/library_version.h"
 #include "runtimes/transformers/support.h"
@@ -13,9 +14,11 @@ namespace headroom::ir::transformers {
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                           const DeviceTraits& device, const ModelSetting& setting) {
   if (plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master) {
-    return Error::invalid_argument("precision", "a recipe with fp32 masters",
-                                   "fp32, bf16, fp16 or autocast",
-                                   "use --runtime deepspeed for fp32 master weights");
+    return Error::invalid_argument("precision", word_of(precision_words(), plan.precision),
+                                   "fp32, bf16, fp16, autocast-bf16, autocast-fp16 or "
+                                   "bf16-autocast: only DeepSpeed and Megatron-Core keep fp32 "
+                                   "master copies",
+                                   "use --precision bf16, or add --zero 0");
   }
   const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence},
                                   expert_weights(model, plan));

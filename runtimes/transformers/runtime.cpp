@@ -1,13 +1,17 @@
 #include "runtimes/transformers/runtime.h"
+#include "runtimes/transformers/launch.h"
 
 #include <array>
 
 #include "runtimes/torch/ddp_plan.h"
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/changes.h"
+#include "runtimes/transformers/host_memory.h"
 #include "runtimes/transformers/lowering.h"
 #include "runtimes/transformers/measured_runs.h"
 #include "runtimes/transformers/options.h"
+#include "runtimes/transformers/quantised_defaults.h"
+#include "runtimes/transformers/required_capability.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -31,6 +35,17 @@ class Transformers final : public Runtime {
                                           const DeviceTraits& device) const override {
     // All data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(capability_rules(), plan, device);
+  }
+  [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
+    return transformers::recomputation_of_prepared(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    return quantised_notes(model, plan);
   }
   void complete(ParallelPlan& plan) const override { complete_data_parallel(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
@@ -57,9 +72,27 @@ class Transformers final : public Runtime {
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan, transformers::without_masters(plan.precision));
   }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    // Several ranks read the states to their devices.
+    const double states =
+        plan.world == 1 ? 2.0 * static_cast<double>(bits_of(param_dtype(plan.precision))) / 8 : 0;
+    return joined(joined(loading_terms(model, plan, LoadedBy::kEveryRank),
+                         saving_terms(model, plan, SavedFrom::kDevice)),
+                  resuming_terms(model, plan, states,
+                                 "transformers 5.17 trainer.py, _load_optimizer_and_scheduler: "
+                                 "map_location is cpu with one process"));
+  }
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return plan_changes();
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    Launch launch{.command = torchrun_words(plan, site), .code = script_lines(plan, site.model)};
+    launch.command.emplace_back("train.py");
+    append_words(launch.command, training_arguments(plan));
+    return launch;
   }
   [[nodiscard]] bool can_move(const ParallelPlan& /*plan*/) const override { return true; }
 };

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/task.h"
 #include "runtimes/transformers/expert_adapter.h"
 #include "runtimes/transformers/generation.h"
@@ -25,23 +26,26 @@ std::optional<Error> flash_kernel_trouble(const ModelSpec& spec, const ParallelP
   if (device.compute_major < 8) {
     return no_flash("flash on compute capability " + std::to_string(device.compute_major) + "." +
                         std::to_string(device.compute_minor),
-                    "8.0 or later, which flash-attn 2 asks for", "use --attention sdpa");
+                    "a GPU of compute capability 8.0 or later, which flash-attn 2 requires",
+                    "use --attention sdpa");
   }
   if (plan.precision == Precision::kFp32) {
-    return no_flash("flash in fp32", "a 16-bit type",
-                    "FlashAttention 2 takes no other: see --precision");
+    return no_flash("flash with --precision fp32",
+                    "a 16-bit precision, which FlashAttention 2 requires",
+                    "use --precision bf16, or --attention sdpa");
   }
   const bool wide_weights = param_dtype(plan.precision) == DType::kFp32 && !plan.quant;
   if (wide_weights && (plan.evaluation || plan.generation)) {
-    return no_flash("flash in fp32, after the steps", "16-bit weights, or sdpa",
-                    "evaluation and generation run outside autocast, on fp32 weights");
+    return no_flash("flash with fp32 weights and --evaluation or --generate",
+                    "16-bit weights: evaluation and generation run outside autocast",
+                    "use --attention sdpa");
   }
   if (spec.head_dim > kMostDims) {
-    return no_flash("flash with heads of " + std::to_string(spec.head_dim),
-                    "heads of " + std::to_string(kMostDims) + " at most", "use --attention sdpa");
+    return no_flash("flash with head size " + std::to_string(spec.head_dim),
+                    "a head size of at most " + std::to_string(kMostDims), "use --attention sdpa");
   }
   if (spec.attention_softcap > 0 && spec.dropout.attention > 0) {
-    return no_flash("flash with soft-capping and attention_dropout", "one of both",
+    return no_flash("flash with soft-capping and attention_dropout", "at most one of them",
                     "use --attention eager, or attention_dropout 0");
   }
   return std::nullopt;
@@ -55,12 +59,14 @@ std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& pl
   }
   if (only_eager(spec) || spec.position == PositionKind::kRelativeBias ||
       spec.position == PositionKind::kAlibi) {
-    return no_flash("flash", only_eager(spec) ? "eager" : "sdpa or eager",
-                    "this family's code has no flash attention");
+    return no_flash("flash, which this model's code does not have",
+                    only_eager(spec) ? "eager" : "sdpa or eager",
+                    only_eager(spec) ? "use --attention eager" : "use --attention sdpa");
   }
   if (plan.padded_batch) {
-    return no_flash("flash on padded batches", "sdpa or eager",
-                    "leave --padded out: how many tokens padding leaves is not stated");
+    return no_flash("flash with --padded",
+                    "sdpa or eager: it is not known how many tokens remain without padding",
+                    "leave out --padded");
   }
   return flash_kernel_trouble(spec, plan, device);
 }
@@ -75,7 +81,7 @@ std::optional<Error> router_loss_trouble(const ModelSpec& spec, const ParallelPl
     return std::nullopt;
   }
   return Error::invalid_argument("model",
-                                 others ? "output_router_logits with --loss chunked or fused"
+                                 others ? "output_router_logits with --loss chunked or fused-linear"
                                  : plan.generation
                                      ? "output_router_logits with --generate"
                                      : "output_router_logits with a head that classifies",
@@ -90,22 +96,24 @@ std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& pla
   }
   const std::string task(name_of(spec.task));
   if (plan.loss != LossKind::kHf) {
-    return Error::invalid_argument("loss", "chunked or fused", "hf",
-                                   "the other losses are those of causal language models");
+    return Error::invalid_argument("loss", word_of(loss_words(), plan.loss),
+                                   "hf: the other losses are those of causal language models",
+                                   "leave out --loss");
   }
   if (spec.task == Task::kTokenClassification && plan.lora && plan.lora->targets.empty()) {
     return Error::invalid_argument(
-        "lora", "all linear layers with " + task, "names of layers (targets=...)",
-        "PEFT would adapt the head, which it also copies, and breaks off");
+        "lora", "adapters on all linear layers with " + task,
+        "targets=...: PEFT fails if it adapts the head, which it also copies",
+        "add targets=q_proj+v_proj to --lora");
   }
   if (plan.quant || plan.generation || plan.liger) {
     return Error::invalid_argument("task",
                                    task + " with " +
-                                       (plan.quant   ? "qlora"
-                                        : plan.liger ? "liger"
-                                                     : "generate"),
-                                   "heads that classify on weights as they are",
-                                   "leave one of both out");
+                                       (plan.quant   ? "--qlora"
+                                        : plan.liger ? "--liger"
+                                                     : "--generate"),
+                                   "a language model: this combination is not modelled",
+                                   "leave out one of these options");
   }
   return std::nullopt;
 }
@@ -116,8 +124,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
                                  const DeviceTraits& device) {
   if (plan.lora && (plan.lora->dora || plan.lora->dropout > 0) &&
       expert_weights(spec, plan) == ExpertWeights::kFused && adapts_experts(spec, *plan.lora)) {
-    return Error::invalid_argument("lora", "dropout or DoRA on experts or their router",
-                                   "plain LoRA", "PEFT refuses both; name other targets");
+    return Error::invalid_argument("lora", "dropout or dora on experts or their router",
+                                   "adapters without dropout and dora, which PEFT refuses there",
+                                   "leave out dropout and dora, or name other targets");
   }
   if (const std::optional<Error> trouble = version_trouble(spec, plan)) {
     return trouble;
@@ -138,8 +147,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   }
   // Source: linkedin/Liger-Kernel 0.8, transformers/monkey_patch.py, which raises for Granite.
   if (plan.liger && plan.loss == LossKind::kFusedLinear && spec.scales_logits) {
-    return Error::invalid_argument("loss", "fused-linear with liger, of scaled logits", "hf",
-                                   "Liger's fused loss has no scale of logits: leave loss out");
+    return Error::invalid_argument(
+        "loss", "fused-linear with --liger for a model that scales its logits",
+        "hf: Liger's fused loss does not scale logits", "leave out --loss");
   }
   if (const std::optional<Error> trouble = task_trouble(spec, plan)) {
     return trouble;
@@ -148,20 +158,24 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return std::nullopt;
   }
   if (plan.padded_batch) {
-    return Error::invalid_argument("padded", "padding in a model that is not causal",
-                                   "batches without padding", "leave out padded");
+    return Error::invalid_argument("padded",
+                                   "is not supported for encoders and encoder-decoder models", {},
+                                   "leave out --padded");
   }
   if (plan.loss != LossKind::kHf) {
-    return Error::invalid_argument("loss", "chunked or fused", "hf",
-                                   "the other losses are those of causal models");
+    return Error::invalid_argument("loss", word_of(loss_words(), plan.loss),
+                                   "hf: the other losses are those of causal language models",
+                                   "leave out --loss");
   }
   return std::nullopt;
 }
 
 std::optional<Error> sharding_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (spec.architecture != Architecture::kCausalLm && plan.quant) {
-    return Error::invalid_argument("qlora", "sharded weights of a model that is not causal",
-                                   "one GPU or DDP", "use --lora, or leave out --fsdp and --zero");
+    return Error::invalid_argument("qlora",
+                                   "is not supported with --fsdp or --zero for encoders and "
+                                   "encoder-decoder models",
+                                   {}, "use --lora, or leave out --fsdp and --zero");
   }
   return std::nullopt;
 }

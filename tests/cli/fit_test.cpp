@@ -97,7 +97,7 @@ TEST_CASE("fit: the line of the plan leaves out nothing that was asked") {
 TEST_CASE("fit: Liger's fused loss is refused where the model scales its logits") {
   const Answer answer = test::headroom("fit granite-3.0-2b --gpu h100 --loss fused-linear --liger");
   CHECK(answer.code == ExitCode::kUsage);
-  CHECK(answer.complains("fused-linear with liger, of scaled logits"));
+  CHECK(answer.complains("fused-linear with --liger for a model that scales its logits"));
   CHECK(test::headroom("fit granite-3.0-2b --gpu h100 --liger").code == ExitCode::kYes);
 }
 
@@ -236,6 +236,13 @@ TEST_CASE("fit: weights without a configuration beside them are the environment'
   CHECK(answer.complains("config.json"));
 }
 
+TEST_CASE("fit: a mixture with fewer routed tokens than experts has an answer") {
+  const Answer answer = test::headroom("fit qwen3-30b-a3b --gpu h100 --seq 8");
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(answer.says("does not fit"));
+  CHECK(answer.err.empty());
+}
+
 TEST_CASE("fit: a remedy's options make the run fit when they are typed") {
   const Document document = test::json_of("fit llama-3.1-8b --gpu a100-40gb");
   REQUIRE_FALSE(document.array("remedies").empty());
@@ -247,6 +254,51 @@ TEST_CASE("fit: a remedy's options make the run fit when they are typed") {
     CHECK(again.text("verdict") == document.text(path + "verdict"));
     CHECK(again.integer("peak/reserved_bytes") == document.integer(path + "peak_reserved_bytes"));
   }
+}
+
+TEST_CASE("fit: combinations that fit are found where single changes do not suffice") {
+  for (const char* question :
+       {"qwen3-32b --gpu rtx-4090 --qlora r=16", "qwen2.5-7b --gpu rtx-4090 --precision fp32",
+        "llama-3.2-3b --gpu l4",
+        "llama-3.1-8b --gpu rtx-4090 --qlora r=16 --seq 4096 --micro-batch 4",
+        "llama-3.1-8b --gpu rtx-4090 --gpus 4 --zero 3",
+        "llama-3.1-405b --gpu a100-80gb --gpus 8 --megatron tp=8"}) {
+    CAPTURE(question);
+    const Document document = test::json_of("fit " + std::string(question));
+    REQUIRE(document.text("verdict") == "does not fit");
+    const std::string next = document.text("next");
+    CAPTURE(next);
+    REQUIRE(next.find("headroom fit ") == 0);
+    const Document mended = test::json_of(next.substr(std::string("headroom ").size()));
+    CHECK(mended.text("verdict") != "does not fit");
+  }
+}
+
+TEST_CASE("fit: layers are sharded where one layer's gather alone does not fit") {
+  const Document document =
+      test::json_of("fit llama-3.1-405b --gpu rtx-4090 --gpus 8 --fsdp reshard=yes");
+  CHECK(document.text("more_gpus/options").find("tp=8") != std::string::npos);
+  CHECK(document.text("more_gpus/verdict") == "fits");
+}
+
+TEST_CASE("fit: what is short is said where nothing fits, without absurd numbers of GPUs") {
+  const Document document = test::json_of("fit gpt-oss-20b --gpu rtx-4090 --qlora r=16");
+  CHECK(document.text("next").find("GPU memory is short by ") != std::string::npos);
+  CHECK(document.integer("short_of/gpus") <= 8);
+  CHECK(document.integer("short_of/bytes") > 0);
+}
+
+TEST_CASE("fit: what PEFT does unasked, and what it leaves in 16 bits, is said") {
+  const Answer answer = test::headroom("fit gpt-oss-20b --gpu h100 --qlora r=16");
+  CHECK(answer.complains("prepare_model_for_kbit_training switches gradient checkpointing on"));
+  CHECK(answer.complains("experts stay in 16 bits (35.6 GiB)"));
+}
+
+TEST_CASE("fit: bf16 on a GPU that emulates it is said") {
+  CHECK(test::headroom("fit gpt2 --gpu t4").complains("emulates bf16"));
+  const Answer refused = test::headroom("fit gpt2 --gpu t4 --megatron tp=1");
+  CHECK(refused.code == ExitCode::kUsage);
+  CHECK(refused.complains("bf16 requires sm_80 or higher"));
 }
 
 TEST_CASE("fit: the next command keeps what was asked and changes what must change") {
@@ -389,7 +441,7 @@ TEST_CASE("fit: runs of one's own that say nothing are refused by place") {
       R"( "peak_reserved": 5}]})");
   const Answer foreign = test::headroom("fit gpt2 --gpu h100 --calibrate-from " + other);
   CHECK(foreign.code == ExitCode::kBadInput);
-  CHECK(foreign.err.find("no run of the runtime transformers") != std::string::npos);
+  CHECK(foreign.err.find("no run with the framework transformers") != std::string::npos);
 }
 
 TEST_CASE("fit: the parts of a step add up to it, and rates follow from its tokens") {
@@ -511,7 +563,7 @@ TEST_CASE("fit: options of two frameworks, or two of adapters, are refused toget
 
 TEST_CASE("fit: another vendor's GPU and quantised weights are answered with a note") {
   const Answer other = test::headroom("fit llama-3.2-1b --gpu mi300x");
-  CHECK(other.err.find("nothing was measured on amd") != std::string::npos);
+  CHECK(other.err.find("nothing was measured on GPUs of amd") != std::string::npos);
   CHECK(test::headroom("fit llama-3.2-1b --gpu h100-80gb").err.empty());
 }
 

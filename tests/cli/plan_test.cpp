@@ -50,11 +50,11 @@ Answer interrupted(const std::string& line, const std::string& word) {
 TEST_CASE("plan: --json has every key in every status, as the schema says") {
   const ir::JsonValue schema = test::read_schema("plan_answer.schema.json");
   const std::vector<std::pair<std::string, std::string>> lines = {
-      {"plan gpt2 --gpu t4 --runtime megatron", "optimal"},
-      {"plan gpt2 --gpu t4 --runtime megatron --front --replay 2", "optimal"},
-      {"plan gpt2 --gpu t4 --gpus 2 --runtime megatron --work-limit 1", "feasible"},
-      {"plan gpt2 --gpu t4 --runtime megatron --micro-batch 8 --budget 2GiB", "infeasible"},
-      {"plan gpt2 --gpu t4 --runtime megatron --budget 4GiB --work-limit 1", "unknown"}};
+      {"plan gpt2 --gpu a10g --runtime megatron", "optimal"},
+      {"plan gpt2 --gpu a10g --runtime megatron --front --replay 2", "optimal"},
+      {"plan gpt2 --gpu a10g --gpus 2 --runtime megatron --work-limit 1", "feasible"},
+      {"plan gpt2 --gpu a10g --runtime megatron --micro-batch 8 --budget 2GiB", "infeasible"},
+      {"plan gpt2 --gpu a10g --runtime megatron --budget 4GiB --work-limit 1", "unknown"}};
   for (const auto& [line, status] : lines) {
     CAPTURE(line);
     const Answer answer = test::headroom(line + " --json");
@@ -73,17 +73,17 @@ TEST_CASE("plan: --json has every key in every status, as the schema says") {
 }
 
 TEST_CASE("plan: the front is listed, the chosen sequence named") {
-  const Answer front = test::headroom("plan gpt2 --gpu t4 --runtime megatron --front");
+  const Answer front = test::headroom("plan gpt2 --gpu a10g --runtime megatron --front");
   CHECK(front.code == ExitCode::kYes);
   CHECK(front.says("not beaten in time, memory and GPUs at once\n"));
   const Answer longest =
-      test::headroom("plan gpt2 --gpu t4 --runtime megatron --objective sequence");
+      test::headroom("plan gpt2 --gpu a10g --runtime megatron --objective sequence");
   CHECK(longest.says("sequences of 1,024 tokens"));
 }
 
 TEST_CASE("plan: a request that nothing fits names the smallest peak and what would do") {
   const Answer answer =
-      test::headroom("plan gpt2 --gpu t4 --runtime megatron --micro-batch 8 --budget 4GiB");
+      test::headroom("plan gpt2 --gpu a10g --runtime megatron --micro-batch 8 --budget 4GiB");
   CHECK(answer.code == ExitCode::kNo);
   CHECK(answer.says("the smallest possible peak is "));
   CHECK(answer.says(" of device memory (replayed: "));
@@ -113,7 +113,7 @@ TEST_CASE("plan: HybridEP is in the space where it is asked for, and faster over
   CHECK(any.number("space") == 2 * usual.number("space"));
   CHECK(any.number("bound") < usual.number("bound"));
   const Answer dense =
-      test::headroom("plan gpt2 --gpu t4 --runtime megatron --why dispatcher=hybridep");
+      test::headroom("plan gpt2 --gpu a10g --runtime megatron --why dispatcher=hybridep");
   CHECK(dense.says("with experts on several ranks and etp 1"));
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("plan: recipes in 8 bits are in the space where they are asked for, an
 TEST_CASE("plan: context-parallel ranks exchange heads where that is asked for") {
   const std::string line =
       "plan llama-3.1-8b --gpu h100 --gpus 8 --runtime megatron --tp 1 --pp 1 --cp 4 --seq 16384 "
-      "--micro-batch 1 --global-batch 16 --json";
+      "--micro-batch 1 --global-batch 16 --confidence 0 --json";
   const Document usual(test::headroom(line).out);
   CHECK(usual.text("plan/megatron/cp_comm_type") == "p2p");
   const Document any(test::headroom(line + " --cp-comm any").out);
@@ -159,10 +159,10 @@ TEST_CASE("plan: context-parallel ranks exchange heads where that is asked for")
   CHECK(any.number("space") == 2 * usual.number("space"));
   CHECK(any.number("bound") < usual.number("bound"));
   CHECK(any.text("summary").find(" cp 4 cp-comm a2a dp 2") != std::string::npos);
-  const Answer heads = test::headroom("plan gpt2 --gpu t4 --gpus 8 --cp 8 --cp-comm a2a");
+  const Answer heads = test::headroom("plan gpt2 --gpu a10g --gpus 8 --cp 8 --cp-comm a2a");
   CHECK(heads.complains("--cp 8 with --cp-comm a2a"));
   CHECK(heads.complains("if tp x cp divides the heads (12)"));
-  CHECK(test::headroom("plan gpt2 --gpu t4 --cp-comm a2a+p2p").code == ExitCode::kUsage);
+  CHECK(test::headroom("plan gpt2 --gpu a10g --cp-comm a2a+p2p").code == ExitCode::kUsage);
 }
 
 TEST_CASE("plan: activations go to the host where that is asked for") {
@@ -177,33 +177,33 @@ TEST_CASE("plan: activations go to the host where that is asked for") {
   CHECK(any.number("bound") < usual.number("bound"));
   CHECK(any.text("summary").find(", offloads ") != std::string::npos);
   const Answer whole = test::headroom(
-      "plan gpt2 --gpu t4 --runtime megatron --recompute uniform --offload-modules core_attn");
+      "plan gpt2 --gpu a10g --runtime megatron --recompute uniform --offload-modules core_attn");
   CHECK(whole.complains("--recompute uniform with --offload-modules core_attn"));
-  const Answer word = test::headroom("plan gpt2 --gpu t4 --offload-modules mlp");
+  const Answer word = test::headroom("plan gpt2 --gpu a10g --offload-modules mlp");
   CHECK(word.code == ExitCode::kUsage);
   CHECK(word.complains("modules joined by + out of attn_norm, qkv_linear, core_attn"));
   const Answer why =
-      test::headroom("plan gpt2 --gpu t4 --runtime megatron --why offload-modules=core_attn");
+      test::headroom("plan gpt2 --gpu a10g --runtime megatron --why offload-modules=core_attn");
   CHECK(why.says("offload-modules core_attn: "));
 }
 
 TEST_CASE("plan: FSDP in fp16 is left out of a space that has fp16") {
   const Document both(
-      test::headroom("plan gpt2 --gpu t4 --gpus 2 --precision fp16,fp32 --json").out);
+      test::headroom("plan gpt2 --gpu a10g --gpus 2 --precision fp16,fp32 --json").out);
   CHECK(both.text("status") == "optimal");
-  CHECK(test::headroom("plan gpt2 --gpu t4 --gpus 2 --runtime fsdp --precision fp16")
+  CHECK(test::headroom("plan gpt2 --gpu a10g --gpus 2 --runtime fsdp --precision fp16")
             .complains("--runtime fsdp with --precision fp16"));
 }
 
 TEST_CASE("plan: --why gives the rule that a value breaks") {
-  const Answer answer = test::headroom("plan gpt2 --gpu t4 --runtime megatron --why pp=5");
+  const Answer answer = test::headroom("plan gpt2 --gpu a10g --runtime megatron --why pp=5");
   CHECK(answer.says("pp 5: no plan of the space has it"));
   CHECK(answer.says("a divisor of the GPUs (1)"));
 }
 
 TEST_CASE("plan: progress has the best, its bound and the gap, and Ctrl-C prints the best found") {
   const Answer answer =
-      interrupted("plan gpt2 --gpu t4 --gpus 2 --runtime megatron --front", "front of");
+      interrupted("plan gpt2 --gpu a10g --gpus 2 --runtime megatron --front", "front of");
   CHECK(answer.code == ExitCode::kInterrupted);
   CHECK(answer.complains("groups"));
   CHECK(answer.complains("plans/s"));
@@ -235,7 +235,7 @@ TEST_CASE("plan: torchtitan's code is searched where it is named, and says which
       "plan llama-3.2-3b --gpu h100-80gb --gpus 4 --seq 512 --global-batch 8 ";
   const Answer answer = test::headroom(asked + "--runtime torchtitan --tp 2 --cp 1");
   CHECK(answer.code == ExitCode::kUsage);  // Tied embeddings.
-  CHECK(answer.complains("Llama 3, or Qwen3"));
+  CHECK(answer.complains("Llama 3 or Qwen3"));
   const std::string known =
       "plan tinyllama-1.1b --gpu h100-80gb --gpus 4 --seq 512 "
       "--global-batch 8 --runtime torchtitan ";
@@ -249,6 +249,29 @@ TEST_CASE("plan: torchtitan's code is searched where it is named, and says which
   CHECK(why.says("compile no: "));
   const Answer elsewhere = test::headroom(asked + "--schedule dualpipev");
   CHECK(elsewhere.complains("torchtitan: 1f1b, or with several stages gpipe"));
+}
+
+TEST_CASE("plan: only what a GPU runs is proposed") {
+  for (const char* gpu : {"t4", "v100-16gb"}) {
+    CAPTURE(gpu);
+    const Document answer = test::json_of("plan gpt2 --gpu " + std::string(gpu));
+    CHECK(answer.text("status") == "optimal");
+    CHECK(answer.text("plan/precision").find("bf16") == std::string::npos);
+    CHECK(answer.text("summary").find("fused attention") == std::string::npos);
+  }
+}
+
+TEST_CASE("plan: the commands of an infeasible answer are feasible when they are typed") {
+  const std::string question = "plan llama-3.1-8b --gpu rtx-4090 --runtime megatron --gpus 1";
+  const Document document = test::json_of(question);
+  REQUIRE(document.text("status") == "infeasible");
+  REQUIRE_FALSE(document.array("would_fit").empty());
+  for (std::size_t index = 0; index < document.array("would_fit").size(); ++index) {
+    const std::string command = document.text("would_fit/" + std::to_string(index) + "/command");
+    CAPTURE(command);
+    const Document again = test::json_of(command.substr(std::string("headroom ").size()));
+    CHECK(again.text("status") != "infeasible");
+  }
 }
 
 }  // namespace headroom::cli

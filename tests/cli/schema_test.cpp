@@ -35,6 +35,16 @@ TEST_CASE("schema: the plan's schema is what the tables of options say") {
   CHECK(read_file(path).value() == made);
 }
 
+TEST_CASE("schema: the plan file's schema is what the code says") {
+  // HEADROOM_UPDATE_GOLDEN=1 writes it anew.
+  const std::string path = test::source_file("configs/schema/plan_file.schema.json");
+  const std::string made = ir::to_pretty_json(ir::plan_file_schema()) + "\n";
+  if (std::getenv("HEADROOM_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << made;
+  }
+  CHECK(read_file(path).value() == made);
+}
+
 TEST_CASE("options: docs/options.md is what the tables of options say") {
   // HEADROOM_UPDATE_GOLDEN=1 writes it anew.
   const std::string path = test::source_file("docs/options.md");

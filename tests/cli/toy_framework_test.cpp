@@ -62,7 +62,7 @@ TEST_CASE("toy framework: plan searches an axis that its own search brings, and 
   CHECK(headroom(question + " --wheels x").complains("wheels"));
   const Answer all = headroom("explain" + question.substr(4));
   CHECK(all.says("wheels 2: "));
-  CHECK(headroom("plan --help").says("ranks among which every tensor is cut (toy)"));
+  CHECK(headroom("plan --help toy").says("ranks among which every tensor is cut (toy)"));
 }
 
 TEST_CASE("toy framework: without its search, its axis is unknown") {

@@ -83,8 +83,8 @@ TEST_CASE("validate measured: what cannot be understood is 3, what cannot be rea
   CHECK(broken.err.find("bad.jsonl: line 3") != std::string::npos);
   const Ran missing = run_validate({"measured", folder.path("none.jsonl"), "--json"});
   CHECK(missing.code == ExitCode::kEnvironment);
-  CHECK(missing.out.empty());
-  CHECK(ir::parse_json(missing.err, "err"));
+  CHECK(ir::parse_json(missing.out, "out"));
+  CHECK(missing.err.find("none.jsonl") != std::string::npos);
 }
 
 TEST_CASE("validate: the subject, the paths and the metric are checked first") {

@@ -50,7 +50,9 @@ class ResidentBytes {
     before_ = most();
   }
   /// How much the maximum has grown since this object exists.
-  [[nodiscard]] std::int64_t growth() const { return most() - before_; }
+  [[nodiscard]] std::int64_t growth() const {
+    return most() - before_;
+  }
 
  private:
   [[nodiscard]] static std::int64_t most() {
@@ -111,8 +113,8 @@ void check_broken_files(const FileKind& kind, std::uint64_t cases) {
   for (std::uint64_t number = 0; number < count_of(cases); ++number) {
     Random random = test::seeded_random(number);
     const std::string& example = random.pick(kind.examples);
-    const std::string text = kind.binary ? test::mutated_bytes(example, random)
-                                         : test::mutated_json(example, random);
+    const std::string text =
+        kind.binary ? test::mutated_bytes(example, random) : test::mutated_json(example, random);
     CAPTURE(random.seed());
     CAPTURE(text.substr(0, 2'000));
     check_answered(kind.line(folder.write(kind.name, text)));
@@ -152,8 +154,8 @@ TEST_CASE("broken input: configurations of models") {
                       .examples = configurations(),
                       .line =
                           [](const std::string& path) {
-                            return std::vector<std::string>{"fit",    path,    "--gpu", "h100",
-                                                            "--seq", "128"};
+                            return std::vector<std::string>{"fit",  path,    "--gpu",
+                                                            "h100", "--seq", "128"};
                           }},
                      3'000);
 }
@@ -164,11 +166,12 @@ TEST_CASE("broken input: plans") {
        .examples = {plan_text("fit gpt2 --gpu t4 --lora r=8"),
                     plan_text("fit gpt2 --gpu t4 --gpus 2 --zero 3 --offload optimizer=cpu"),
                     plan_text("fit gpt2 --gpu t4 --gpus 2 --fsdp reshard=no"),
-                    plan_text("fit gpt2 --gpu t4 --gpus 4 --megatron tp=2,pp=2"),
+                    plan_text("fit gpt2 --gpu h100 --gpus 4 --megatron tp=2,pp=2"),
                     plan_text("fit llama-3.1-8b --gpu h100 --gpus 4 --titan tp=2,reshard=default")},
        .line =
            [](const std::string& path) {
-             return std::vector<std::string>{"fit", "llama-3.1-8b", "--gpu", "h100", "--plan", path};
+             return std::vector<std::string>{"fit",  "llama-3.1-8b", "--gpu",
+                                             "h100", "--plan",       path};
            }},
       1'500);
 }
@@ -202,12 +205,13 @@ TEST_CASE("broken input: GPUs, nodes and runs of one's own") {
                      700);
   check_broken_files(
       {.name = "runs.json",
-       .examples = {R"({"runs": [{"model": "gpt2", "gpu": "h100-80gb", "plan": {"schema_version": 1},
+       .examples =
+           {R"({"runs": [{"model": "gpt2", "gpu": "h100-80gb", "plan": {"schema_version": 1},
                      "peak_reserved": 9000000000, "step_time_ms": 100.5}]})"},
        .line =
            [](const std::string& path) {
-             return std::vector<std::string>{"fit",   "gpt2",             "--gpu",
-                                             "h100", "--calibrate-from", path};
+             return std::vector<std::string>{"fit", "gpt2", "--gpu", "h100", "--calibrate-from",
+                                             path};
            }},
       400);
 }
@@ -221,11 +225,9 @@ TEST_CASE("broken input: files of weights") {
                       .line = fits,
                       .binary = true},
                      700);
-  check_broken_files({.name = "model.safetensors",
-                      .examples = {safetensors_text()},
-                      .line = fits,
-                      .binary = true},
-                     400);
+  check_broken_files(
+      {.name = "model.safetensors", .examples = {safetensors_text()}, .line = fits, .binary = true},
+      400);
   check_broken_files(
       {.name = "model.safetensors.index.json",
        .examples = {R"({"metadata": {"total_size": 49152}, "weight_map": {"lm_head.weight":

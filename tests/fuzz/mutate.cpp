@@ -10,22 +10,87 @@ namespace headroom::test {
 namespace {
 
 const std::vector<std::string>& hostile_json() {
-  static const std::vector<std::string> values = {
-      "0", "1", "-1", "2", "3", "7", "1000000", "2147483648", "9223372036854775807",
-      "9223372036854775808", "-9223372036854775808", "18446744073709551616", "1e999", "1e18",
-      "-0.0", "0.5", "1e-300", "NaN", "null", "true", "false", "\"\"", "[]", "{}", "[null]",
-      "\"auto\"", "\"none\"", "\"\\u0000\"", "\"\\ud800\"", "\"\\u001b[31m\"", "\"\xff\"",
-      "[[[[[[[[]]]]]]]]", "{\"a\": {\"a\": {}}}", "\"" + std::string(5'000, 'x') + "\""};
+  static const std::vector<std::string> values = {"0",
+                                                  "1",
+                                                  "-1",
+                                                  "2",
+                                                  "3",
+                                                  "7",
+                                                  "1000000",
+                                                  "2147483648",
+                                                  "9223372036854775807",
+                                                  "9223372036854775808",
+                                                  "-9223372036854775808",
+                                                  "18446744073709551616",
+                                                  "1e999",
+                                                  "1e18",
+                                                  "-0.0",
+                                                  "0.5",
+                                                  "1e-300",
+                                                  "NaN",
+                                                  "null",
+                                                  "true",
+                                                  "false",
+                                                  "\"\"",
+                                                  "[]",
+                                                  "{}",
+                                                  "[null]",
+                                                  "\"auto\"",
+                                                  "\"none\"",
+                                                  "\"\\u0000\"",
+                                                  "\"\\ud800\"",
+                                                  "\"\\u001b[31m\"",
+                                                  "\"\xff\"",
+                                                  "[[[[[[[[]]]]]]]]",
+                                                  "{\"a\": {\"a\": {}}}",
+                                                  "\"" + std::string(5'000, 'x') + "\""};
   return values;
 }
 
 const std::vector<std::string>& hostile_words() {
-  static const std::vector<std::string> values = {
-      "", "-", "--", "---", "-1", "0", "1", "2", "3", "64", "1000000", "9223372036854775807",
-      "9223372036854775808", "1e999", "1e-9", "nan", "inf", "any", "none", "all", "auto", "yes",
-      "no", "=", ",", ",,", "a=b", "r=", "=5", "1-0", "1-99999999999", "80GiB", "-1GiB", "1e30TB",
-      "/", "/dev/null", ".", "\x1b[31m", "\xff\xfe", "%s%n", "--json", "--help",
-      std::string(5'000, 'x')};
+  static const std::vector<std::string> values = {"",
+                                                  "-",
+                                                  "--",
+                                                  "---",
+                                                  "-1",
+                                                  "0",
+                                                  "1",
+                                                  "2",
+                                                  "3",
+                                                  "64",
+                                                  "1000000",
+                                                  "9223372036854775807",
+                                                  "9223372036854775808",
+                                                  "1e999",
+                                                  "1e-9",
+                                                  "nan",
+                                                  "inf",
+                                                  "any",
+                                                  "none",
+                                                  "all",
+                                                  "auto",
+                                                  "yes",
+                                                  "no",
+                                                  "=",
+                                                  ",",
+                                                  ",,",
+                                                  "a=b",
+                                                  "r=",
+                                                  "=5",
+                                                  "1-0",
+                                                  "1-99999999999",
+                                                  "80GiB",
+                                                  "-1GiB",
+                                                  "1e30TB",
+                                                  "/",
+                                                  "/dev/null",
+                                                  ".",
+                                                  "\x1b[31m",
+                                                  "\xff\xfe",
+                                                  "%s%n",
+                                                  "--json",
+                                                  "--help",
+                                                  std::string(5'000, 'x')};
   return values;
 }
 
@@ -33,7 +98,8 @@ std::size_t index_below(std::size_t size, Random& random) {
   return static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(size) - 1));
 }
 
-/// A JSON text cut at its punctuation, strings and blanks kept whole; joined, the parts are the text.
+/// A JSON text cut at its punctuation, strings and blanks kept whole; joined, the parts are the
+/// text.
 std::vector<std::string> tokens_of(std::string_view text) {
   std::vector<std::string> tokens;
   std::size_t at = 0;
@@ -42,7 +108,7 @@ std::vector<std::string> tokens_of(std::string_view text) {
     const char first = text[at];
     if (first == '"') {
       while (end < text.size() && text[end] != '"') {
-        end += text[end] == '\\' ? 2 : 1;
+        end += text[end] == '\\' ? 2U : 1U;
       }
       end = std::min(end + 1, text.size());
     } else if (std::isalnum(static_cast<unsigned char>(first)) != 0 || first == '-') {

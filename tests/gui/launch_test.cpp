@@ -123,6 +123,31 @@ TEST_CASE("window_setup: takes model and GPU from the options and lists the cata
   CHECK(setup->gpus.size() >= 35);
 }
 
+TEST_CASE("window_setup: opens with a plan file, and what is typed wins") {
+  QTemporaryDir folder;
+  const QString path = folder.filePath(QStringLiteral("plan.json"));
+  QFile file(path);
+  REQUIRE(file.open(QIODevice::WriteOnly));
+  file.write(
+      R"({"schema_version": 1, "model": "gpt2", "device": "a100-80gb",
+          "assumptions": {"budget": "40GiB"},
+          "plan": {"schema_version": 1, "gpus": 4, "micro_batch": 3, "sequence": 256}})");
+  file.close();
+  auto options = parse_launch(arguments({"--plan", path.toUtf8().constData(), "--gpu", "h100"}));
+  REQUIRE(options);
+  options->config_dir = HEADROOM_SOURCE_DIR "/configs";
+  const auto setup = window_setup(*options);
+  REQUIRE(setup);
+  CHECK(setup->scenario.model.text == "gpt2");
+  CHECK(setup->scenario.gpu == "h100");
+  CHECK(setup->scenario.budget == Bytes{40 * kGiB});
+  CHECK(setup->scenario.plan.world == 4);
+  CHECK(setup->scenario.plan.micro_batch == 3);
+  CHECK(setup->scenario.plan.sequence == 256);
+  options->plan = "no/such/plan.json";
+  CHECK(exit_code_of(window_setup(*options).error()) == 4);
+}
+
 TEST_CASE("window_setup: a catalogue that is not there is the environment's fault") {
   LaunchOptions options;
   options.config_dir = "no/such/folder";

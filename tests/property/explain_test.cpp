@@ -19,14 +19,14 @@ namespace {
 
 using test::kConfigs;
 
-cost::DeviceSpec t4() {
-  return cost::load_device(kConfigs, "t4").value();
+cost::DeviceSpec small_gpu() {
+  return cost::load_device(kConfigs, "a10g").value();
 }
 
-/// Some plans of FSDP and Megatron for a small model on two T4.
+/// Some plans of FSDP and Megatron for a small model on two A10G.
 SearchQuestion small_question(const ir::ModelSpec& model) {
-  SearchQuestion question =
-      test::search_question(model, t4(), cost::load_machine(kConfigs, t4()).value(), 8);
+  SearchQuestion question = test::search_question(
+      model, small_gpu(), cost::load_machine(kConfigs, small_gpu()).value(), 8);
   question.space.base.sequence = 512;
   Constraints& constraints = question.space.constraints;
   constraints.of(Axis::kRuntime) = {2, 3};

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/estimate.h"
+#include "costmodel/host_memory.h"
 #include "planner/evaluate/lowered_plan.h"
 #include "planner/evaluate/plan_bounds.h"
 #include "planner/search/evaluator.h"
@@ -82,14 +83,20 @@ void narrow_lowered(test::Random& random, SearchQuestion& question) {
 
 }  // namespace
 
-TEST_CASE("lowered plans: time and peak are the replay's, and no bound is above them") {
+TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above them") {
   test::Random random = test::seeded_random(521);
   CAPTURE(random.seed());
   int compared = 0;
+  int offloading = 0;
+  int without_host = 0;
   for (const ir::ModelSpec& model : lowered_families()) {
     for (const char* const gpu : {"a100-80gb", "h100-80gb"}) {
-      const Setting setting(model, gpu);
+      Setting setting(model, gpu);
       for (int round = 0; round < 12; ++round) {
+        // Some hosts have room for the processes, and for little else.
+        setting.device.host.emplace();
+        setting.device.host->memory = Bytes{random.between(1'710, 1'740) * kMiB};
+        setting.device.host->memory_per_rank = true;
         SearchQuestion question = lowered_question(setting, random);
         question.space.constraints.of(Axis::kGpus) = {random.pick<std::int64_t>({1, 2, 4, 8, 16})};
         question.space.global_batch = 16 * random.between(1, 4);
@@ -107,6 +114,11 @@ TEST_CASE("lowered plans: time and peak are the replay's, and no bound is above 
         const cost::StepEstimate estimate =
             cost::estimate(model, plan, setting.device, Bytes{}, &setting.machine).value();
         CHECK(lowered.peak == estimate.peak_allocated);
+        CHECK(lowered.host == estimate.host.bytes);
+        CHECK(lowered.host_fits == (estimate.host_verdict != cost::Verdict::kDoesNotFit));
+        CHECK(cost::host_floor(model, plan, setting.device.host).bytes <= lowered.host);
+        offloading += estimate.program.host_bytes > 0 ? 1 : 0;
+        without_host += lowered.host_fits ? 0 : 1;
         CHECK(lowered.time.total().value() ==
               doctest::Approx(estimate.time->total.value()).epsilon(1e-12));
         CHECK(bounds.least_step(plan) <= lowered.time.total());
@@ -119,6 +131,9 @@ TEST_CASE("lowered plans: time and peak are the replay's, and no bound is above 
     }
   }
   CHECK(compared == 120);
+  CHECK(offloading > 20);
+  CHECK(without_host > 5);
+  CHECK(without_host < 120);
 }
 
 TEST_CASE("lowered plans: what few layers take at least, all layers take") {

@@ -61,7 +61,7 @@ TEST_CASE("rule: out of memory names its phase: load, forward, backward or optim
       whole.integer("outside_bytes") + (whole.integer("phases/1/peak_reserved_bytes") +
                                         whole.integer("phases/2/peak_reserved_bytes")) /
                                            2;
-  const std::string failed = phase(run + " --budget " + std::to_string(budget));
+  const std::string failed = phase(run + " --budget " + std::to_string(budget) + "B");
   CHECK(failed.substr(failed.find('.')) == ".backward");
 }
 

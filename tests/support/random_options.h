@@ -14,7 +14,7 @@ inline ir::JsonValue random_value(Random& random, const ir::OptionField& field) 
   if (field.optional && random.chance(1, 4)) {
     return {};
   }
-  if (!field.form.empty()) {
+  if (field.kind == ir::OptionKind::kText && !field.form.empty()) {
     return ir::JsonValue{random.pick<const char*>({"none", "full", "full-reentrant", "every-3"})};
   }
   std::vector<std::string> words =

@@ -34,7 +34,11 @@ inline ir::ParallelPlan random_training(Random& random) {
   plan.world = random.between(1, 64);
   if (random.chance(1, 2)) {
     plan.recompute = random.chance(1, 2) ? ir::Recompute::kFull : ir::Recompute::kFullReentrant;
-    plan.recompute_every = random.between(1, 5);
+    if (random.chance(1, 4)) {
+      plan.recompute_first = random.between(1, 5);
+    } else {
+      plan.recompute_every = random.between(1, 5);
+    }
   }
   if (random.chance(1, 2)) {
     plan.clip_norm = static_cast<double>(random.between(1, 40)) / 8;

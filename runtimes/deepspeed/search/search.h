@@ -6,8 +6,11 @@ namespace headroom::plan {
 
 /// The search axis that only DeepSpeed has.
 namespace deepspeed_axes {
-inline constexpr AxisTraits kZeroTraits{
-    .order = 360, .option = "zero", .values = "STAGE,..", .help = "ZeRO stages", .demanded = true};
+inline constexpr AxisTraits kZeroTraits{.order = 360,
+                                        .option = "zero",
+                                        .values = "STAGE,..",
+                                        .help = "ZeRO stage: 0, 1, 2 or 3",
+                                        .demanded = true};
 inline constexpr Axis kZero{kZeroTraits};
 }  // namespace deepspeed_axes
 

@@ -52,8 +52,9 @@ std::vector<SearchAxis> fsdp_axes() {
            },
        .set = [](SpaceWalk& walk,
                  std::int64_t value) { edit_fsdp(walk.plan).cpu_offload = value != 0; }},
-      {.axis = Axis::kPrecision,
-       .get = [](const ParallelPlan& plan) { return precision_value(ir::fsdp::arithmetic_precision(plan)); }}};
+      {.axis = Axis::kPrecision, .get = [](const ParallelPlan& plan) {
+         return precision_value(ir::fsdp::arithmetic_precision(plan));
+       }}};
   for (const SearchAxis& row : transformers_axes()) {
     rows.push_back(row);
   }

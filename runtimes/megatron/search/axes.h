@@ -27,7 +27,7 @@ inline constexpr AxisTraits kContextExchange{
     .order = 80,
     .option = "cp-comm",
     .values = "KIND,..",
-    .help = "p2p (keys and values go round) or, with cp above 1, a2a (heads are distributed)",
+    .help = "communication of context parallelism: p2p (a ring) or a2a (exchange of heads)",
     .usual = "p2p",
     .words = exchanges,
     .any = exchanges};
@@ -35,7 +35,7 @@ inline constexpr AxisTraits kDispatcher{
     .order = 110,
     .option = "dispatcher",
     .values = "KIND,..",
-    .help = "how tokens reach their experts: alltoall or, if DeepEP is installed, hybridep",
+    .help = "dispatch of tokens to experts: alltoall, or hybridep if DeepEP is installed",
     .usual = "alltoall",
     .words = dispatchers,
     .any = dispatchers};
@@ -43,17 +43,17 @@ inline constexpr AxisTraits kFirstStage{
     .order = 130,
     .option = "first-stage-layers",
     .values = "N,..",
-    .help = "layers of the first pipeline stage; 0: as many as the others"};
+    .help = "layers of the first pipeline stage; 0: as many as the other stages"};
 inline constexpr AxisTraits kLastStage{
     .order = 140,
     .option = "last-stage-layers",
     .values = "N,..",
-    .help = "layers of the last pipeline stage; 0: as many as the others"};
+    .help = "layers of the last pipeline stage; 0: as many as the other stages"};
 inline constexpr AxisTraits kMeshOrder{
     .order = 170,
     .option = "mesh-order",
     .values = "ORDER,..",
-    .help = "tp-cp-ep-dp-pp or tp-cp-ep-pp-dp: which ranks are neighbours in a pipeline",
+    .help = "order of the ranks, from the nearest: tp-cp-ep-dp-pp or tp-cp-ep-pp-dp",
     .usual = "tp-cp-ep-dp-pp",
     .words = mesh_orders,
     .any = mesh_orders,
@@ -62,7 +62,7 @@ inline constexpr AxisTraits kFp8Parameters{
     .order = 190,
     .option = "fp8-param-gather",
     .values = "SWITCH",
-    .help = "weights are stored in 8 bits, with an 8-bit precision: yes, no or any",
+    .help = "weights in 8 bits, if --precision is one of fp8-...: yes, no or any",
     .usual = "no",
     .words = axis_words::switches,
     .any = axis_words::switches};
@@ -91,33 +91,37 @@ inline constexpr AxisTraits kOffloadModules{
 inline constexpr AxisTraits kDistributedOptimizer{.order = 300,
                                                   .option = "distributed-optimizer",
                                                   .values = "SWITCH",
-                                                  .help = "yes, no or any",
+                                                  .help = "distributed optimizer: yes, no or any",
                                                   .words = axis_words::switches,
                                                   .within_cells = true};
-inline constexpr AxisTraits kOverlapGradReduce{.order = 310,
-                                               .option = "overlap-grad-reduce",
-                                               .values = "SWITCH",
-                                               .help = "yes, no or any",
-                                               .words = axis_words::switches,
-                                               .within_cells = true};
-inline constexpr AxisTraits kOverlapParamGather{.order = 320,
-                                                .option = "overlap-param-gather",
-                                                .values = "SWITCH",
-                                                .help = "yes, no or any",
-                                                .words = axis_words::switches,
-                                                .within_cells = true};
-inline constexpr AxisTraits kAccumulationFusion{.order = 330,
-                                                .option = "gradient-accumulation-fusion",
-                                                .values = "SWITCH",
-                                                .help = "yes, no or any",
-                                                .words = axis_words::switches,
-                                                .within_cells = true};
-inline constexpr AxisTraits kLoaderMask{.order = 350,
-                                        .option = "mask-in-dataloader",
-                                        .values = "SWITCH",
-                                        .help = "yes, no or any",
-                                        .words = axis_words::switches,
-                                        .within_cells = true};
+inline constexpr AxisTraits kOverlapGradReduce{
+    .order = 310,
+    .option = "overlap-grad-reduce",
+    .values = "SWITCH",
+    .help = "overlap of gradient reduction with the backward pass: yes, no or any",
+    .words = axis_words::switches,
+    .within_cells = true};
+inline constexpr AxisTraits kOverlapParamGather{
+    .order = 320,
+    .option = "overlap-param-gather",
+    .values = "SWITCH",
+    .help = "overlap of the parameters' all-gather with the forward pass: yes, no or any",
+    .words = axis_words::switches,
+    .within_cells = true};
+inline constexpr AxisTraits kAccumulationFusion{
+    .order = 330,
+    .option = "gradient-accumulation-fusion",
+    .values = "SWITCH",
+    .help = "accumulation of weight gradients inside their matrix product: yes, no or any",
+    .words = axis_words::switches,
+    .within_cells = true};
+inline constexpr AxisTraits kLoaderMask{
+    .order = 350,
+    .option = "mask-in-dataloader",
+    .values = "SWITCH",
+    .help = "attention mask made by the data loader: yes, no or any",
+    .words = axis_words::switches,
+    .within_cells = true};
 }  // namespace traits
 
 inline constexpr Axis kContextExchange{traits::kContextExchange};

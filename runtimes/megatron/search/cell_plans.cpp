@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "costmodel/host_memory.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
 
@@ -57,12 +58,25 @@ Bytes CellPlans::floor_of(std::uint64_t index) {
   return *floor;
 }
 
+bool CellPlans::may_use_host(std::uint64_t index) const {
+  return choices_.switches[index % choices_.switches.size()].optimizer_offload > 0;
+}
+
 RatedPlan CellPlans::rated(const Timed& timed, Bytes peak) {
-  return {.plan = choices_.plan_at(timed.index),
-          .time = times_.parts(timed.index),
-          .peak = peak,
-          .capacity = capacity_,
-          .number = cell_.first_number + timed.index};
+  RatedPlan rated{.plan = choices_.plan_at(timed.index),
+                  .time = times_.parts(timed.index),
+                  .peak = peak,
+                  .capacity = capacity_,
+                  .number = cell_.first_number + timed.index};
+  const SearchQuestion& question = state_.question;
+  if (question.device.host && may_use_host(timed.index)) {
+    const cost::HostMemory host =
+        cost::host_floor(question.space.model, rated.plan, question.device.host);
+    rated.host = host.bytes;
+    rated.host_capacity = host.capacity.value_or(Bytes{0});
+    rated.host_fits = host.fits();
+  }
+  return rated;
 }
 
 }  // namespace headroom::plan

@@ -24,6 +24,8 @@ class CellPlans {
   }
   [[nodiscard]] const MegatronChoices& choices() const { return choices_; }
   [[nodiscard]] Bytes capacity() const { return capacity_; }
+  /// Whether plan number `index` of the cell keeps anything on the host.
+  [[nodiscard]] bool may_use_host(std::uint64_t index) const;
 
   /// Whether plan number `index` needs more than `ceiling`, as far as its lower bounds tell.
   [[nodiscard]] bool is_above(std::uint64_t index, Bytes ceiling) {

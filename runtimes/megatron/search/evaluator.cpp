@@ -127,11 +127,10 @@ class CellVisit {
       return peak.error();
     }
     ++answer_.evaluated;
-    if (*peak > plans_.capacity()) {
-      if (!answer_.leanest || *peak < answer_.leanest->peak) {
-        answer_.leanest = plans_.rated(timed, *peak);
+    if (*peak > plans_.capacity() || plans_.may_use_host(timed.index)) {
+      if (keep_too_large(plans_.rated(timed, *peak), answer_)) {
+        return ok();
       }
-      return ok();
     }
     if (*peak > highest) {
       return ok();  // This is the peak of one rank only, and already no lower than the best.

@@ -12,6 +12,7 @@
 #include "planner/space/all_axes.h"
 #include "runtimes/megatron/option_checks.h"
 #include "runtimes/megatron/plan.h"
+#include "runtimes/megatron/required_capability.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/search/choices.h"
 #include "runtimes/megatron/search/evaluator.h"
@@ -483,8 +484,12 @@ class MegatronSearch final : public FrameworkSearch {
         !ir::check_megatron_fp8_device(recipe, walk.question.device)) {
       return false;
     }
-    edit_megatron(walk.plan) = MegatronPlan{};
-    edit_megatron(walk.plan).fp8 = recipe;
+    MegatronPlan& megatron = edit_megatron(walk.plan);
+    megatron = MegatronPlan{};
+    megatron.fp8 = recipe;
+    if (!ir::megatron::has_fused_attention(walk.question.device)) {
+      megatron.attention = ir::MegatronAttention::kUnfused;  // No other backend is left.
+    }
     return true;
   }
 

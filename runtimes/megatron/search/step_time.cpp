@@ -33,8 +33,10 @@ Seconds moved(const cost::Machine& machine, double bytes) {
                          ir::TrafficShape{.bytes = static_cast<std::int64_t>(bytes)});
 }
 
-Seconds copied(const cost::Machine& machine, ir::CopyKind kind, double bytes) {
-  return cost::work_time(machine.performance, machine.topology,
+/// `device`: with the part of the host that one rank of a node has (`cost::performance_in`).
+Seconds copied(const cost::DevicePerformance& device, const cost::Machine& machine,
+               ir::CopyKind kind, double bytes) {
+  return cost::work_time(device, machine.topology,
                          ir::CopyShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes)});
 }
 
@@ -100,9 +102,10 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
   adam_ = moved(machine, parameters * kStepBytes);
   sharded_adam_ = moved(machine, shard * kStepBytes);
   accumulation_ = moved(machine, parameters * (2 + 2 * bytes));
-  host_adam_ = copied(machine, ir::CopyKind::kDeviceToHost, 4 * shard) +
-               copied(machine, ir::CopyKind::kHostWork, kHostBytes * shard) +
-               copied(machine, ir::CopyKind::kHostToDevice, 4 * shard);
+  const cost::DevicePerformance device = cost::performance_in(machine, plan);
+  host_adam_ = copied(device, machine, ir::CopyKind::kDeviceToHost, 4 * shard) +
+               copied(device, machine, ir::CopyKind::kHostWork, kHostBytes * shard) +
+               copied(device, machine, ir::CopyKind::kHostToDevice, 4 * shard);
 }
 
 StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts& pipeline) const {

@@ -10,18 +10,18 @@ inline constexpr AxisTraits kPipelineRuns{
     .order = 60,
     .option = "pipeline-runs",
     .values = "N,..",
-    .help = "how often a pipeline is filled and drained in a step",
+    .help = "how many times per step the pipeline is filled and drained",
     .absent = 1};
 inline constexpr AxisTraits kRecomputeEvery{
     .order = 270,
     .option = "recompute-every",
     .values = "N,..",
-    .help = "with recompute full: recompute every Nth layer",
+    .help = "with --recompute full: recompute every Nth layer",
     .absent = 1};
 inline constexpr AxisTraits kCompiled{.order = 280,
                                       .option = "compile",
                                       .values = "SWITCH",
-                                      .help = "run blocks with torch.compile",
+                                      .help = "torch.compile of the blocks: yes, no or any",
                                       .words = axis_words::switches};
 }  // namespace traits
 

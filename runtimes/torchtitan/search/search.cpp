@@ -286,13 +286,11 @@ std::vector<SearchAxis> make_axes() {
                   .candidates = micro_batches,
                   .set = set_micro_batch});
   // Axes within a cell.
-  rows.push_back({.axis = Axis::kSchedule,
-                  .get =
-                      [](const ParallelPlan& plan) {
-                        return schedule_with(titan_of(plan).schedule);
-                      },
-                  .help = "1f1b, interleaved, gpipe, zb-h1, zb-v, dualpipev",
-                  .rule = schedule_rule});
+  rows.push_back(
+      {.axis = Axis::kSchedule,
+       .get = [](const ParallelPlan& plan) { return schedule_with(titan_of(plan).schedule); },
+       .help = "1f1b, interleaved, gpipe, zb-h1, zb-v, dualpipev",
+       .rule = schedule_rule});
   rows.push_back({.axis = Axis::kChunk,
                   .get = get_number<&TitanPlan::stage_layers>,
                   .help = "0 for one or two chunks of a rank",
@@ -326,7 +324,8 @@ std::vector<SearchAxis> make_axes() {
                   .rule = compile_rule});
   rows.push_back({.axis = Axis::kReshard, .get = reshard_of, .rule = reshard_rule});
   rows.push_back({.axis = Axis::kPrecision, .get = [](const ParallelPlan& plan) {
-                    const bool bf16 = has_fsdp(plan) && fsdp_of(plan).param_dtype == ir::DType::kBf16;
+                    const bool bf16 =
+                        has_fsdp(plan) && fsdp_of(plan).param_dtype == ir::DType::kBf16;
                     return precision_value(bf16 ? ir::Precision::kBf16 : plan.precision);
                   }});
   return rows;

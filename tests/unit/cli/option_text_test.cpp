@@ -74,7 +74,7 @@ TEST_CASE("options: a framework's own names are keys of its option") {
       typed_plan({{"titan", "tensor_parallel_degree=4,parallelism.pipeline_parallel_schedule=1F1B"},
                   {"gpus", "4"}}) == typed_plan({{"titan", "tp=4,schedule=1f1b"}, {"gpus", "4"}}));
   CHECK(typed_refusal("megatron", "tp=2,tensor-model-parallel-size=4").got ==
-        "'tp' and 'tensor-model-parallel-size'");
+        "has 'tp' and 'tensor-model-parallel-size', which set the same option");
   CHECK(typed_refusal("megatron", "tensor-model-paralel-size=4").fix ==
         "use 'tensor-model-parallel-size'");
 }

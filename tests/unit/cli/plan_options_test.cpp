@@ -270,6 +270,15 @@ TEST_CASE("plan options: adapters") {
   CHECK(*quantised.quant == ir::QuantPlan{.bits = 8, .double_quant = true, .prepare_kbit = false});
 }
 
+TEST_CASE("plan options: k-bit preparation switches checkpointing on unless told otherwise") {
+  CHECK(plan_of({{"qlora", "r=4"}}).recompute == ir::Recompute::kFull);
+  CHECK(plan_of({{"qlora", "r=4"}, {"zero", "2"}, {"gpus", "2"}}).recompute ==
+        ir::Recompute::kFull);
+  CHECK(plan_of({{"qlora", "r=4"}, {"checkpointing", "none"}}).recompute == ir::Recompute::kNone);
+  CHECK(plan_of({{"qlora", "r=4,prepare=no"}}).recompute == ir::Recompute::kNone);
+  CHECK(plan_of({{"lora", "r=4"}}).recompute == ir::Recompute::kNone);
+}
+
 TEST_CASE("plan options: the allocator's settings are PyTorch's own words") {
   const ir::AllocatorSettings settings =
       plan_of({{"alloc-conf", "expandable_segments:True,max_split_size_mb:128"}}).allocator;

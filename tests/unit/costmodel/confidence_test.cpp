@@ -189,4 +189,57 @@ TEST_CASE("residual_runtime: a modelling code with rows of its own stands for it
   CHECK(residual_runtime(plan) == "megatron");
 }
 
+TEST_CASE("verdict_of: the verdict follows the chance to fit") {
+  CHECK(verdict_of(1) == Verdict::kFits);
+  CHECK(verdict_of(0.95) == Verdict::kFits);
+  CHECK(verdict_of(0.94) == Verdict::kTight);
+  CHECK(verdict_of(0.06) == Verdict::kTight);
+  CHECK(verdict_of(0.04) == Verdict::kDoesNotFit);
+}
+
+TEST_CASE("settle_verdict: errors change the verdict of the replay, and the host's stays") {
+  const std::vector<ResidualSet> sets = {set_of("a", "transformers", true, {0.0}),
+                                         set_of("b", "transformers", true, {0.3})};
+  // 8 GiB in 11, of which 1 to 2 are outside: with an error of 30 % they are 10.4.
+  StepEstimate half = judged_filling(8, 11);
+  CHECK(half.verdict == Verdict::kFits);
+  CHECK_FALSE(half.chance);
+  judge_by(sets)(ir::ParallelPlan{}, half);
+  CHECK(*half.chance == doctest::Approx(0.5));
+  CHECK(half.verdict == Verdict::kTight);
+  StepEstimate none = judged_filling(8, 11);
+  judge_by({})(ir::ParallelPlan{}, none);
+  CHECK(none.verdict == Verdict::kFits);
+  StepEstimate sure = judged_filling(8, 16);
+  judge_by(sets)(ir::ParallelPlan{}, sure);
+  CHECK(sure.verdict == Verdict::kFits);
+  sure.host_verdict = Verdict::kDoesNotFit;
+  judge_by(sets)(ir::ParallelPlan{}, sure);
+  CHECK(sure.verdict == Verdict::kDoesNotFit);
+}
+
+TEST_CASE("room_for: a plan that needs so much fits with the chance that was asked for") {
+  const std::vector<ResidualSet> sets = {
+      set_of("a", "transformers", true, {-0.02, 0.0, 0.01, 0.05}),
+      set_of("b", "transformers", true, {0.0, 0.03, 0.1})};
+  const ErrorModel errors = error_model(sets, "transformers", Measurand::kPeakReserved);
+  const std::vector<OutsideTerm> outside = judged_filling(1, 11).outside;
+  const Bytes total{80 * kGiB};
+  CHECK(room_for(0.9, total, outside, ErrorModel{}) == Bytes{79 * kGiB});
+  Bytes before{80 * kGiB};
+  for (const double chance : {0.5, 0.9, 0.99}) {
+    const Bytes room = room_for(chance, total, outside, errors);
+    CHECK(room < before);
+    CHECK(room_by(sets, chance)(ir::ParallelPlan{}, total, outside) == room);
+    const auto chance_with = [&](Bytes need) {
+      StepEstimate estimate = judged_filling(1, 80);
+      estimate.peak_reserved = estimate.peak_allocated = need;
+      return confidence_of(estimate, ir::ParallelPlan{}, sets).fits_probability;
+    };
+    CHECK(chance_with(room) >= chance);
+    CHECK(chance_with(room + Bytes{2 * kMiB}) < chance);
+    before = room;
+  }
+}
+
 }  // namespace headroom::cost

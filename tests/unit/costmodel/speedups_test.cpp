@@ -1,4 +1,5 @@
 #include "costmodel/speedups.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/megatron/plan.h"
 
 #include <doctest/doctest.h>
@@ -38,14 +39,36 @@ TEST_CASE("speedups: changes keep the tokens of a step where they can") {
       ++changes;
     }
   }
-  CHECK(changes == 8);                       // 3 for communication, 1, 3 for the bubble, 1.
+  // Four larger micro-batches against all but the bubble; 2 more for communication, 3 for the
+  // bubble.
+  CHECK(changes == 17);
   edit_megatron(plan).layers_per_chunk = 1;  // Eight chunks already: no smaller ones.
   CHECK(changes_against(plan, Bottleneck::kBubble, 32).size() == 2);
   edit_megatron(plan).offloaded_layers = 8;
   const std::vector<ir::ParallelPlan> fewer = changes_against(plan, Bottleneck::kOffload, 32);
-  REQUIRE(fewer.size() == 3);
+  REQUIRE(fewer.size() == 6);
   CHECK(megatron_of(fewer[0]).offloaded_layers == 4);
   CHECK(megatron_of(fewer[1]).offloaded_layers == 0);
+}
+
+TEST_CASE("speedups: ZeRO++ and less sharding against the communication of ZeRO-3") {
+  ir::ParallelPlan plan;
+  plan.runtime = "deepspeed";
+  plan.precision = ir::Precision::kBf16Master;
+  plan.world = 16;
+  edit_zero(plan).stage = 3;
+  int partitions = 0;
+  int quantised = 0;
+  int larger = 0;
+  for (const ir::ParallelPlan& changed : changes_against(plan, Bottleneck::kCommunication, 32)) {
+    partitions += zero_of(changed).hpz_partition_size == 8 ? 1 : 0;
+    quantised += zero_of(changed).quantized_weights ? 1 : 0;
+    larger += changed.micro_batch > 1 ? 1 : 0;
+    CHECK((zero_of(changed).stage == 3 || zero_of(changed).hpz_partition_size == 1));
+  }
+  CHECK(partitions == 2);
+  CHECK(quantised == 2);
+  CHECK(larger == 4);
 }
 
 }  // namespace headroom::cost

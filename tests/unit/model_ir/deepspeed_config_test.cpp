@@ -298,6 +298,15 @@ TEST_CASE("deepspeed config: what it does not hold stays as the arguments have i
   CHECK(plan.lora.has_value());
 }
 
+TEST_CASE("deepspeed config: clipping of auto is what Trainer fills in, unless it is given") {
+  const auto trainer = read(R"({"gradient_clipping": "auto"})");
+  CHECK(trainer->plan.clip_norm == 1.0);
+  CHECK(trainer->notes.size() == 1);
+  ParallelPlan arguments;
+  arguments.clip_norm = 0.5;
+  CHECK(read(R"({"gradient_clipping": "auto"})", arguments)->plan.clip_norm == 0.5);
+}
+
 TEST_CASE("deepspeed config: clipping of zero is none") {
   CHECK_FALSE(read(R"({"gradient_clipping": 0.0})")->plan.clip_norm.has_value());
   CHECK(read(R"({"gradient_clipping": 0.5})")->plan.clip_norm == 0.5);

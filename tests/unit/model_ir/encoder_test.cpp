@@ -245,7 +245,7 @@ TEST_CASE("flash-attn: padded batches are refused, whose tokens without padding 
   plan.padded_batch = true;
   const auto program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
-  CHECK(program.error().got == "flash on padded batches");
+  CHECK(program.error().got == "flash with --padded");
 }
 
 }  // namespace headroom::ir

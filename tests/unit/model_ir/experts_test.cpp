@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -12,6 +13,7 @@
 #include "model_ir/spec/task.h"
 #include "runtimes/torch/functions_grouped.h"
 #include "tests/support/first_step.h"
+#include "tests/support/small_llama.h"
 
 namespace headroom::ir {
 namespace {
@@ -204,6 +206,58 @@ TEST_CASE("grouped_mm: arguments per expert and a workspace per multiprocessor")
   CHECK(grouped_events(60, DType::kBf16, kBlackwell) == "+6758400 +3600 +795648 - - ");
   CHECK(grouped_events(6, DType::kBf16, kAmpere) == "+6758400 ");
   CHECK(grouped_events(6, DType::kFp32, hopper) == "+13516800 ");
+}
+
+TEST_CASE("experts: fewer routed tokens than experts allocate as any other routing") {
+  // Three tokens choose 12 of 32 experts at most. Recorded as the other releases' phases are.
+  const ModelSpec spec =
+      parse_hf_config(R"({"model_type": "qwen3_moe", "hidden_size": 1024, "num_hidden_layers": 2,
+          "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 50000,
+          "intermediate_size": 2816, "moe_intermediate_size": 384, "num_experts": 32,
+          "num_experts_per_tok": 4, "head_dim": 64, "tie_word_embeddings": true,
+          "norm_topk_prob": true, "max_position_embeddings": 4096})",
+                      "small")
+          .value();
+  ParallelPlan plan = kBf16;
+  plan.micro_batch = 1;
+  plan.sequence = 3;
+  plan.steps = 2;
+  test::check_phases(spec, plan,
+                     {{"step1.forward", 298'932'736, 299'832'832},
+                      {"step1.backward", 595'878'912, 801'401'344},
+                      {"step1.optimizer", 1'124'647'936, 1'389'032'448},
+                      {"step2.backward", 1'124'647'936, 1'330'170'368}});
+}
+
+TEST_CASE("experts: an expert without rows has no product, but zeros for a gradient") {
+  const ModelSpec spec = parse_hf_config(kMixtral, "small").value();
+  for (const DeviceTraits& device : {DeviceTraits{}, kAmpere}) {
+    CAPTURE(device.compute_major);
+    const bool one_kernel = device.compute_major == 9;
+    ParallelPlan plan = kBf16;
+    plan.micro_batch = 1;
+    plan.sequence = 2;
+    const RankProgram program = lower(spec, plan, Rank{0}, device).value();
+    bool gradients = false;
+    for (const WorkShape& shape : program.work.shapes) {
+      const auto* product = std::get_if<GemmShape>(&shape);
+      if (product == nullptr) {
+        continue;
+      }
+      CHECK(product->m * product->n * product->k * product->count > 0);
+      const bool grouped = product->batch != GemmBatch::kStrided;
+      if (grouped && product->layout == GemmLayout::kNT) {
+        // Four choices: four of eight experts have a row. One kernel writes all gradients.
+        gradients = true;
+        CHECK(product->k == 1);
+        CHECK(product->count == (one_kernel ? 8 : 4));
+      } else if (grouped) {
+        CHECK(product->m == 1);
+        CHECK(product->count == 4);
+      }
+    }
+    CHECK(gradients);
+  }
 }
 
 }  // namespace headroom::ir

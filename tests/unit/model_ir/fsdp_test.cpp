@@ -196,7 +196,7 @@ TEST_CASE("fsdp: what it cannot follow is refused by name") {
   CHECK(refused(plan) == "loss");
   plan = sharded();
   edit_fsdp(plan).replicas = 3;
-  CHECK(refused(plan) == "replicas");
+  CHECK(refused(plan) == "fsdp");
   plan = sharded();
   edit_fsdp(plan).reshard_ranks = 3;
   CHECK(refused(plan) == "fsdp");

@@ -159,7 +159,8 @@ TEST_CASE("megatron experts: HybridEP keeps its maps until the graph of the micr
   CHECK(layer(MegatronDispatcher::kHybridEp) < layer(MegatronDispatcher::kAllToAll));
   ParallelPlan alone = gathering(1);
   edit_megatron(alone).dispatcher = MegatronDispatcher::kHybridEp;
-  CHECK(refused_by_check(mixture_of_eight(true), alone) == "dispatcher=hybridep");
+  CHECK(refused_by_check(mixture_of_eight(true), alone) ==
+        "has dispatcher=hybridep, which needs ep of 2 or more and etp=1");
 }
 
 TEST_CASE("megatron experts: switches that do not go together are refused") {
@@ -167,10 +168,11 @@ TEST_CASE("megatron experts: switches that do not go together are refused") {
   CHECK(refused_by_check(model, gathering(8)).empty());
   ParallelPlan padded = gathering(8);
   edit_megatron(padded).capacity_factor = 1.0;
-  CHECK(refused_by_check(model, padded) == "dispatcher=allgather");
+  CHECK(refused_by_check(model, padded) ==
+        "has dispatcher=allgather, which needs a plan without capacity-factor and permute-fusion");
   ParallelPlan balanced = gathering(8);
   edit_megatron(balanced).sinkhorn = true;
-  CHECK(refused_by_check(model, balanced) == "sinkhorn");
+  CHECK(refused_by_check(model, balanced) == "has sinkhorn, which needs aux-loss=no");
   edit_megatron(balanced).aux_loss = false;
   CHECK(refused_by_check(model, balanced).empty());
 }

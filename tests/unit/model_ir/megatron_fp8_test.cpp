@@ -128,7 +128,7 @@ TEST_CASE("megatron fp8: what a device or a plan has no products for is refused 
   CHECK(lower(test::small_llama(), plan, Rank{0}, hopper).error().got == "fp8-recipe=mxfp8");
   CHECK(refused_by_check(test::small_llama(), plan).empty());
   plan.sequence = 1000;
-  CHECK(refused_by_check(test::small_llama(), plan) == "fp8-recipe=mxfp8 on 1000 tokens of a rank");
+  CHECK(refused_by_check(test::small_llama(), plan) == "fp8-recipe=mxfp8 on 1000 tokens per rank");
   edit_megatron(plan).fp8 = MegatronFp8::kTensorwise;
   CHECK(refused_by_check(test::small_llama(), plan).empty());
   plan.precision = Precision::kFp16Master;

@@ -86,10 +86,10 @@ TEST_CASE("megatron local: what its modules have no kernel for is refused") {
   CHECK(refused(gpt(2), fused).starts_with("attention=unfused"));
   ParallelPlan wide = local_plan();
   wide.precision = Precision::kFp32;
-  CHECK(refused(gpt(2), wide).starts_with("16 bits"));
+  CHECK(refused(gpt(2), wide).starts_with("a 16-bit --precision"));
   ModelSpec rms = gpt(2);
   rms.norm = NormKind::kRms;
-  CHECK(refused(rms, local_plan()).starts_with("LayerNorm"));
+  CHECK(refused(rms, local_plan()).starts_with("a model with LayerNorm"));
 }
 
 }  // namespace headroom::ir::megatron

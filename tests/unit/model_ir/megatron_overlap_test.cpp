@@ -103,10 +103,12 @@ TEST_CASE("megatron: gathers beside products go round in parts and lie outside t
 }
 
 TEST_CASE("megatron: overlaps are refused without what they overlap with") {
-  CHECK(refused_by_check(two_narrow_layers(), one_step_plan({.tensor = 4, .tp_comm_overlap = true},
-                                                            4)) == "tp-comm-overlap");
+  CHECK(refused_by_check(two_narrow_layers(),
+                         one_step_plan({.tensor = 4, .tp_comm_overlap = true}, 4)) ==
+        "has tp-comm-overlap, which needs sequence-parallel and Transformer Engine's layers");
   CHECK(refused_by_check(two_narrow_layers(), one_step_plan({.shared_expert_overlap = true}, 1)) ==
-        "shared-expert-overlap");
+        "has shared-expert-overlap, which needs a model with shared experts, and "
+        "dispatcher=alltoall");
   CHECK(refused_by_check(with_shared_experts(), one_step_plan({.shared_expert_overlap = true}, 1))
             .empty());
   CHECK(refused_by_check(two_narrow_layers(),

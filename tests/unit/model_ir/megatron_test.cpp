@@ -157,7 +157,7 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
           .empty());
   ModelSpec uneven = model;  // Transformer Engine's kernels take heads of multiples of 8.
   uneven.head_dim = 100;
-  CHECK(refused_by_check(uneven, plan_with({}, 1)) == "attention=fused with heads of 100");
+  CHECK(refused_by_check(uneven, plan_with({}, 1)) == "attention=fused with head size 100");
   CHECK(refused_by_check(model, plan_with({.context = 2, .attention = MegatronAttention::kUnfused},
                                           2)) == "attention=unfused with cp=2");
   CHECK(refused_by_check(model, plan_with({.pipeline = 4, .first_stage_layers = 7}, 4)) == "pp=4");
@@ -167,7 +167,7 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   ModelSpec partial = model;
   partial.rope_fraction = 0.5;
   CHECK(refused_by_check(partial, plan_with({.rope_fusion = false}, 1)) ==
-        "rope-fusion=false for latent attention or a part of each head");
+        "rope-fusion=no with latent attention, or with rotary embedding on a part of each head");
   const MegatronPlan exchange{.context = 16, .context_exchange = MegatronContext::kAllToAll};
   CHECK(refused_by_check(model, plan_with(exchange, 16)) == "tp x cp=16");
   CHECK(
@@ -175,10 +175,11 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   CHECK(refused_by_check(model, plan_with({.optimizer_instances = 2, .pipeline_before_data = true},
                                           4)) == "use-tp-pp-dp-mapping with optimizer-instances=2");
   CHECK(refused_by_check(model, plan_with({.layers_per_chunk = 4}, 1)) ==
-        "layers-per-virtual-stage");
+        "has layers-per-virtual-stage, which needs pp of 2 or more");
   CHECK(refused_by_check(model, plan_with({.overlap_param_gather = true}, 1)) ==
-        "overlap-param-gather");
-  CHECK(refused_by_check(model, plan_with({.recompute_layers = 2}, 1)) == "recompute-layers");
+        "has overlap-param-gather, which needs distributed-optimizer and overlap-grad-reduce");
+  CHECK(refused_by_check(model, plan_with({.recompute_layers = 2}, 1)) ==
+        "has recompute-layers, which needs recompute=uniform or recompute=block");
   ParallelPlan odd = plan_with({.context = 2}, 2);
   odd.sequence = 1022;
   CHECK(refused_by_check(model, odd) == "1022");
@@ -405,13 +406,13 @@ TEST_CASE("megatron: modules are recomputed where the model has them") {
         plan_with({.recompute = MegatronRecompute::kSelective, .recompute_modules = modules}, 1));
   };
   CHECK(with({.mlp = true}).empty());
-  CHECK(with({.moe = true}) == "recompute-modules of experts");
+  CHECK(with({.moe = true}) == "recompute-modules=moe, moe_act or shared_experts");
   CHECK(with({.latent_up = true}) == "recompute-modules=mla_up_proj");
   CHECK(refused_by_check(narrow_llama(), plan_with({.precision_aware = true}, 1)) ==
-        "precision-aware");
+        "has precision-aware, which needs distributed-optimizer");
   CHECK(refused_by_check(narrow_llama(),
                          plan_with({.distributed_optimizer = true, .bf16_moments = true}, 1)) ==
-        "bf16-moments");
+        "has bf16-moments, which needs precision-aware");
 }
 
 TEST_CASE("megatron: models that its layers have no words for are refused by what they have") {
@@ -422,9 +423,9 @@ TEST_CASE("megatron: models that its layers have no words for are refused by wha
     return refused_by_check(other, plan_with({}, 1));
   };
   CHECK(with([](ModelSpec& m) { m.residual = ResidualForm::kParallelOneNorm; }) ==
-        "megatron for a model with attention and MLP side by side");
+        "is not supported for a model with attention and MLP side by side");
   CHECK(with([](ModelSpec& m) { m.activation = Activation::kRelu; }) ==
-        "megatron for a model with an activation other than SwiGLU and GELU");
+        "is not supported for a model with an activation other than SwiGLU and GELU");
 }
 
 TEST_CASE("megatron: windows and sinks are Transformer Engine's, of whole sequences") {
@@ -451,7 +452,7 @@ TEST_CASE("megatron: windows and sinks are Transformer Engine's, of whole sequen
   wide.attention_sinks = true;
   ParallelPlan plan = plan_with({}, 1);
   plan.precision = Precision::kFp32;
-  CHECK(refused_by_check(wide, plan) == "fp32");
+  CHECK(refused_by_check(wide, plan) == "--precision fp32");
 }
 
 TEST_CASE("megatron: experts with biases are grouped, whole and in 16 bits") {
@@ -467,7 +468,7 @@ TEST_CASE("megatron: experts with biases are grouped, whole and in 16 bits") {
   CHECK(with({.tensor = 2, .expert_tensor = 1, .sequence_parallel = true}, 2).empty());
   CHECK(with({.tensor = 2, .sequence_parallel = true}, 2) == "etp=2");
   CHECK(with({.grouped_gemm = false}, 1) == "grouped-gemm=no");
-  CHECK(with({.fp8 = MegatronFp8::kTensorwise}, 1) == "products in 8 bits");
+  CHECK(with({.fp8 = MegatronFp8::kTensorwise}, 1) == "fp8-recipe");
 }
 
 TEST_CASE("megatron: selective recomputation without modules is that of core attention") {
@@ -498,7 +499,7 @@ TEST_CASE("megatron: a layer without a place in its specification is refused by 
                               .value();
   const auto program = lower(gemma, plan_with({}, 1), Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
-  CHECK(program.error().key == "runtime");
+  CHECK(program.error().key == "megatron");
 }
 
 TEST_CASE("megatron: tensor parallelism halves what the ranks of a pair hold") {

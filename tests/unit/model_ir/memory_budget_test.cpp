@@ -234,16 +234,19 @@ TEST_CASE("memory budget: what keeps as much as no budget is the same program") 
 TEST_CASE("memory budget: needs compiled blocks, products in 16 bits and no other checkpointing") {
   ParallelPlan plan = under_budget(0.5);
   edit_titan(plan).compiled = false;
-  CHECK(refusal_of(plan) == "titan: memory-budget without compiled");
+  CHECK(refusal_of(plan) ==
+        "titan: has memory-budget, which needs compiled: it is a setting of torch.compile");
   plan = under_budget(0.5);
   plan.recompute = Recompute::kFull;
-  CHECK(refusal_of(plan) == "titan: memory-budget beside another checkpointing");
+  CHECK(refusal_of(plan) ==
+        "titan: has memory-budget together with another kind of activation checkpointing");
   plan = under_budget(0.5);
   edit_titan(plan).selective_operators = true;
-  CHECK(refusal_of(plan) == "titan: memory-budget beside another checkpointing");
+  CHECK(refusal_of(plan) ==
+        "titan: has memory-budget together with another kind of activation checkpointing");
   plan = under_budget(0.5);
   edit_titan(plan).float8 = Float8Recipe::kTensorwise;
-  CHECK(refusal_of(plan) == "titan: memory-budget with float8");
+  CHECK(refusal_of(plan) == "titan: with memory-budget and float8 is not modelled");
   plan = under_budget(0.5);
   plan.runtime_version = "2.9";
   CHECK(refusal_of(plan) == "runtime-version: 2.9");

@@ -88,9 +88,10 @@ std::size_t members(const AllocatorSettings& part) {
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f))>;
 }
 std::size_t members(const ParallelPlan& part) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z] = part;
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B] =
+      part;
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r,
-                                             s, t, u, v, w, x, y, z))>;
+                                             s, t, u, v, w, x, y, z, A, B))>;
 }
 
 const PlanPart& part_named(std::string_view name) {
@@ -118,10 +119,10 @@ TEST_CASE("options: every member of a plan's parts has a row in its table") {
   CHECK(members(OptimizerPlan{}) == optimizer_options().fields.size());
   // Where segments lie is the driver's, not an option.
   CHECK(members(AllocatorSettings{}) == part_named("allocator").fields.size() + 1);
-  // Two members are one row (checkpointing). The optimizer and the other common parts have tables
+  // Three members are one row (checkpointing). The optimizer and the other common parts have tables
   // of their own, and frameworks bring those of `own`.
   const std::size_t common = plan_parts().size() - framework_parts().size();
-  CHECK(members(ParallelPlan{}) == plan_options().fields.size() + 3 + common);
+  CHECK(members(ParallelPlan{}) == plan_options().fields.size() + 4 + common);
 }
 
 TEST_CASE("property: a plan with random values of all options reads back from its JSON") {

@@ -99,16 +99,16 @@ TEST_CASE("pipeline layout: chunks go to stages in turn") {
 TEST_CASE("pipeline layout: a plan has chunks for its stages and the layers of its model") {
   CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}).empty());
   CHECK(refused_layout(5, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}) ==
-        "pipeline-layout=Et|tt|ttt|L: the 5 layers of the model; it has 6");
+        "pipeline-layout=Et|tt|ttt|L: as many layers (t) as the model, 5; it has 6");
   CHECK(refused_layout(6, {.pipeline = 3, .pipeline_layout = "Et|tt|ttt|L"}) ==
-        "pipeline-layout=Et|tt|ttt|L: chunks for pp=3, a multiple of it; it has 4");
+        "pipeline-layout=Et|tt|ttt|L: a number of chunks that is a multiple of pp=3; it has 4");
   CHECK(refused_layout(6, {.pipeline = 1, .pipeline_layout = "Et|tt|ttt|L"}) ==
-        "pipeline-layout=Et|tt|ttt|L: pp of 2 or more as well");
+        "pipeline-layout=Et|tt|ttt|L: pp=2 or more as well");
   CHECK(
       refused_layout(6, {.pipeline = 2, .first_stage_layers = 2, .pipeline_layout = "Et|tt|ttt|L"})
-          .find("none of the other options that distribute layers") != std::string::npos);
+          .find("without the other keys that distribute layers") != std::string::npos);
   CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tttttmL"}) ==
-        "pipeline-layout=Et|tttttmL: an m for each of mtp-layers=0");
+        "pipeline-layout=Et|tttttmL: one m for each layer of mtp-layers=0");
   CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tttttX"})
             .starts_with("pipeline-layout=Et|tttttX: E (embedding)"));
 }

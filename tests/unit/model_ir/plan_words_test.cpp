@@ -30,13 +30,17 @@ TEST_CASE("parse_word: an unknown word is refused with all words and the closest
 }
 
 TEST_CASE("parse_checkpointing: words and steps") {
-  CHECK(parse_checkpointing("c", "none").value() == Checkpointing{Recompute::kNone, 1});
-  CHECK(parse_checkpointing("c", "full").value() == Checkpointing{Recompute::kFull, 1});
-  CHECK(parse_checkpointing("c", "every-4").value() == Checkpointing{Recompute::kFull, 4});
+  CHECK(parse_checkpointing("c", "none").value() == Checkpointing{});
+  CHECK(parse_checkpointing("c", "full").value() == Checkpointing{Recompute::kFull, 1, 0});
+  CHECK(parse_checkpointing("c", "every-4").value() == Checkpointing{Recompute::kFull, 4, 0});
   CHECK(parse_checkpointing("c", "every-2-reentrant").value() ==
-        Checkpointing{Recompute::kFullReentrant, 2});
-  for (const char* text : {"", "ful", "every-", "every-0", "every-x", "every-2x", "every--1",
-                           "every-99999999999999999999", "FULL"}) {
+        Checkpointing{Recompute::kFullReentrant, 2, 0});
+  CHECK(parse_checkpointing("c", "first-8").value() == Checkpointing{Recompute::kFull, 1, 8});
+  CHECK(parse_checkpointing("c", "first-8-reentrant").value() ==
+        Checkpointing{Recompute::kFullReentrant, 1, 8});
+  for (const char* text :
+       {"", "ful", "first-", "first-0", "first-x", "every-", "every-0", "every-x", "every-2x",
+        "every--1", "every-99999999999999999999", "FULL"}) {
     CAPTURE(text);
     CHECK_FALSE(parse_checkpointing("c", text));
   }
@@ -45,11 +49,13 @@ TEST_CASE("parse_checkpointing: words and steps") {
 TEST_CASE("checkpointing_text: reads back") {
   for (const Recompute recompute : {Recompute::kFull, Recompute::kFullReentrant}) {
     for (const std::int64_t every : {1, 2, 7}) {
-      const std::string text = checkpointing_text(recompute, every);
-      CHECK(parse_checkpointing("c", text).value() == Checkpointing{recompute, every});
+      for (const Checkpointing& one :
+           {Checkpointing{recompute, every, 0}, Checkpointing{recompute, 1, every}}) {
+        CHECK(parse_checkpointing("c", checkpointing_text(one)).value() == one);
+      }
     }
   }
-  CHECK(checkpointing_text(Recompute::kNone, 1) == "none");
+  CHECK(checkpointing_text({}) == "none");
 }
 
 }  // namespace headroom::ir

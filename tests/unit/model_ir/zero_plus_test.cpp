@@ -129,7 +129,7 @@ TEST_CASE("zero++: a partition that the quantiser cannot cut is refused by name"
   plan.world = 3;
   const auto program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
-  CHECK(to_text(program.error()).find("multiples of 8") != std::string::npos);
+  CHECK(to_text(program.error()).find("a multiple of 8") != std::string::npos);
 }
 
 TEST_CASE("zero++: it is stage 3's, and its groups divide the ranks") {

@@ -92,10 +92,10 @@ TEST_CASE("axes: options and places are unique, and what a framework lacks is a 
 }
 
 TEST_CASE("axes: help names the frameworks that have them, and what each has of them") {
-  CHECK(help_of(Axis::kTensor) == "tensor parallel degree (megatron, torchtitan)");
-  CHECK(help_of(Axis::kMicroBatch) == "sequences per forward of one rank");
+  CHECK(help_of(Axis::kTensor) == "tensor-parallel degree (megatron, torchtitan)");
+  CHECK(help_of(Axis::kMicroBatch) == "sequences per forward pass on each GPU");
   CHECK(help_of(Axis::kOffload) ==
-        "what is kept on the host: none, optimizer, all (deepspeed); none, all (fsdp)");
+        "what is kept in host memory: none, optimizer, all (deepspeed); none, all (fsdp)");
   CHECK(help_of(Axis::kAccountLoss) ==
         "the loss counts as a layer of the last stage (megatron); yes unless you say no "
         "(torchtitan)");
@@ -104,8 +104,8 @@ TEST_CASE("axes: help names the frameworks that have them, and what each has of 
                        "fp8-mxfp8: bf16 with matrix products in 8 bits "
                        "(megatron)"));
   CHECK(help_of(Axis::kRuntime) ==
-        "frameworks: transformers, deepspeed, fsdp, megatron are searched unless you name some; "
-        "torchtitan, torchtune, litgpt only if you name them");
+        "frameworks to search: transformers, deepspeed, fsdp, megatron; torchtitan, torchtune, "
+        "litgpt only if they are named");
 }
 
 }  // namespace headroom::plan

@@ -1,0 +1,49 @@
+#include "cli/commands/verbs.h"
+
+#include <algorithm>
+
+#include "cli/comparison.h"
+#include "cli/question.h"
+#include "cli/report/comparison_report.h"
+#include "cli/time_options.h"
+
+namespace headroom::cli {
+namespace {
+
+VerbSpec compare_verb() {
+  std::vector<OptionSpec> options = {vary_option()};
+  for (const std::vector<OptionSpec>& more : {question_options(), machine_options()}) {
+    options.insert(options.end(), more.begin(), more.end());
+  }
+  return {.name = "compare",
+          .summary = "Plans side by side: what differs, and what it does to memory and time",
+          .positionals = "MODEL|FILE...",
+          .detail =
+              "MODEL as headroom fit takes it, with the options that are typed; FILE is a "
+              "plan file, as headroom plan --output writes it. All options about the run are "
+              "those of fit. Exit code 0 if one of them fits.",
+          .options = std::move(options),
+          .example = "compare llama-3.2-1b --gpu h100 --vary checkpointing=none,full",
+          .model_at = 0};
+}
+
+Result<ExitCode> run_compare(const Arguments& arguments, const Context& context) {
+  const Result<std::vector<ComparedPlan>> plans = compare_plans(compare_verb(), arguments);
+  if (!plans) {
+    return plans.error();
+  }
+  context.out << (context.json ? comparison_json(*plans)
+                               : comparison_text(*plans, context.terminal));
+  const bool fits = std::ranges::any_of(*plans, [](const ComparedPlan& plan) {
+    return !plan.refusal && plan.verdict != cost::Verdict::kDoesNotFit;
+  });
+  return fits ? ExitCode::kYes : ExitCode::kNo;
+}
+
+}  // namespace
+
+Command compare_command() {
+  return {.verb = compare_verb(), .run = run_compare};
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,334 @@
+#include "cli/comparison.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "cli/option_text.h"
+#include "cli/own_options.h"
+#include "cli/plan_file.h"
+#include "cli/question.h"
+#include "cli/time_options.h"
+#include "model_ir/base/file.h"
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/interface/common_options.h"
+#include "runtimes/plan_parts.h"
+
+namespace headroom::cli {
+namespace {
+
+/// One option with the values that are tried.
+struct Variation {
+  const OptionSpec* option = nullptr;
+  std::vector<std::string> values;
+};
+
+/// A plan that is asked for, before it is judged.
+struct AskedPlan {
+  std::string name;
+  Arguments arguments;
+};
+
+std::vector<std::string> split_at(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(end + 1);
+  }
+}
+
+/// "zero=1,2,3". Values that hold commas themselves are separated by semicolons.
+Result<Variation> read_variation(const VerbSpec& verb, std::string_view text) {
+  const std::size_t equals = text.find('=');
+  std::string name(text.substr(0, equals));
+  name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
+  std::vector<std::string> known;
+  Variation found;
+  for (const OptionSpec& option : verb.options) {
+    known.emplace_back(option.name);
+    if (option.name == name && !option.repeats && name != "plan") {
+      found.option = &option;
+    }
+  }
+  if (found.option == nullptr) {
+    return Error::invalid_argument("vary", std::string(text), "OPTION=VALUE,VALUE of an option",
+                                   ir::suggestion(name, known));
+  }
+  const std::string_view values =
+      equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
+  found.values = split_at(values, values.find(';') == std::string_view::npos ? ',' : ';');
+  if (std::ranges::find(found.values, "") != found.values.end()) {
+    return Error::invalid_argument("vary", std::string(text), "OPTION=VALUE,VALUE",
+                                   "as --vary checkpointing=none,full");
+  }
+  return found;
+}
+
+/// Whether "none" is a value of the option; otherwise it stands for leaving the option out.
+bool takes_none(std::string_view option) {
+  const auto has = [option](const ir::PlanPart& part) {
+    return std::ranges::any_of(part.fields, [option](const ir::OptionField& field) {
+      return field.option == option && !field.in_spec &&
+             (field.kind == ir::OptionKind::kWord || field.kind == ir::OptionKind::kText);
+    });
+  };
+  return has(ir::plan_options()) ||
+         std::ranges::any_of(ir::framework_parts(),
+                             [&has](const ir::PlanPart* part) { return has(*part); });
+}
+
+Status apply_value(const OptionSpec& option, const std::string& value, Arguments& arguments) {
+  arguments.remove(option.name);
+  if (option.value.empty()) {
+    if (value != "yes" && value != "no") {
+      return Error::invalid_argument("vary", std::string(option.name) + "=" + value,
+                                     "yes or no: --" + std::string(option.name) + " is a switch");
+    }
+    if (value == "yes") {
+      arguments.set(option.name, "");
+    }
+  } else if (value != "none" || takes_none(option.name)) {
+    arguments.set(option.name, value);
+  }
+  return ok();
+}
+
+Result<std::vector<AskedPlan>> varied(const AskedPlan& plan,
+                                      const std::vector<Variation>& variations) {
+  std::vector<AskedPlan> all = {plan};
+  for (const Variation& variation : variations) {
+    std::vector<AskedPlan> more;
+    for (const AskedPlan& before : all) {
+      for (const std::string& value : variation.values) {
+        AskedPlan one = before;
+        one.name += " " + std::string(variation.option->name) + "=" + value;
+        if (Status known = apply_value(*variation.option, value, one.arguments); !known) {
+          return std::move(known).error();
+        }
+        more.push_back(std::move(one));
+        if (more.size() > kMostCompared) {
+          return Error::invalid_argument(
+              "vary", "more than " + std::to_string(kMostCompared) + " combinations",
+              "at most so many", "vary fewer options at once");
+        }
+      }
+    }
+    all = std::move(more);
+  }
+  return all;
+}
+
+/// A copy of the options without positionals.
+Arguments without_positionals(const Arguments& arguments) {
+  Arguments rest = arguments;
+  while (!rest.positionals().empty()) {
+    rest = rest.without_first_positional();
+  }
+  return rest;
+}
+
+/// What a positional asks for: a plan file, or a model with the options that were typed.
+Result<AskedPlan> asked_by(const VerbSpec& verb, const Arguments& typed, const std::string& text) {
+  AskedPlan asked{.name = text, .arguments = without_positionals(typed)};
+  const bool file = text.ends_with(".json") && [&text] {
+    const Result<std::string> content = read_file(text);
+    return content && ir::is_plan_file(*content);
+  }();
+  if (!file) {
+    asked.arguments.add_positional(text);
+    return asked;
+  }
+  if (typed.has("plan")) {
+    return Error::invalid_argument("plan", "and the plan file " + text, "one of them",
+                                   "leave out --plan: plan files are named like models");
+  }
+  asked.arguments.set("plan", text);
+  Result<Arguments> with = with_plan_file(verb, std::move(asked.arguments));
+  if (!with) {
+    return std::move(with).error();
+  }
+  asked.arguments = std::move(with).value();
+  return asked;
+}
+
+Result<std::vector<AskedPlan>> asked_plans(const VerbSpec& verb, const Arguments& typed) {
+  std::vector<Variation> variations;
+  if (const std::optional<std::string> lines = typed.value("vary")) {
+    for (const std::string& line : split_at(*lines, '\n')) {
+      Result<Variation> one = read_variation(verb, line);
+      if (!one) {
+        return std::move(one).error();
+      }
+      variations.push_back(std::move(one).value());
+    }
+  }
+  std::vector<AskedPlan> all;
+  for (const std::string& positional : typed.positionals()) {
+    const Result<AskedPlan> one = asked_by(verb, typed, positional);
+    const Result<std::vector<AskedPlan>> some =
+        one ? varied(*one, variations) : Result<std::vector<AskedPlan>>(one.error());
+    if (!some) {
+      return some.error();
+    }
+    all.insert(all.end(), some->begin(), some->end());
+  }
+  if (all.size() < 2 || all.size() > kMostCompared) {
+    return Error::invalid_argument(
+        "MODEL", std::to_string(all.size()) + (all.size() == 1 ? " plan" : " plans"),
+        "from 2 to " + std::to_string(kMostCompared) + " plans to compare",
+        "name several models or plan files, or vary an option: --vary checkpointing=none,full");
+  }
+  return all;
+}
+
+void take_estimate(const cost::StepEstimate& estimate, ComparedPlan& plan) {
+  plan.verdict = estimate.verdict;
+  plan.margin = estimate.margin;
+  plan.capacity = estimate.capacity;
+  plan.peak_allocated = estimate.peak_allocated;
+  plan.peak_reserved = estimate.peak_reserved;
+  plan.by_role = estimate.peak_by_role;
+  plan.moment = estimate.peak_moment;
+  plan.host_bytes = estimate.program.host_bytes;
+  plan.nvme_bytes = estimate.program.nvme_bytes;
+  if (estimate.time) {
+    plan.step = estimate.time->total;
+    plan.parts = estimate.time->parts;
+    plan.tokens_per_second = estimate.time->tokens / estimate.time->total.value();
+  }
+}
+
+Status judge_asked(const AskedPlan& asked, ComparedPlan& plan) {
+  const Result<Arguments> arguments = with_own_options(asked.arguments);
+  if (!arguments) {
+    return arguments.error();
+  }
+  const Result<Question> question = read_question(*arguments);
+  if (!question) {
+    return question.error();
+  }
+  const Result<TimeRequest> time = read_time_options(*arguments, question->device);
+  if (!time) {
+    return time.error();
+  }
+  const Result<cost::StepEstimate> estimate =
+      cost::estimate(question->model.spec, question->request.plan, question->device,
+                     question->budget, time->machine ? &*time->machine : nullptr);
+  if (!estimate) {
+    return estimate.error();
+  }
+  plan.model = question->model.label;
+  plan.device = question->device.name;
+  plan.file = plan_file_of(*arguments, question->model, &question->device, question->request.plan);
+  take_estimate(*estimate, plan);
+  return ok();
+}
+
+/// Adds a difference unless all plans that exist have the same value.
+void add_difference(std::vector<PlanDifference>& all, std::string option,
+                    std::vector<std::string> values, const std::vector<ComparedPlan>& plans) {
+  std::set<std::string> distinct;
+  for (std::size_t at = 0; at < plans.size(); ++at) {
+    if (!plans[at].refusal) {
+      distinct.insert(values[at]);
+    }
+  }
+  if (distinct.size() > 1) {
+    all.push_back({.option = std::move(option), .values = std::move(values)});
+  }
+}
+
+/// "micro-batch", "megatron tp", "zero reduce_bucket_elements".
+std::string row_name(const ir::PlanPart& part, const ir::OptionField& field) {
+  if (field.option.empty()) {
+    return std::string(part.name) + " " + std::string(field.name);
+  }
+  return std::string(field.option) + (field.in_spec ? " " + plain_key(field.key) : "");
+}
+
+/// The rows of one table. Where some plans lack the part, only what is not usual is told.
+void add_rows(std::vector<PlanDifference>& all, const ir::PlanPart& part,
+              const std::vector<ComparedPlan>& plans) {
+  const bool in_all = std::ranges::all_of(plans, [&part](const ComparedPlan& plan) {
+    return plan.refusal || part.has(plan.file.plan);
+  });
+  for (const ir::OptionField& field : part.fields) {
+    std::vector<std::string> values;
+    bool told = in_all || field.always_shown || (!field.in_spec && field.option == part.option);
+    for (const ComparedPlan& plan : plans) {
+      const bool has = !plan.refusal && part.has(plan.file.plan);
+      values.push_back(has ? value_text(field, field.get(plan.file.plan)) : "-");
+      told = told || (has && !field.same(plan.file.plan, part.usual()));
+    }
+    if (told) {
+      add_difference(all, row_name(part, field), std::move(values), plans);
+    }
+  }
+}
+
+std::string assumption_text(const ComparedPlan& plan, std::string_view option) {
+  const auto found = std::ranges::find(plan.file.assumptions, option, &ir::Assumption::option);
+  return found == plan.file.assumptions.end() ? "-" : found->value;
+}
+
+}  // namespace
+
+OptionSpec vary_option() {
+  return {.name = "vary",
+          .value = "OPTION=V,V",
+          .fallback = "",
+          .help =
+              "compare these values of an option; with several --vary, every combination. "
+              "Values with commas are separated by semicolons; none leaves an option out",
+          .repeats = true};
+}
+
+Result<std::vector<ComparedPlan>> compare_plans(const VerbSpec& verb, const Arguments& arguments) {
+  const Result<std::vector<AskedPlan>> asked = asked_plans(verb, arguments);
+  if (!asked) {
+    return asked.error();
+  }
+  std::vector<ComparedPlan> plans;
+  for (const AskedPlan& one : *asked) {
+    ComparedPlan plan;
+    plan.name = one.name;
+    if (Status judged = judge_asked(one, plan); !judged) {
+      plan.refusal = std::move(judged).error();
+    }
+    plans.push_back(std::move(plan));
+  }
+  const bool none =
+      std::ranges::all_of(plans, [](const ComparedPlan& plan) { return plan.refusal.has_value(); });
+  return none ? Result<std::vector<ComparedPlan>>(*plans.front().refusal) : plans;
+}
+
+std::vector<PlanDifference> differences_of(const std::vector<ComparedPlan>& plans) {
+  std::vector<PlanDifference> all;
+  const auto add = [&](const std::string& option, const auto& value_of) {
+    std::vector<std::string> values;
+    for (const ComparedPlan& plan : plans) {
+      values.push_back(plan.refusal ? "-" : value_of(plan));
+    }
+    add_difference(all, option, std::move(values), plans);
+  };
+  add("model", [](const ComparedPlan& plan) { return plan.model; });
+  add("gpu", [](const ComparedPlan& plan) { return plan.device; });
+  for (const OptionSpec& option : assumption_options()) {
+    add(std::string(option.name),
+        [&option](const ComparedPlan& plan) { return assumption_text(plan, option.name); });
+  }
+  add_rows(all, ir::plan_options(), plans);
+  add("optimizer", [](const ComparedPlan& plan) {
+    return std::string(ir::word_of(ir::optimizer_words(), plan.file.plan.optimizer));
+  });
+  for (const ir::PlanPart* const part : ir::plan_parts()) {
+    add_rows(all, *part, plans);
+  }
+  return all;
+}
+
+}  // namespace headroom::cli

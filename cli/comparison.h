@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "costmodel/estimate.h"
+#include "model_ir/base/result.h"
+#include "model_ir/base/units.h"
+#include "runtimes/plan_file.h"
+
+namespace headroom::cli {
+
+/// One of the plans that are compared, as `fit` judges it.
+struct ComparedPlan {
+  std::string name;    ///< MODEL or the file, and what was varied.
+  ir::PlanFile file;   ///< What was asked.
+  std::string model;   ///< For people.
+  std::string device;  ///< Its name in the catalogue.
+  cost::Verdict verdict{};
+  Bytes margin;
+  Bytes capacity;
+  Bytes peak_allocated;
+  Bytes peak_reserved;
+  cost::RoleBytes by_role{};
+  std::string moment;
+  std::int64_t host_bytes = 0;  ///< Of one rank.
+  std::int64_t nvme_bytes = 0;  ///< Of one rank.
+  /// Nothing if nobody has measured a GPU of the kind.
+  std::optional<Seconds> step;
+  cost::PartTimes parts;
+  double tokens_per_second = 0;  ///< All ranks together.
+  std::optional<Error> refusal;  ///< There is no such plan; the figures mean nothing.
+};
+
+/// `--vary`, which may be repeated.
+[[nodiscard]] OptionSpec vary_option();
+
+/// Judges every plan that is asked for: each MODEL or plan file with each combination of the varied
+/// values.
+///
+/// Model:   positionals that are plan files bring their model, GPU and plan; the other options
+///          change every one of them. Without a positional, the file of --plan is varied.
+/// Errors:  kInvalidArgument for fewer than two plans, for more than `kMostCompared`, and for a
+///          variation of an option that `verb` does not have. A combination that is refused is in
+///          the answer; if all are, the error is the first of theirs.
+[[nodiscard]] Result<std::vector<ComparedPlan>> compare_plans(const VerbSpec& verb,
+                                                              const Arguments& arguments);
+
+inline constexpr std::size_t kMostCompared = 64;
+
+/// An option, and its value in each of the plans; "-" where a plan has no such option.
+struct PlanDifference {
+  std::string option;
+  std::vector<std::string> values;
+};
+/// What the plans differ in: model, GPU, assumptions, and the rows of the tables of options.
+[[nodiscard]] std::vector<PlanDifference> differences_of(const std::vector<ComparedPlan>& plans);
+
+}  // namespace headroom::cli

@@ -1,0 +1,281 @@
+#include "cli/report/comparison_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "cli/error_json.h"
+#include "cli/scalars.h"
+#include "model_ir/json/json_writer.h"
+#include "model_ir/plan/rank_program.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::JsonFields;
+using ir::JsonValue;
+
+constexpr std::size_t kLeastColumn = 9;
+
+/// One line of the table: a value for each plan, or a heading without any.
+struct ComparedRow {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+/// One unit for a whole table.
+struct TableUnit {
+  double size = 1;
+  std::string_view name;
+};
+
+TableUnit byte_unit(const std::vector<ComparedPlan>& plans) {
+  constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+  constexpr double kMebibyte = 1024.0 * 1024.0;
+  const bool large = std::ranges::any_of(plans, [](const ComparedPlan& plan) {
+    return !plan.refusal && static_cast<double>(plan.peak_allocated.value()) >= kGibibyte;
+  });
+  return large ? TableUnit{kGibibyte, "GiB"} : TableUnit{kMebibyte, "MiB"};
+}
+
+TableUnit time_unit(const std::vector<ComparedPlan>& plans) {
+  const bool long_steps = std::ranges::any_of(
+      plans, [](const ComparedPlan& plan) { return plan.step && plan.step->value() >= 10; });
+  return long_steps ? TableUnit{1, "s"} : TableUnit{1e-3, "ms"};
+}
+
+/// Three significant digits or more, never an exponent.
+std::string figure_in(double value, const TableUnit& unit) {
+  const double scaled = value / unit.size;
+  const double size = std::abs(scaled);
+  return decimal_text(scaled, size >= 100 ? 0 : size >= 10 ? 1 : 2);
+}
+
+class ComparisonTable {
+ public:
+  explicit ComparisonTable(const std::vector<ComparedPlan>& plans) : plans_(plans) {}
+
+  void add(const std::string& name,
+           const std::function<std::string(const ComparedPlan& plan)>& value_of) {
+    std::vector<std::string> values;
+    for (const ComparedPlan& plan : plans_) {
+      values.push_back(plan.refusal ? "-" : value_of(plan));
+    }
+    rows_.push_back({.name = name, .values = std::move(values)});
+  }
+  void add(const PlanDifference& difference) {
+    rows_.push_back({.name = difference.option, .values = difference.values});
+  }
+  void heading(const std::string& text) { rows_.push_back({.name = text, .values = {}}); }
+
+  /// Blocks of columns, each with the names of the rows in front.
+  [[nodiscard]] std::string text(const Terminal& terminal) const {
+    std::size_t name_columns = 0;
+    for (const ComparedRow& row : rows_) {
+      name_columns = std::max(name_columns, columns_of(row.name) + (row.values.empty() ? 0 : 2));
+    }
+    std::string text;
+    for (std::size_t first = 0; first < plans_.size();) {
+      std::size_t last = first;
+      std::size_t used = name_columns;
+      while (last < plans_.size() &&
+             (last == first || used + 2 + width_of(last) <= terminal.width)) {
+        used += 2 + width_of(last);
+        ++last;
+      }
+      text += (first == 0 ? "" : "\n") + block(terminal, name_columns, first, last);
+      first = last;
+    }
+    return text;
+  }
+
+ private:
+  [[nodiscard]] std::size_t width_of(std::size_t column) const {
+    std::size_t width = kLeastColumn;
+    for (const ComparedRow& row : rows_) {
+      width = row.values.empty() ? width : std::max(width, columns_of(row.values[column]));
+    }
+    return width;
+  }
+
+  [[nodiscard]] std::string block(const Terminal& terminal, std::size_t name_columns,
+                                  std::size_t first, std::size_t last) const {
+    std::string text = std::string(name_columns, ' ');
+    for (std::size_t at = first; at < last; ++at) {
+      text += "  " + pad_left("(" + std::to_string(at + 1) + ")", width_of(at));
+    }
+    text += "\n";
+    for (const ComparedRow& row : rows_) {
+      if (row.values.empty()) {
+        text += styled(terminal, Style::kStrong, row.name) + "\n";
+        continue;
+      }
+      text += pad_right("  " + row.name, name_columns);
+      for (std::size_t at = first; at < last; ++at) {
+        text += "  " + pad_left(row.values[at], width_of(at));
+      }
+      text += "\n";
+    }
+    return text;
+  }
+
+  const std::vector<ComparedPlan>& plans_;
+  std::vector<ComparedRow> rows_;
+};
+
+bool any_plan(const std::vector<ComparedPlan>& plans,
+              const std::function<bool(const ComparedPlan& plan)>& holds) {
+  return std::ranges::any_of(
+      plans, [&holds](const ComparedPlan& plan) { return !plan.refusal && holds(plan); });
+}
+
+/// Whether a role is more than a trace of the plan's peak.
+bool is_shown(const ComparedPlan& plan, std::size_t role) {
+  constexpr std::int64_t kLeastPart = 2000;  // As `fit` leaves out parts of the time.
+  return plan.by_role.at(role).value() > plan.peak_allocated.value() / kLeastPart;
+}
+
+void add_memory(ComparisonTable& table, const std::vector<ComparedPlan>& plans) {
+  const TableUnit unit = byte_unit(plans);
+  const auto bytes = [unit](Bytes value) {
+    return figure_in(static_cast<double>(value.value()), unit);
+  };
+  table.heading("memory, " + std::string(unit.name));
+  table.add("to spare", [&](const ComparedPlan& plan) { return bytes(plan.margin); });
+  table.add("capacity", [&](const ComparedPlan& plan) { return bytes(plan.capacity); });
+  table.add("peak reserved", [&](const ComparedPlan& plan) { return bytes(plan.peak_reserved); });
+  table.add("peak allocated", [&](const ComparedPlan& plan) { return bytes(plan.peak_allocated); });
+  for (std::size_t role = 0; role < ir::kTensorRoleCount; ++role) {
+    if (any_plan(plans, [role](const ComparedPlan& plan) { return is_shown(plan, role); })) {
+      table.add("  " + std::string(name_of(static_cast<ir::TensorRole>(role))),
+                [&](const ComparedPlan& plan) { return bytes(plan.by_role.at(role)); });
+    }
+  }
+  if (any_plan(plans, [](const ComparedPlan& plan) { return plan.host_bytes > 0; })) {
+    table.add("host, per rank",
+              [&](const ComparedPlan& plan) { return bytes(Bytes{plan.host_bytes}); });
+  }
+  if (any_plan(plans, [](const ComparedPlan& plan) { return plan.nvme_bytes > 0; })) {
+    table.add("NVMe, per rank",
+              [&](const ComparedPlan& plan) { return bytes(Bytes{plan.nvme_bytes}); });
+  }
+}
+
+void add_time(ComparisonTable& table, const std::vector<ComparedPlan>& plans) {
+  if (!any_plan(plans, [](const ComparedPlan& plan) { return plan.step.has_value(); })) {
+    return;
+  }
+  const TableUnit unit = time_unit(plans);
+  const auto time = [unit](const ComparedPlan& plan, Seconds value) {
+    return plan.step ? figure_in(value.value(), unit) : std::string("-");
+  };
+  table.heading("step, " + std::string(unit.name));
+  table.add("step time",
+            [&](const ComparedPlan& plan) { return time(plan, plan.step.value_or(Seconds{0})); });
+  constexpr double kLeastShare = 0.0005;  // As `fit` leaves out parts.
+  for (std::size_t i = 0; i < cost::kStepParts; ++i) {
+    const auto part = static_cast<cost::StepPart>(i);
+    if (any_plan(plans, [part](const ComparedPlan& plan) {
+          return plan.step && plan.parts.of(part) / *plan.step >= kLeastShare;
+        })) {
+      table.add("  " + std::string(describe(part)),
+                [&](const ComparedPlan& plan) { return time(plan, plan.parts.of(part)); });
+    }
+  }
+  table.add("tokens/s, all GPUs", [](const ComparedPlan& plan) {
+    return plan.step ? decimal_text(plan.tokens_per_second, 0) : std::string("-");
+  });
+}
+
+/// What a message says after "error: ".
+std::string refusal_text(const Error& error) {
+  constexpr std::string_view kStart = "error: ";
+  std::string text = error_text(error);
+  text.erase(0, text.starts_with(kStart) ? kStart.size() : 0);
+  text.erase(text.find_last_not_of('\n') + 1);
+  return text;
+}
+
+JsonFields plan_fields(const ComparedPlan& plan) {
+  JsonFields fields;
+  fields.add("name", plan.name);
+  fields.add("refusal", plan.refusal ? JsonValue{refusal_text(*plan.refusal)} : JsonValue{});
+  if (plan.refusal) {
+    return fields;
+  }
+  fields.add("model", plan.model);
+  fields.add("device", plan.device);
+  fields.add("verdict", name_of(plan.verdict));
+  fields.add("margin_bytes", plan.margin);
+  fields.add("capacity_bytes", plan.capacity);
+  fields.add("peak_allocated_bytes", plan.peak_allocated);
+  fields.add("peak_reserved_bytes", plan.peak_reserved);
+  fields.add("moment", plan.moment);
+  JsonFields roles;
+  for (std::size_t role = 0; role < ir::kTensorRoleCount; ++role) {
+    roles.add(name_of(static_cast<ir::TensorRole>(role)), plan.by_role.at(role));
+  }
+  fields.add("by_role_bytes", std::move(roles));
+  fields.add("host_bytes", plan.host_bytes);
+  fields.add("nvme_bytes", plan.nvme_bytes);
+  fields.add("step_seconds", plan.step ? JsonValue{plan.step->value()} : JsonValue{});
+  JsonFields parts;
+  for (std::size_t i = 0; i < cost::kStepParts; ++i) {
+    const auto part = static_cast<cost::StepPart>(i);
+    parts.add(name_of(part), plan.parts.of(part).value());
+  }
+  fields.add("parts_seconds", plan.step ? std::move(parts).finish() : JsonValue{});
+  fields.add("tokens_per_second", plan.step ? JsonValue{plan.tokens_per_second} : JsonValue{});
+  fields.add("plan_file", ir::plan_file_to_json(plan.file));
+  return fields;
+}
+
+}  // namespace
+
+std::string comparison_text(const std::vector<ComparedPlan>& plans, const Terminal& terminal) {
+  std::string text;
+  for (std::size_t at = 0; at < plans.size(); ++at) {
+    text += pad_right("(" + std::to_string(at + 1) + ")", 5) + plans[at].name + "\n";
+  }
+  ComparisonTable table(plans);
+  if (const std::vector<PlanDifference> differences = differences_of(plans); !differences.empty()) {
+    table.heading("what differs");
+    for (const PlanDifference& difference : differences) {
+      table.add(difference);
+    }
+  }
+  table.heading("answer");
+  table.add("verdict", [](const ComparedPlan& plan) { return std::string(name_of(plan.verdict)); });
+  add_memory(table, plans);
+  add_time(table, plans);
+  text += "\n" + table.text(terminal);
+  for (std::size_t at = 0; at < plans.size(); ++at) {
+    if (plans[at].refusal) {
+      text += "\n(" + std::to_string(at + 1) + ") is refused: " + refusal_text(*plans[at].refusal) +
+              "\n";
+    }
+  }
+  return text;
+}
+
+std::string comparison_json(const std::vector<ComparedPlan>& plans) {
+  JsonValue::Array differences;
+  for (const PlanDifference& difference : differences_of(plans)) {
+    JsonFields fields;
+    fields.add("option", difference.option);
+    fields.add("values", ir::json_texts(difference.values));
+    differences.push_back(std::move(fields).finish());
+  }
+  JsonValue::Array all;
+  for (const ComparedPlan& plan : plans) {
+    all.push_back(std::move(plan_fields(plan)).finish());
+  }
+  JsonFields document;
+  document.add("schema_version", 1);
+  document.add("differences", JsonValue{std::move(differences)});
+  document.add("plans", JsonValue{std::move(all)});
+  return to_pretty_json(std::move(document).finish()) + "\n";
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,140 @@
+#include "cli/report/host_text.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace headroom::cli {
+namespace {
+
+constexpr std::size_t kHostTermColumns = 28;
+constexpr std::size_t kHostSizeColumns = 10;
+
+std::string host_line(std::string_view name, Bytes bytes, const std::string& remark) {
+  return "  " + pad_right(name, kHostTermColumns) + pad_left(to_text(bytes), kHostSizeColumns) +
+         (remark.empty() ? "" : "  " + remark) + "\n";
+}
+
+/// Whether the framework keeps anything on the host from step to step.
+bool offloads(const cost::HostMemory& host) {
+  return host.nvme > Bytes{0} || std::ranges::any_of(host.terms, [](const ir::HostTerm& term) {
+           return term.span == ir::HostSpan::kTraining && !term.reclaimable &&
+                  term.use != ir::HostUse::kDataLoaders;
+         });
+}
+
+/// Whether the text has something to say of the host.
+bool is_shown(const cost::HostMemory& host) {
+  constexpr double kMuch = 0.95;  // Less than `cost::kTightShare` to spare.
+  return host.capacity && (offloads(host) || !host.fits() ||
+                           static_cast<double>(host.bytes.value()) >
+                               kMuch * static_cast<double>(host.capacity->value()));
+}
+
+std::string term_remark(const ir::HostTerm& term) {
+  std::string text = term.once ? "once on a node" : "per rank";
+  if (term.pinned) {
+    text += ", pinned";
+    if (term.bytes > term.requested && term.requested > Bytes{0}) {
+      text += " in powers of two (" + to_text(term.requested) + " asked for)";
+    }
+  }
+  if (term.span == ir::HostSpan::kLoading || term.span == ir::HostSpan::kResuming ||
+      term.span == ir::HostSpan::kSaving) {
+    text += ", while " + std::string(name_of(term.span));
+  }
+  return text + (term.reclaimable ? ", not counted" : "");
+}
+
+std::string node_remark(const cost::DeviceSpec& device) {
+  if (!device.host || !device.host->note.empty()) {
+    return "assumed, for each GPU; --host-memory says what there is";
+  }
+  return device.host->node.empty() ? "--host-memory" : device.host->node;
+}
+
+std::string ranks_text(const cost::HostMemory& host) {
+  return host.ranks == 1 ? "host memory"
+                         : "host memory of " + std::to_string(host.ranks) + " ranks";
+}
+
+}  // namespace
+
+std::string host_shortage(const cost::HostMemory& host) {
+  if (host.capacity && host.bytes > *host.capacity) {
+    return "the host needs " + to_text(host.bytes) + ", the node has " + to_text(*host.capacity);
+  }
+  if (host.nvme_capacity && host.nvme > *host.nvme_capacity) {
+    return "the NVMe drives need " + to_text(host.nvme) + ", the node has " +
+           to_text(*host.nvme_capacity);
+  }
+  return {};
+}
+
+std::string host_summary(const cost::HostMemory& host) {
+  if (!is_shown(host)) {
+    return {};
+  }
+  return ranks_text(host) + " " + to_text(host.bytes) + " of " + to_text(*host.capacity) +
+         (host.pinned > Bytes{0} ? ", " + to_text(host.pinned) + " pinned" : "") + ", while " +
+         std::string(name_of(host.peak_span)) + "\n";
+}
+
+std::string host_lines(const cost::StepEstimate& estimate, const cost::DeviceSpec& device,
+                       const Terminal& terminal) {
+  const cost::HostMemory& host = estimate.host;
+  const std::string when = "while " + std::string(name_of(host.peak_span));
+  if (!is_shown(host)) {
+    return {};
+  }
+  std::string text = "\n" + styled(terminal, Style::kStrong, "against the host") + "\n";
+  std::vector<ir::HostTerm> terms = host.terms;
+  std::ranges::stable_sort(terms, std::ranges::greater{}, &ir::HostTerm::bytes);
+  for (const ir::HostTerm& term : terms) {
+    text += host_line(name_of(term.use), term.bytes, term_remark(term));
+  }
+  const std::string pinned =
+      host.pinned > Bytes{0} ? ", " + to_text(host.pinned) + " of it pinned" : "";
+  text += host_line(ranks_text(host), host.bytes, when + pinned);
+  text += host_line("of the node", *host.capacity, node_remark(device));
+  text += host_line("margin", host.margin(), "");
+  if (host.nvme > Bytes{0}) {
+    text += host_line("NVMe", host.nvme,
+                      host.nvme_capacity ? "of " + to_text(*host.nvme_capacity)
+                                         : "of drives whose size is not known: --nvme");
+  }
+  return text;
+}
+
+ir::JsonValue host_json(const cost::StepEstimate& estimate) {
+  const cost::HostMemory& host = estimate.host;
+  ir::JsonValue::Array terms;
+  for (const ir::HostTerm& term : host.terms) {
+    ir::JsonFields fields;
+    fields.add("use", name_of(term.use));
+    fields.add("span", name_of(term.span));
+    fields.add("bytes", term.bytes);
+    fields.add("requested_bytes", term.requested);
+    fields.add("pinned", term.pinned);
+    fields.add("once", term.once);
+    fields.add("reclaimable", term.reclaimable);
+    fields.add("source", term.source);
+    terms.push_back(std::move(fields).finish());
+  }
+  ir::JsonFields fields;
+  fields.add("verdict", name_of(estimate.host_verdict));
+  fields.add("ranks", host.ranks);
+  fields.add("peak_span", name_of(host.peak_span));
+  fields.add("rank_bytes", host.rank_bytes);
+  fields.add("bytes", host.bytes);
+  fields.add("pinned_bytes", host.pinned);
+  fields.add("capacity_bytes",
+             host.capacity ? ir::JsonValue{host.capacity->value()} : ir::JsonValue{});
+  fields.add("nvme_bytes", host.nvme);
+  fields.add("nvme_capacity_bytes",
+             host.nvme_capacity ? ir::JsonValue{host.nvme_capacity->value()} : ir::JsonValue{});
+  fields.add("terms", ir::JsonValue{std::move(terms)});
+  return std::move(fields).finish();
+}
+
+}  // namespace headroom::cli

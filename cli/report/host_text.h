@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "cli/terminal.h"
+#include "costmodel/estimate.h"
+#include "costmodel/host_memory.h"
+#include "model_ir/json/json_writer.h"
+
+namespace headroom::cli {
+
+/// "the host needs 7.4 TiB, the node has 2.0 TiB"; empty if the node has what the run takes.
+[[nodiscard]] std::string host_shortage(const cost::HostMemory& host);
+
+/// "host memory 421 GiB of 2.0 TiB, 380 GiB pinned, while training\n"; empty if nothing is
+/// offloaded and there is enough.
+[[nodiscard]] std::string host_summary(const cost::HostMemory& host);
+
+/// The host's memory by use, for each rank and for the node; empty if nothing is offloaded and
+/// there is enough.
+[[nodiscard]] std::string host_lines(const cost::StepEstimate& estimate,
+                                     const cost::DeviceSpec& device, const Terminal& terminal);
+
+/// The same as `configs/schema/fit.schema.json` has it.
+[[nodiscard]] ir::JsonValue host_json(const cost::StepEstimate& estimate);
+
+}  // namespace headroom::cli

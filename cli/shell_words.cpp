@@ -1,0 +1,68 @@
+#include "cli/shell_words.h"
+
+#include <algorithm>
+
+#include "cli/terminal.h"
+
+namespace headroom::cli {
+
+std::string shell_word(const std::string& raw) {
+  const std::string text = printable(raw);
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {
+    return text;
+  }
+  std::string out = "'";
+  for (const char c : text) {
+    out += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return out + "'";
+}
+
+std::string shell_word_with_variables(const std::string& text) {
+  if (!text.starts_with("$")) {
+    return shell_word(text);
+  }
+  const std::size_t end = text.find(':');
+  const std::string rest = end == std::string::npos ? "" : text.substr(end);
+  return text.substr(0, end) + (rest.empty() ? "" : shell_word(rest));
+}
+
+std::string typed_option(const OptionValue& option, bool has_value) {
+  return "--" + option.name + (has_value ? " " + shell_word(option.value) : "");
+}
+
+std::string wrap_command(const std::vector<std::string>& words, std::size_t width,
+                         std::size_t indent) {
+  // A word that follows an option belongs to it, unless it is an option as well.
+  std::vector<std::string> units;
+  bool open = false;
+  for (const std::string& word : words) {
+    const bool option = word.starts_with("-");
+    if (open && !option) {
+      units.back() += " " + word;
+      open = false;
+    } else {
+      units.push_back(word);
+      open = option && word.find('=') == std::string::npos;
+    }
+  }
+  std::string text;
+  std::size_t column = 0;
+  for (const std::string& unit : units) {
+    const std::size_t columns = columns_of(unit);
+    if (column > 0 && column + columns + 3 > width) {
+      text += " \\\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > 0) {
+      text += " ";
+      ++column;
+    }
+    text += unit;
+    column += columns;
+  }
+  return text;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/plan_options.h"
+
+namespace headroom::cli {
+
+/// A word as a POSIX shell reads it back.
+[[nodiscard]] std::string shell_word(const std::string& text);
+/// The same for a word that may name variables of the shell ("$NODE_RANK"), which stay variables.
+[[nodiscard]] std::string shell_word_with_variables(const std::string& text);
+
+/// "--micro-batch 2", "--liger".
+[[nodiscard]] std::string typed_option(const OptionValue& option, bool has_value);
+
+/// A command on several lines of at most `width` columns, each but the last with a backslash at its
+/// end; lines after the first are indented. An option stays on the line of its value.
+[[nodiscard]] std::string wrap_command(const std::vector<std::string>& words, std::size_t width,
+                                       std::size_t indent);
+
+}  // namespace headroom::cli

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "cli/arguments.h"
+
+/// Other spellings of options and values, from the table `ir::synonyms`.
+namespace headroom::cli {
+
+/// The other names of the verb's options, as hidden options. A name that the verb has itself is not
+/// among them.
+[[nodiscard]] std::vector<OptionSpec> synonym_specs(const VerbSpec& verb);
+
+/// The same arguments in the program's own spelling. `Arguments::typed_name` keeps what was typed.
+///
+/// Errors:  kInvalidArgument if an option is given under two names.
+[[nodiscard]] Result<Arguments> with_synonyms(const VerbSpec& verb, const Arguments& arguments);
+
+}  // namespace headroom::cli

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "costmodel/hardware/hardware_spec.h"
+#include "model_ir/base/units.h"
+#include "model_ir/plan/host_term.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/rank_program.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::cost {
+
+/// What a run takes of one node's host, with all the ranks that it has there.
+struct HostMemory {
+  std::vector<ir::HostTerm> terms;  ///< Of one rank; those with `once` of the node.
+  std::int64_t ranks = 1;           ///< Of the run on one node.
+  ir::HostSpan peak_span = ir::HostSpan::kTraining;  ///< When the node holds most.
+  Bytes rank_bytes;               ///< Of one rank at that time, without what the node holds once.
+  Bytes bytes;                    ///< Of the node at that time.
+  Bytes pinned;                   ///< Page-locked bytes among them.
+  std::optional<Bytes> capacity;  ///< The node's memory; nothing: it is not judged.
+  Bytes nvme;                     ///< Of the node's drives.
+  std::optional<Bytes> nvme_capacity;
+
+  /// Memory that is left; negative: missing. Requires `capacity`.
+  [[nodiscard]] Bytes margin() const { return *capacity - bytes; }
+  [[nodiscard]] bool fits() const {
+    return (!capacity || bytes <= *capacity) && (!nvme_capacity || nvme <= *nvme_capacity);
+  }
+  friend bool operator==(const HostMemory&, const HostMemory&) = default;
+};
+
+/// Host memory of a node whose ranks all hold what `program` holds.
+///
+/// Model:   what the framework records in the program (offload), what it says of loading, saving
+///          and data loaders (`ir::Runtime::host_terms`), and the process itself. The peak is the
+///          greatest sum over loading, training and saving. Reclaimable terms do not count.
+/// Units:   bytes of a node; `ranks` is the smaller of the plan's ranks and the node's devices.
+/// Ignores: the operating system and other processes; ranks that hold less than the one lowered.
+/// Source:  named in each term.
+[[nodiscard]] HostMemory host_memory(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                     const std::optional<HostSpec>& host,
+                                     const ir::RankProgram& program);
+
+/// The least of it for a plan whose program is not known (`ir::Runtime::held_on_host`).
+[[nodiscard]] HostMemory host_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                    const std::optional<HostSpec>& host);
+
+/// What `ranks` ranks on a node may take of its memory.
+[[nodiscard]] Bytes memory_of(const HostSpec& host, std::int64_t ranks);
+
+}  // namespace headroom::cost

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "costmodel/estimate.h"
+#include "costmodel/hardware/hardware_spec.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/interface/change.h"
+
+namespace headroom::cost {
+
+using ir::Change;
+using ir::cost_of;
+using ir::describe;
+using ir::source_of;
+
+/// `plan` with the change applied as its framework does it. Nothing if the framework lacks it, the
+/// plan has it already, it does not apply to the plan, or the device does not support it.
+[[nodiscard]] std::optional<ir::ParallelPlan> with_change(const ir::ParallelPlan& plan,
+                                                          const Change& change,
+                                                          const DeviceSpec& device);
+
+/// A changed plan and its result.
+struct Remedy {
+  std::vector<Change> changes;  ///< In the order in which they were made.
+  ir::ParallelPlan plan;
+  Verdict verdict = Verdict::kDoesNotFit;
+  Bytes peak_allocated;
+  Bytes peak_reserved;
+  Bytes margin;  ///< As `StepEstimate::margin`.
+  Bytes saved;   ///< Reserved bytes that the original plan needs in addition; may be negative.
+  /// Matrix FLOPs per token, relative to the original plan; 1 if nothing was replayed.
+  double flops_ratio = 1;
+  /// Time per token and GPU, relative to the original plan; 0 if it is not known.
+  double time_ratio = 0;
+  /// Parameters and states alone are too large, so nothing was replayed. The peaks come from
+  /// `memory_floor`; margin and saved bytes are upper bounds.
+  bool ruled_out = false;
+  /// `layer_bound` shows that the plan cannot fit, so it was not replayed either; as above. Never
+  /// among the cheapest.
+  bool estimated = false;
+  friend bool operator==(const Remedy&, const Remedy&) = default;
+};
+
+/// What can be done about a plan that does not fit, or that is tight.
+struct Remedies {
+  /// Changes, single and combined, after which the plan fits (comfortably, if it was tight): those
+  /// that train the same first, then by the time that they add to a step. None includes another
+  /// one. If nothing fits: those that save the most and are not ruled out.
+  std::vector<Remedy> cheapest;
+  /// The decision tree from mixed precision to CPU offload. Each step is added to those before it,
+  /// up to the first plan that fits.
+  std::vector<Remedy> tree;
+  std::size_t replays = 0;  ///< Plans that were replayed.
+  /// Least number of such GPUs that can hold the plan's parameters, gradients and states, all of
+  /// them sharded.
+  std::int64_t least_gpus = 1;
+  /// If nothing fits on the plan's GPUs: a plan that trains the same and fits on more of them, in
+  /// whole nodes. Its changes are those besides the number of GPUs.
+  std::optional<Remedy> wider;
+  /// If nothing at all was found: the plan with the smallest lack of memory.
+  std::optional<Remedy> leanest;
+  bool cut_short = false;  ///< The time limit ended the search.
+  friend bool operator==(const Remedies&, const Remedies&) = default;
+};
+
+/// Whether the decision tree is walked. kAlways: every step is replayed. kNone: it is left out.
+enum class TreeWalk : std::uint8_t { kAlways, kNone };
+
+/// The input of `find_remedies`.
+struct RemedyQuestion {
+  const ir::ModelSpec& model;
+  const ir::ParallelPlan& plan;
+  const DeviceSpec& device;
+  Bytes budget;           ///< As in `estimate`; 0: the device's total.
+  std::size_t count = 3;  ///< Number of remedies wanted of those that train the same.
+  TreeWalk tree = TreeWalk::kAlways;
+  const Machine* machine = nullptr;  ///< Null: remedies are ordered by their prices.
+  /// No replay starts after this time. The answer does not depend on the clock before.
+  Seconds limit{20};
+  Judge judge{};  ///< Applied to every replay; none: the replay's own verdict.
+};
+
+}  // namespace headroom::cost

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/interface/launch.h"
+
+namespace headroom::ir::deepspeed {
+
+/// DeepSpeed's launcher with the configuration that `emit` writes.
+[[nodiscard]] Launch deepspeed_launch(const ParallelPlan& plan, const LaunchSite& site);
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/interface/launch.h"
+
+namespace headroom::ir::fsdp {
+
+/// `accelerate launch` with the arguments of its FSDP plugin.
+[[nodiscard]] Launch accelerate_launch(const ParallelPlan& plan, const LaunchSite& site);
+
+}  // namespace headroom::ir::fsdp

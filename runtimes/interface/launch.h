@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/interface/option.h"
+
+namespace headroom::ir {
+
+/// Where a run starts.
+struct LaunchSite {
+  std::int64_t gpus_per_node = 8;
+  std::string model;  ///< As the user named it.
+};
+
+/// How a user starts a framework with a plan.
+struct Launch {
+  /// The words of the command. `train.py` stands for the user's script where the framework has
+  /// none of its own.
+  std::vector<std::string> command;
+  /// Lines of Python that the script needs because no argument says the same.
+  std::vector<std::string> code;
+  friend bool operator==(const Launch&, const Launch&) = default;
+};
+
+/// PyTorch's launcher with a process for each GPU, or `python` for one GPU.
+/// Source: pytorch/pytorch torch/distributed/run.py.
+[[nodiscard]] std::vector<std::string> torchrun_words(const ParallelPlan& plan,
+                                                      const LaunchSite& site);
+
+/// The options of a part that differ from `usual` and whose own names begin with `prefix`, each as
+/// words of a command line: "--tensor-model-parallel-size 8", "--sequence-parallel". `joined`: name
+/// and value are one word with "=" between, and a switch has the value `true` or `false`.
+enum class OwnForm : std::uint8_t { kSeparate, kJoined };
+[[nodiscard]] std::vector<std::string> own_words(std::span<const OptionField> fields,
+                                                 const ParallelPlan& plan,
+                                                 const ParallelPlan& usual, std::string_view prefix,
+                                                 OwnForm form);
+
+/// Appends words.
+void append_words(std::vector<std::string>& words, const std::vector<std::string>& more);
+
+/// "True" or "False", as Python spells them.
+[[nodiscard]] std::string python_text(bool value);
+
+}  // namespace headroom::ir

@@ -1,0 +1,164 @@
+#include "runtimes/torchtitan/launch.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "model_ir/json/json_value.h"
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/torchtitan/plan.h"
+
+namespace headroom::ir::torchtitan {
+namespace {
+
+/// Names of `pipeline_parallel_schedule`.
+/// Source: pytorch/pytorch torch/distributed/pipelining/schedules.py, get_schedule_class.
+std::string_view schedule_name(PipelineKind kind) {
+  switch (kind) {
+    case PipelineKind::kGPipe:
+      return "GPipe";
+    case PipelineKind::kInterleaved:
+      return "Interleaved1F1B";
+    case PipelineKind::kZbH1:
+      return "InterleavedZeroBubble";
+    case PipelineKind::kZbV:
+      return "ZBVZeroBubble";
+    case PipelineKind::kDualPipeV:
+      return "DualPipeV";
+    default:
+      return "1F1B";  // The others have no name there.
+  }
+}
+
+std::string_view recipe_name(Float8Recipe recipe) {
+  switch (recipe) {
+    case Float8Recipe::kRowwise:
+      return "rowwise";
+    case Float8Recipe::kRowwiseGradientHp:
+      return "rowwise_with_gw_hp";
+    default:
+      return "tensorwise";
+  }
+}
+
+void add_checkpointing(std::vector<std::string>& words, const ParallelPlan& plan,
+                       const TitanPlan& titan) {
+  const auto mode = [&words](std::string_view name) {
+    words.push_back("--activation_checkpoint.mode=" + std::string(name));
+  };
+  if (titan.memory_budget) {
+    mode("memory_budget");
+    words.push_back("--activation_checkpoint.memory_budget=" +
+                    to_json(JsonValue{*titan.memory_budget}));
+  } else if (titan.selective_operators) {
+    mode("selective");
+    words.emplace_back("--activation_checkpoint.selective_ac_option=op");
+  } else if (plan.recompute != Recompute::kNone && plan.recompute_every > 1) {
+    mode("selective");
+    words.push_back("--activation_checkpoint.selective_ac_option=" +
+                    std::to_string(plan.recompute_every));
+  } else {
+    mode(plan.recompute == Recompute::kNone ? "none" : "full");
+  }
+}
+
+void add_float8(std::vector<std::string>& words, const TitanPlan& titan) {
+  if (titan.float8 == Float8Recipe::kNone) {
+    return;
+  }
+  const std::string section = "--quantize.linear.float8.";
+  append_words(words, {"--model.converters=quantize.linear.float8",
+                       section + "recipe_name=" + std::string(recipe_name(titan.float8)),
+                       section + "filter_fqns=output"});
+  if (titan.float8_gather) {
+    words.push_back(section + "enable_fsdp_float8_all_gather");
+  }
+  if (titan.float8_precompute) {
+    words.push_back(section + "precompute_float8_dynamic_scale_for_fsdp");
+  }
+}
+
+void add_pipeline(std::vector<std::string>& words, const TitanPlan& titan) {
+  if (titan.pipeline == 1) {
+    return;
+  }
+  const std::string section = "--parallelism.pipeline_parallel_";
+  append_words(words,
+               {section + "degree=" + std::to_string(titan.pipeline),
+                section + "schedule=" + std::string(schedule_name(titan.schedule)),
+                section + "microbatch_size=" + std::to_string(titan.pipeline_batch),
+                section + "first_stage_less_layers=" + std::to_string(titan.first_stage_less),
+                section + "last_stage_less_layers=" + std::to_string(titan.last_stage_less)});
+  if (titan.stage_layers > 0) {
+    words.push_back(section + "layers_per_stage=" + std::to_string(titan.stage_layers));
+  }
+}
+
+/// Source: pytorch/torchtitan torchtitan/config/job_config.py (0.2.2).
+std::vector<std::string> overrides(const ParallelPlan& plan) {
+  const TitanPlan titan = titan_of(plan);
+  const FsdpPlan fsdp = fsdp_of(plan);
+  const std::int64_t data =
+      std::max<std::int64_t>(1, plan.world / (titan.tensor * titan.context * titan.pipeline));
+  const std::string batch = std::to_string(plan.micro_batch * plan.accumulation * data);
+  std::vector<std::string> words = {
+      "--training.local_batch_size=" + std::to_string(plan.micro_batch),
+      "--training.global_batch_size=" + batch,
+      "--training.seq_len=" + std::to_string(plan.sequence),
+      "--training.max_norm=" + to_json(JsonValue{plan.clip_norm.value_or(0)}),
+      "--parallelism.data_parallel_replicate_degree=" + std::to_string(fsdp.replicas),
+      "--parallelism.data_parallel_shard_degree=-1",
+      "--parallelism.fsdp_reshard_after_forward=" +
+          std::string(word_of(titan_reshard_words(), titan.reshard))};
+  const std::array<std::pair<std::string_view, std::int64_t>, 4> degrees = {
+      {{"tensor", titan.tensor},
+       {"context", titan.context},
+       {"expert", titan.expert},
+       {"expert_tensor", titan.expert_tensor}}};
+  for (const auto& [name, degree] : degrees) {
+    if (degree > 1) {
+      words.push_back("--parallelism." + std::string(name) +
+                      "_parallel_degree=" + std::to_string(degree));
+    }
+  }
+  if (!titan.loss_parallel) {
+    words.emplace_back("--parallelism.disable_loss_parallel");
+  }
+  add_pipeline(words, titan);
+  add_checkpointing(words, plan, titan);
+  words.push_back("--optimizer.implementation=" +
+                  std::string(plan.optimizer.form == OptimizerForm::kFused     ? "fused"
+                              : plan.optimizer.form == OptimizerForm::kForeach ? "foreach"
+                                                                               : "for-loop"));
+  if (titan.compiled) {
+    words.emplace_back("--compile.enable");
+  }
+  if (param_dtype(plan.precision) == DType::kBf16) {
+    words.emplace_back("--training.dtype=bfloat16");
+  }
+  if (fsdp.param_dtype == DType::kFp32) {
+    words.emplace_back("--training.mixed_precision_param=float32");
+  }
+  if (fsdp.cpu_offload) {
+    words.emplace_back("--training.enable_cpu_offload");
+  }
+  add_float8(words, titan);
+  return words;
+}
+
+}  // namespace
+
+Launch titan_launch(const ParallelPlan& plan, const LaunchSite& site) {
+  Launch launch{.command = torchrun_words(plan, site), .code = {}};
+  if (plan.world == 1) {
+    launch.command = {"torchrun", "--standalone", "--nproc-per-node", "1"};
+  }
+  append_words(launch.command, {"-m", "torchtitan.train", "--job.config_file", "config.toml"});
+  append_words(launch.command, overrides(plan));
+  return launch;
+}
+
+}  // namespace headroom::ir::torchtitan

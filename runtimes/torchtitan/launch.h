@@ -1,0 +1,11 @@
+#pragma once
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/interface/launch.h"
+
+namespace headroom::ir::torchtitan {
+
+/// torchtitan's trainer with the overrides of its configuration that a plan stands for.
+[[nodiscard]] Launch titan_launch(const ParallelPlan& plan, const LaunchSite& site);
+
+}  // namespace headroom::ir::torchtitan

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/interface/launch.h"
+
+namespace headroom::ir::torchtune {
+
+/// torchtune's recipe with the keys of its configuration that a plan stands for.
+[[nodiscard]] Launch tune_launch(const ParallelPlan& plan, const LaunchSite& site);
+
+}  // namespace headroom::ir::torchtune

@@ -1,0 +1,205 @@
+#include "runtimes/transformers/launch.h"
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "model_ir/json/json_value.h"
+#include "runtimes/torch/ddp_plan.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+/// An optimizer as Trainer names it.
+/// Source: huggingface/transformers src/transformers/training_args.py, OptimizerNames.
+struct TrainerOptimizer {
+  OptimizerKind kind;
+  OptimizerForm form;
+  std::string_view name;
+};
+constexpr std::array<TrainerOptimizer, 10> kTrainerOptimizers = {
+    {{OptimizerKind::kAdamW, OptimizerForm::kForeach, "adamw_torch"},
+     {OptimizerKind::kAdamW, OptimizerForm::kFused, "adamw_torch_fused"},
+     {OptimizerKind::kAdamW, OptimizerForm::kEightBit, "adamw_bnb_8bit"},
+     {OptimizerKind::kAdamW, OptimizerForm::kPagedEightBit, "paged_adamw_8bit"},
+     {OptimizerKind::kAdamW, OptimizerForm::kPaged, "paged_adamw_32bit"},
+     {OptimizerKind::kAdafactor, OptimizerForm::kForeach, "adafactor"},
+     {OptimizerKind::kSgd, OptimizerForm::kForeach, "sgd"},
+     {OptimizerKind::kLion, OptimizerForm::kEightBit, "lion_8bit"},
+     {OptimizerKind::kLion, OptimizerForm::kPagedEightBit, "paged_lion_8bit"},
+     {OptimizerKind::kLion, OptimizerForm::kPaged, "paged_lion_32bit"}}};
+
+std::optional<std::string> optimizer_name(const OptimizerPlan& optimizer) {
+  for (const TrainerOptimizer& known : kTrainerOptimizers) {
+    const bool same = known.kind == optimizer.kind &&
+                      (known.form == optimizer.form || known.kind == OptimizerKind::kAdafactor);
+    if (same) {
+      return std::string(known.name);
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_half(Precision precision) {
+  return precision == Precision::kAutocastFp16 || precision == Precision::kFp16Master;
+}
+
+/// What Trainer's --bf16 and --fp16 switch on: autocast, or DeepSpeed's masters.
+bool is_mixed(Precision precision) {
+  return precision == Precision::kAutocastBf16 || precision == Precision::kBf16AutocastBf16 ||
+         precision == Precision::kBf16Master || is_half(precision);
+}
+
+std::string number_text(double value) {
+  return to_json(JsonValue{value});
+}
+
+void add_liger(std::vector<std::string>& words, const ParallelPlan& plan) {
+  const bool fused = plan.loss == LossKind::kFusedLinear;
+  if (!plan.liger && !fused) {
+    return;
+  }
+  append_words(words, {"--use_liger_kernel", "True"});
+  if (plan.liger != fused) {
+    const std::string kernels = plan.liger ? "true" : "false";
+    append_words(words, {"--liger_kernel_config", R"({"rope": )" + kernels + R"(, "rms_norm": )" +
+                                                      kernels + R"(, "swiglu": )" + kernels +
+                                                      R"(, "fused_linear_cross_entropy": )" +
+                                                      (fused ? "true" : "false") + "}"});
+  }
+}
+
+std::string attention_name(AttentionKind attention) {
+  switch (attention) {
+    case AttentionKind::kEager:
+      return "eager";
+    case AttentionKind::kFlash:
+      return "flash_attention_2";
+    case AttentionKind::kSdpa:
+    case AttentionKind::kSdpaNoCudnn:
+      return "sdpa";
+  }
+  return "sdpa";
+}
+
+/// The type in which the model is loaded.
+std::string loaded_dtype(Precision precision) {
+  switch (param_dtype(precision)) {
+    case DType::kBf16:
+      return "torch.bfloat16";
+    case DType::kFp16:
+      return "torch.float16";
+    default:
+      return "torch.float32";
+  }
+}
+
+/// "['q_proj', 'v_proj']".
+std::string python_list(const std::vector<std::string>& names) {
+  std::string text = "[";
+  for (const std::string& name : names) {
+    text += (text.size() == 1 ? "'" : ", '") + name + "'";
+  }
+  return text + "]";
+}
+
+/// Source: huggingface/peft src/peft/tuners/lora/config.py, utils/other.py.
+void add_adapters(std::vector<std::string>& lines, const ParallelPlan& plan) {
+  if (!plan.lora) {
+    return;
+  }
+  if (plan.quant && plan.quant->prepare_kbit) {
+    lines.push_back("model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=" +
+                    python_text(plan.recompute != Recompute::kNone) + ")");
+  }
+  const LoraPlan& lora = *plan.lora;
+  std::string config = "LoraConfig(r=" + std::to_string(lora.rank) + ", target_modules=" +
+                       (lora.targets.empty() ? "'all-linear'" : python_list(lora.targets));
+  config += lora.dropout > 0 ? ", lora_dropout=" + number_text(lora.dropout) : "";
+  config += lora.dora ? ", use_dora=True" : "";
+  config += lora.rank_stabilised ? ", use_rslora=True" : "";
+  config +=
+      lora.modules_to_save.empty() ? "" : ", modules_to_save=" + python_list(lora.modules_to_save);
+  lines.push_back("model = get_peft_model(model, " + config + "))");
+}
+
+std::string loading_line(const ParallelPlan& plan, const std::string& model) {
+  std::string line = "model = AutoModelForCausalLM.from_pretrained('" + model +
+                     "', dtype=" + loaded_dtype(plan.precision) + ", attn_implementation='" +
+                     attention_name(plan.attention) + "'";
+  if (plan.quant) {
+    line += plan.quant->bits == 8
+                ? ", quantization_config=BitsAndBytesConfig(load_in_8bit=True)"
+                : ", quantization_config=BitsAndBytesConfig(load_in_4bit=True, "
+                  "bnb_4bit_quant_type='nf4', bnb_4bit_compute_dtype=torch.bfloat16, "
+                  "bnb_4bit_use_double_quant=" +
+                      python_text(plan.quant->double_quant) + ")";
+  }
+  return line + ")";
+}
+
+}  // namespace
+
+std::vector<std::string> training_arguments(const ParallelPlan& plan) {
+  // Source: huggingface/transformers src/transformers/training_args.py, TrainingArguments.
+  std::vector<std::string> words = {
+      "--per_device_train_batch_size", std::to_string(plan.micro_batch),
+      "--gradient_accumulation_steps", std::to_string(plan.accumulation)};
+  if (is_mixed(plan.precision)) {
+    append_words(words, {is_half(plan.precision) ? "--fp16" : "--bf16", "True"});
+  }
+  if (const std::optional<std::string> optimizer = optimizer_name(plan.optimizer)) {
+    append_words(words, {"--optim", *optimizer});
+  }
+  append_words(words, {"--max_grad_norm", number_text(plan.clip_norm.value_or(0))});
+  if (plan.recompute != Recompute::kNone) {
+    const bool reentrant = plan.recompute == Recompute::kFullReentrant;
+    append_words(words,
+                 {"--gradient_checkpointing", "True", "--gradient_checkpointing_kwargs",
+                  std::string(R"({"use_reentrant": )") + (reentrant ? "true" : "false") + "}"});
+  }
+  add_liger(words, plan);
+  if (has_ddp(plan)) {
+    append_words(words,
+                 {"--ddp_bucket_cap_mb", std::to_string(ddp_of(plan).bucket_cap_bytes / kMiB)});
+  }
+  return words;
+}
+
+std::vector<std::string> checkpointing_lines(const ParallelPlan& plan) {
+  const bool some = plan.recompute_every > 1 || plan.recompute_first > 0;
+  if (plan.recompute == Recompute::kNone || !some) {
+    return {};
+  }
+  // Source: huggingface/transformers src/transformers/modeling_layers.py,
+  // GradientCheckpointingLayer.__call__: a layer is checkpointed if its own switch is on, which
+  // gradient_checkpointing_enable() sets on every layer.
+  return {
+      "# after model.gradient_checkpointing_enable(), which Trainer calls when it starts:",
+      "from transformers.modeling_layers import GradientCheckpointingLayer",
+      "layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]",
+      "for index, layer in enumerate(layers):",
+      "    layer.gradient_checkpointing = " +
+          (plan.recompute_first > 0 ? "index < " + std::to_string(plan.recompute_first)
+                                    : "index % " + std::to_string(plan.recompute_every) + " == 0")};
+}
+
+std::vector<std::string> script_lines(const ParallelPlan& plan, const std::string& model) {
+  std::vector<std::string> lines = {loading_line(plan, model)};
+  if (plan.attention == AttentionKind::kSdpaNoCudnn) {
+    lines.emplace_back("torch.backends.cuda.enable_cudnn_sdp(False)");
+  }
+  add_adapters(lines, plan);
+  if (!optimizer_name(plan.optimizer)) {
+    lines.emplace_back(
+        "# Trainer has no name for the optimizer: pass optimizers=(optimizer, None)");
+  }
+  if (plan.loss == LossKind::kChunked) {
+    lines.emplace_back("# the loss is computed in chunks of the sequence by the script itself");
+  }
+  lines.push_back("# sequences of " + std::to_string(plan.sequence) + " tokens");
+  append_words(lines, checkpointing_lines(plan));
+  return lines;
+}
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/interface/launch.h"
+
+namespace headroom::ir::transformers {
+
+/// The command-line arguments of transformers' `TrainingArguments` that a plan stands for.
+[[nodiscard]] std::vector<std::string> training_arguments(const ParallelPlan& plan);
+
+/// Lines of a training script that no argument stands for: how the model is loaded, adapters, which
+/// layers are checkpointed.
+[[nodiscard]] std::vector<std::string> script_lines(const ParallelPlan& plan,
+                                                    const std::string& model);
+
+/// The lines that checkpoint some of the layers only; none for a plan that checkpoints all or none.
+[[nodiscard]] std::vector<std::string> checkpointing_lines(const ParallelPlan& plan);
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,43 @@
+#include "runtimes/transformers/quantised_defaults.h"
+
+#include <cstdint>
+
+#include "model_ir/base/units.h"
+#include "runtimes/transformers/library_version.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+/// Parameters of the routed experts: gate, up and down projection of each.
+std::int64_t expert_parameters(const ModelSpec& model) {
+  std::int64_t layers = 0;
+  for (const LayerSpec& layer : model.layers) {
+    layers += layer.moe ? 1 : 0;
+  }
+  constexpr std::int64_t kProjections = 3;
+  return layers * model.moe->experts * kProjections * model.hidden * model.moe->expert_ffn;
+}
+
+}  // namespace
+
+UsualRecomputation recomputation_of_prepared(const ParallelPlan& plan) {
+  if (!plan.quant || !plan.quant->prepare_kbit) {
+    return {};
+  }
+  return {.recompute = Recompute::kFull,
+          .note =
+              "PEFT's prepare_model_for_kbit_training switches gradient checkpointing on, so "
+              "that --checkpointing full is assumed; --checkpointing none leaves it off"};
+}
+
+std::vector<std::string> quantised_notes(const ModelSpec& model, const ParallelPlan& plan) {
+  std::vector<std::string> notes;
+  if (plan.quant && model.moe && expert_weights(model, plan) == ExpertWeights::kFused) {
+    notes.push_back("experts stay in 16 bits (" + to_text(Bytes{2 * expert_parameters(model)}) +
+                    "): bitsandbytes quantises linear layers, and transformers keeps the experts "
+                    "of a layer as one parameter");
+  }
+  return notes;
+}
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+#include "runtimes/interface/runtime.h"
+
+/// What the libraries around quantised weights do unless told otherwise.
+namespace headroom::ir::transformers {
+
+/// Gradient checkpointing, which PEFT's preparation of quantised weights switches on.
+/// Source: huggingface/peft 0.21 src/peft/utils/other.py, prepare_model_for_kbit_training
+///         (use_gradient_checkpointing=True); huggingface/trl trl/trainer/sft_config.py
+///         (gradient_checkpointing=True) and huggingface/transformers 5.17
+///         modeling_utils.py, gradient_checkpointing_enable (use_reentrant=False).
+[[nodiscard]] UsualRecomputation recomputation_of_prepared(const ParallelPlan& plan);
+
+/// What a user who asks for quantised weights should know: which weights stay in 16 bits.
+[[nodiscard]] std::vector<std::string> quantised_notes(const ModelSpec& model,
+                                                       const ParallelPlan& plan);
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,114 @@
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/base/units.h"
+#include "tests/support/cli.h"
+
+namespace headroom {
+namespace {
+
+using cli::ExitCode;
+using test::Answer;
+using test::Document;
+
+const std::string kLarge =
+    "fit llama-3.1-405b --gpu a100-80gb --gpus 8 --zero 3 --offload optimizer=cpu,param=cpu "
+    "--checkpointing full";
+
+}  // namespace
+
+TEST_CASE("fit: a run whose host has too little memory does not fit") {
+  const Answer answer = test::headroom(kLarge);
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(answer.says("does not fit: the host needs"));
+  CHECK(answer.says("the node has 2.00 TiB"));
+  CHECK(answer.says("against the host"));
+  const Document document = test::json_of(kLarge);
+  CHECK(document.text("verdict") == "does not fit");
+  CHECK(document.text("host/verdict") == "does not fit");
+  CHECK(document.integer("host/ranks") == 8);
+  CHECK(document.integer("host/bytes") > document.integer("host/capacity_bytes"));
+  CHECK(document.integer("host/bytes") == 8 * document.integer("host/rank_bytes"));
+}
+
+TEST_CASE("fit: what the user says of the host counts") {
+  const std::string question =
+      "fit llama-3.2-1b --gpu rtx-4090 --zero 2 --offload optimizer=cpu --checkpointing full";
+  CHECK(test::json_of(question).integer("host/capacity_bytes") == 64 * kGiB);
+  const Answer little = test::headroom(question + " --host-memory 8GiB");
+  CHECK(little.code == ExitCode::kNo);
+  CHECK(little.says("the node has 8.00 GiB"));
+  CHECK(test::headroom(question + " --host-memory much").complains("a size as 512GiB"));
+  const std::string drive = " --zero 3 --offload optimizer=nvme,path=/nvme --checkpointing full";
+  const std::string swapped = "fit llama-3.2-1b --gpu rtx-4090" + drive;
+  CHECK(test::headroom(swapped + " --nvme 1GB").code == ExitCode::kNo);
+  CHECK(test::headroom(swapped + " --nvme 1GB").says("the NVMe drives need"));
+  CHECK(test::headroom(swapped + " --nvme 1TB").code == ExitCode::kYes);
+  CHECK(test::headroom(swapped + " --nvme-rate 3").complains("a rate above zero"));
+}
+
+TEST_CASE("fit: a step takes longer from a drive than from memory, and with more ranks on a host") {
+  const std::string question = "fit llama-3.2-1b --gpu a100-80gb --zero 3 --checkpointing full";
+  const double memory =
+      test::json_of(question + " --offload optimizer=cpu").number("time/step_seconds");
+  const std::string drive = question + " --offload optimizer=nvme,path=/nvme";
+  const double fast = test::json_of(drive + " --nvme-rate 20GB/s").number("time/step_seconds");
+  const double slow = test::json_of(drive + " --nvme-rate 5GB/s").number("time/step_seconds");
+  CHECK(fast > memory);
+  CHECK(slow > 2 * fast);
+  // Each of eight ranks steps an eighth of the parameters with an eighth of the memory's rate.
+  const double one =
+      test::json_of(question + " --offload optimizer=cpu").number("time/parts_seconds/offload");
+  const double eight = test::json_of(question + " --gpus 8 --offload optimizer=cpu")
+                           .number("time/parts_seconds/offload");
+  CHECK(eight > 0.5 * one);
+}
+
+TEST_CASE("plan: no plan needs more host memory than there is") {
+  const std::string question =
+      "plan llama-3.2-1b --gpu rtx-4090 --budget 8GiB --runtime deepspeed --zero 2,3 "
+      "--offload any --micro-batch 1 --seq 512 --global-batch 4";
+  const Document found = test::json_of(question + " --host-memory 64GiB");
+  REQUIRE(found.text("status") == "optimal");
+  CHECK(found.integer("estimate/host/bytes") <= 64 * kGiB);
+  const Answer none = test::headroom(question + " --host-memory 8GiB");
+  CHECK(none.code == ExitCode::kNo);
+  CHECK(none.says("offloading takes too much of the host"));
+}
+
+TEST_CASE("fit: verdict, chance to fit and exit code agree") {
+  int tight = 0;
+  for (int gib = 13; gib <= 18; ++gib) {
+    CAPTURE(gib);
+    const std::string question =
+        "fit llama-3.2-1b --gpu a100-80gb --budget " + std::to_string(gib) + "GiB";
+    const Document document = test::json_of(question);
+    const double chance = document.number("confidence/fits_probability");
+    const std::string verdict(document.text("verdict"));
+    CAPTURE(chance);
+    CAPTURE(verdict);
+    CHECK((chance < 0.05) == (verdict == "does not fit"));
+    CHECK((chance >= 0.95 || verdict != "fits"));
+    tight += verdict == "tight" ? 1 : 0;
+    CHECK(test::headroom(question).code == (chance < 0.5 ? ExitCode::kNo : ExitCode::kYes));
+  }
+  CHECK(tight > 0);
+}
+
+TEST_CASE("plan: the plan has the chance to fit that was asked for") {
+  const std::string question =
+      "plan llama-3.2-1b --gpu a100-80gb --budget 48GiB --runtime transformers --global-batch 8";
+  const Document usual = test::json_of(question);
+  CHECK(usual.number("confidence") == 0.9);
+  CHECK(usual.number("estimate/fits_probability") >= 0.9);
+  const Document sure = test::json_of(question + " --confidence 99%");
+  CHECK(sure.number("confidence") == 0.99);
+  CHECK(sure.number("estimate/fits_probability") >= 0.99);
+  CHECK(sure.integer("estimate/peak_reserved_bytes") <=
+        usual.integer("estimate/peak_reserved_bytes"));
+  CHECK(test::headroom(question).says("at least 90.0 % asked for"));
+  CHECK(test::headroom(question + " --confidence 100").code == ExitCode::kUsage);
+}
+
+}  // namespace headroom

@@ -1,0 +1,246 @@
+// One file through all verbs.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/base/file.h"
+#include "model_ir/json/json_writer.h"
+#include "runtimes/plan_schema.h"
+#include "tests/support/cli.h"
+#include "tests/support/schema.h"
+#include "tests/support/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+using test::Answer;
+using test::Document;
+
+/// What `plan` and `fit` say of one plan, in figures that must agree to the last digit.
+struct Figures {
+  std::string verdict;
+  std::int64_t allocated = 0;
+  std::int64_t reserved = 0;
+  std::int64_t margin = 0;
+  double seconds = 0;
+  std::string plan;
+  friend bool operator==(const Figures&, const Figures&) = default;
+};
+
+Figures figures_of_plan(const Document& answer) {
+  return {.verdict = answer.text("estimate/verdict"),
+          .allocated = answer.integer("estimate/peak_allocated_bytes"),
+          .reserved = answer.integer("estimate/peak_reserved_bytes"),
+          .margin = answer.integer("estimate/margin_bytes"),
+          .seconds = answer.number("estimate/replayed_step_seconds"),
+          .plan = ir::to_json(answer.at("plan"))};
+}
+
+Figures figures_of_fit(const std::string& line) {
+  const Answer answer = test::headroom(line + " --json");
+  CAPTURE(line);
+  CAPTURE(answer.err);
+  REQUIRE((answer.code == ExitCode::kYes || answer.code == ExitCode::kNo));
+  const Document document(answer.out);
+  return {.verdict = document.text("verdict"),
+          .allocated = document.integer("peak/allocated_bytes"),
+          .reserved = document.integer("peak/reserved_bytes"),
+          .margin = document.integer("margin_bytes"),
+          .seconds = document.number("time/step_seconds"),
+          .plan = ir::to_json(document.at("plan"))};
+}
+
+/// "fit gpt2 ..." of "headroom fit gpt2 ...".
+std::string without_program(const std::string& command) {
+  constexpr std::string_view kProgram = "headroom ";
+  REQUIRE(command.starts_with(kProgram));
+  return command.substr(kProgram.size());
+}
+
+/// The error of a fit on a plan file with this content.
+std::string complaint(const test::TemporaryFolder& folder, std::string_view content) {
+  const std::string path = folder.write("wrong.json", content);
+  const Answer answer = test::headroom("fit gpt2 --gpu h100 --plan " + path);
+  CHECK(answer.code == ExitCode::kBadInput);
+  CHECK(answer.out.empty());
+  return answer.err.substr(answer.err.find(path) + path.size());
+}
+
+}  // namespace
+
+TEST_CASE(
+    "property: fit of plan's answer has its verdict, peak and time, typed and from the file") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("plan.json");
+  std::vector<std::string> lines = {
+      "qwen3-30b-a3b --gpu h100 --gpus 16 --runtime megatron --work-limit 4",
+      "llama-3.1-8b --gpu h100 --gpus 16 --runtime torchtitan --tp 2 --pp 1 --micro-batch 1",
+      "gpt2 --gpu h100 --runtime litgpt"};
+  for (const char* runtime : {"transformers", "deepspeed", "fsdp", "megatron", "torchtune"}) {
+    for (const char* question : {"gpt2 --gpu a100-80gb", "gpt2 --gpu t4 --gpus 2 --micro-batch 1",
+                                 "llama-3.2-1b --gpu h100 --gpus 16"}) {
+      lines.push_back(question + std::string(" --runtime ") + runtime);
+    }
+  }
+  int compared = 0;
+  for (const std::string& question : lines) {
+    const std::string line = "plan " + question + " --seq 512 --output " + path;
+    CAPTURE(line);
+    const Answer answer = test::headroom(line + " --json");
+    CAPTURE(answer.err);
+    if (answer.code != ExitCode::kYes) {
+      continue;  // The framework does not run the model there, or nothing fits.
+    }
+    const Document document(answer.out);
+    const Figures own = figures_of_plan(document);
+    for (const std::string& fit :
+         {without_program(document.text("commands/fit")), "fit --plan " + path}) {
+      const Figures again = figures_of_fit(fit);
+      CHECK(again.plan == own.plan);
+      CHECK(again == own);
+    }
+    ++compared;
+  }
+  CHECK(compared >= 14);
+}
+
+TEST_CASE(
+    "plan file: every verb takes the document of every verb, and says what was typed instead") {
+  const test::TemporaryFolder folder;
+  const Answer planned = test::headroom(
+      "plan gpt2 --gpu h100 --gpus 4 --runtime deepspeed --node dgx-h100 --budget 60GiB --json");
+  REQUIRE(planned.code == ExitCode::kYes);
+  const std::string plan = folder.write("plan.json", planned.out);
+  const Answer fitted = test::headroom("fit --json --plan " + plan);
+  REQUIRE(fitted.code == ExitCode::kYes);
+  const std::string fit = folder.write("fit.json", fitted.out);
+  for (const std::string& file : {plan, fit}) {
+    CAPTURE(file);
+    for (const char* verb : {"fit", "timeline", "emit deepspeed", "graph", "explain --seq 128",
+                             "sweep", "compare --vary zero=1,2"}) {
+      CAPTURE(verb);
+      const Answer answer = test::headroom(verb + (" --plan " + file));
+      CAPTURE(answer.err);
+      CHECK(answer.code == ExitCode::kYes);
+      CHECK_FALSE(answer.out.empty());
+    }
+    const Document again(test::headroom("fit --json --plan " + file).out);
+    CHECK(again.integer("device_total_bytes") == 60 * kGiB);  // The assumption came along.
+    CHECK(again.text("plan_file/node") == "dgx-h100");
+    CHECK(again.text("plan_file/model") == "gpt2");
+  }
+  const Answer changed =
+      test::headroom("fit llama-3.2-1b --gpu a100-80gb --gpus 2 --budget 50GiB --plan " + plan);
+  CHECK(changed.says("llama-3.2-1b on 2 x a100-80gb (50.0 GiB budget)"));
+  for (const char* note : {" has MODEL gpt2, the command line MODEL llama-3.2-1b, which is used",
+                           " has --gpu h100-80gb, the command line --gpu a100-80gb, which is used",
+                           " has --budget 60GiB, the command line --budget 50GiB, which is used",
+                           " has --gpus 4, the command line --gpus 2, which is used"}) {
+    CAPTURE(note);
+    CHECK(changed.complains(note));
+  }
+}
+
+TEST_CASE("plan file: explain asks again what the file's plan was the answer to") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("plan.json");
+  const std::string asked =
+      " gpt2 --gpu a100-80gb --gpus 2 --runtime megatron --tp 2 --global-batch 8";
+  REQUIRE(test::headroom("plan" + asked + " -o " + path).code == ExitCode::kYes);
+  const Document typed(test::headroom("explain" + asked + " --json").out);
+  const Document filed(test::headroom("explain --json --plan " + path).out);
+  for (const char* key : {"plan", "why", "space", "estimate/peak_allocated_bytes"}) {
+    CAPTURE(key);
+    CHECK(ir::to_json(typed.at(key)) == ir::to_json(filed.at(key)));
+  }
+}
+
+TEST_CASE("plan file: explain says what speaks against a plan that is not the best") {
+  const test::TemporaryFolder folder;
+  const Answer fitted =
+      test::headroom("fit gpt2 --gpu a100-80gb --gpus 2 --megatron tp=2 --micro-batch 4 --json");
+  const std::string path = folder.write("fit.json", fitted.out);
+  const Answer answer = test::headroom("explain --plan " + path);
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.says("batch of 4 sequences"));
+  CHECK(answer.says("\ntp 2: "));
+}
+
+TEST_CASE("plan file: a wrong file gives one error with the key, the value and what to do") {
+  const test::TemporaryFolder folder;
+  const auto begins = [&folder](std::string_view content, std::string_view text) {
+    const std::string said = complaint(folder, content);
+    CAPTURE(said);
+    CHECK(said.starts_with(text));
+    CHECK(said.find("also") == std::string::npos);
+  };
+  begins(R"({"a": 1})", ": got an object with the keys a, expected a plan file, ");
+  begins(R"({"model_type": "gpt2", "n_layer": 12})",
+         ": /model_type: got the configuration of a model, expected a plan file");
+  begins(R"({"schema_version": 1, "error": {"code": "environment"}})",
+         ": /error: got the message of a command that failed, expected a plan file");
+  begins(R"({"schema_version": 1, "plan_file": null})", ": /plan_file: got null, expected");
+  begins(R"({"schema_version": 1, "plan": {"schema_version": 1, "gpus": "x"}})",
+         ": /plan/gpus: got \"x\", expected an integer from 1 to ");
+  begins(R"({"schema_version": 1, "model": "gpt2"})", ": /plan: ");
+  begins(R"({"schema_version": 1, "modle": "gpt2", "plan": {"schema_version": 1}})", ": /modle: ");
+  begins(R"({"schema_version": 1, "assumptions": {"bugdet": "1"}, "plan": {"schema_version": 1}})",
+         ": /assumptions/bugdet: got an option of that name, expected one of ");
+  CHECK(test::headroom("fit - --gpu h100 --plan -").code == ExitCode::kUsage);
+  CHECK(test::headroom("fit --plan " + folder.path("none.json")).code == ExitCode::kEnvironment);
+}
+
+TEST_CASE("plan file: plan writes it only if it found a plan") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("plan.json");
+  const Answer answer = test::headroom(
+      "plan gpt2 --gpu t4 --runtime megatron --micro-batch 8 --budget 2GiB --output " + path);
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(answer.complains("no plan was found"));
+  CHECK_FALSE(read_file(path));
+  const Answer file = test::headroom("plan gpt2 --gpu t4 --runtime megatron --output -");
+  const ir::JsonValue schema = test::read_schema("plan_file.schema.json");
+  for (const std::string& fault :
+       test::SchemaCheck::faults(schema, ir::parse_json(file.out, "plan").value())) {
+    FAIL_CHECK(fault);
+  }
+}
+
+TEST_CASE("launch: every framework says how it is started with the plan") {
+  struct Case {
+    std::string options;
+    std::vector<std::string> says;
+  };
+  const std::vector<Case> cases = {
+      {"--runtime transformers --gpus 2",
+       {"torchrun --standalone --nproc-per-node 2 train.py", "--bf16 True"}},
+      {"--runtime deepspeed --gpus 16",
+       {"deepspeed --hostfile hostfile --num_nodes 2 --num_gpus 8 train.py",
+        "--deepspeed ds_config.json"}},
+      {"--runtime fsdp --gpus 2 --reshard no",
+       {"accelerate launch --num_processes 2 --num_machines 1 --mixed_precision bf16 --use_fsdp",
+        "--fsdp_version 2", "--fsdp_reshard_after_forward false"}},
+      {"--runtime megatron --gpus 4 --tp 2 --pp 2",
+       {"pretrain_gpt.py --num-layers 16 --hidden-size 2048",
+        "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", "--swiglu",
+        "--global-batch-size 16", "--bf16"}},
+      {"--runtime torchtune --gpus 2", {"tune run", "full_finetune_distributed", "dtype=bf16"}},
+      {"--runtime litgpt", {"litgpt finetune_full llama-3.2-1b", "--precision bf16-true"}}};
+  for (const Case& one : cases) {
+    CAPTURE(one.options);
+    const Document answer(test::headroom("plan llama-3.2-1b --gpu a100-80gb --seq 512 "
+                                         "--global-batch 16 --json " +
+                                         one.options)
+                              .out);
+    const std::string launch = answer.text("commands/launch");
+    for (const std::string& text : one.says) {
+      CAPTURE(launch);
+      CAPTURE(text);
+      CHECK(launch.find(text) != std::string::npos);
+    }
+  }
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,103 @@
+// What frameworks refuse, or do otherwise, by compute capability.
+
+#include "runtimes/interface/capability.h"
+
+#include <doctest/doctest.h>
+
+#include "runtimes/megatron/plan.h"
+#include "runtimes/registry.h"
+#include "runtimes/torchtitan/plan.h"
+#include "tests/support/small_llama.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr DeviceTraits kSm61{.compute_major = 6, .compute_minor = 1};
+constexpr DeviceTraits kSm70{.compute_major = 7, .compute_minor = 0};
+constexpr DeviceTraits kSm75{.compute_major = 7, .compute_minor = 5};
+constexpr DeviceTraits kSm80{.compute_major = 8, .compute_minor = 0};
+constexpr DeviceTraits kSm89{.compute_major = 8, .compute_minor = 9};
+constexpr DeviceTraits kNoCuda{.compute_major = 0, .compute_minor = 0};
+
+Status check_on(const ParallelPlan& plan, const DeviceTraits& device) {
+  return runtime_of(plan).check_device(plan, device);
+}
+
+}  // namespace
+
+TEST_CASE("capability: LLM.int8 needs Turing, NF4 and 8-bit states Pascal") {
+  ParallelPlan plan;
+  plan.lora = LoraPlan{};
+  plan.quant = QuantPlan{.bits = 8};
+  const Status refused = check_on(plan, kSm70);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().key == "qlora");
+  CHECK(refused.error().wanted.find("Turing") != std::string::npos);
+  CHECK(check_on(plan, kSm75));
+  plan.quant->bits = 4;
+  CHECK(check_on(plan, kSm70));
+  plan.quant.reset();
+  plan.optimizer.form = OptimizerForm::kPagedEightBit;
+  CHECK(check_on(plan, kSm61));
+  CHECK(check_on(plan, kNoCuda));  // Another vendor's: nothing is known.
+}
+
+TEST_CASE("capability: Liger's kernels need what Triton needs") {
+  ParallelPlan plan;
+  plan.loss = LossKind::kFusedLinear;
+  CHECK_FALSE(check_on(plan, kSm61));
+  CHECK(check_on(plan, kSm70));
+}
+
+TEST_CASE("capability: Transformer Engine refuses bf16 and fused attention below 8.0") {
+  ParallelPlan plan;
+  plan.runtime = "megatron";
+  plan.precision = Precision::kBf16Master;
+  edit_megatron(plan) = MegatronPlan{};
+  CHECK(check_on(plan, kSm80));
+  CHECK(check_on(plan, kSm75).error().key == "precision");
+  plan.precision = Precision::kFp16Master;
+  CHECK(check_on(plan, kSm75).error().key == "megatron");
+  edit_megatron(plan).attention = MegatronAttention::kFlash;
+  CHECK_FALSE(check_on(plan, kSm75));
+  edit_megatron(plan).attention = MegatronAttention::kUnfused;
+  CHECK(check_on(plan, kSm75));
+}
+
+TEST_CASE("capability: torchtitan's float8 needs 8.9") {
+  ParallelPlan plan;
+  plan.runtime = "torchtitan";
+  edit_titan(plan) = TitanPlan{};
+  edit_titan(plan).float8 = Float8Recipe::kTensorwise;
+  CHECK_FALSE(check_on(plan, kSm80));
+  CHECK(check_on(plan, kSm89));
+}
+
+TEST_CASE("capability: bf16 below 8.0 is emulated by PyTorch, which is said") {
+  ParallelPlan plan;
+  plan.precision = Precision::kAutocastBf16;
+  CHECK(runtime_of(plan).device_notes(plan, kSm75).size() == 1);
+  CHECK(runtime_of(plan).device_notes(plan, kSm80).empty());
+  plan.precision = Precision::kFp16;
+  CHECK(runtime_of(plan).device_notes(plan, kSm75).empty());
+}
+
+TEST_CASE("capability: attention on 7.5 stores scores in bf16, and not in fp16") {
+  const ModelSpec model =
+      parse_hf_config(R"({"model_type": "llama", "hidden_size": 512, "intermediate_size": 512,
+          "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8,
+          "vocab_size": 100, "max_position_embeddings": 4096})",
+                      "small")
+          .value();
+  const auto peak = [&](Precision precision) {
+    ParallelPlan plan;
+    plan.precision = precision;
+    plan.sequence = 1024;
+    const RankProgram program = lower(model, plan, Rank{0}, kSm75).value();
+    return cost::replay(program, plan.allocator, Bytes{64 * kGiB}).phases.at(1).peak_allocated;
+  };
+  // Eight heads have 16 MiB of scores in a layer.
+  CHECK(peak(Precision::kBf16) > peak(Precision::kFp16) + Bytes{16 * kMiB});
+}
+
+}  // namespace headroom::ir
