@@ -57,7 +57,7 @@ Error unknown_verb(const std::string& verb) {
                                  closest ? "use headroom " + *closest : "see headroom --help");
 }
 
-/// What follows --help: "megatron" of "fit --help megatron".
+/// Returns the word after --help: "megatron" in "fit --help megatron".
 std::optional<std::string> asked_topic(std::span<const std::string> rest) {
   const auto help = std::ranges::find_if(
       rest, [](const std::string& word) { return word == "--help" || word == "-h"; });

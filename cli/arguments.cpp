@@ -23,7 +23,7 @@ constexpr std::array<OptionSpec, 4> kCommon = {
 struct Slot {
   const OptionSpec* spec = nullptr;
   std::string text;
-  std::vector<std::string> texts;  ///< Of an option that may be repeated.
+  std::vector<std::string> texts;  ///< The values of an option that may be repeated.
   bool flag = false;
   CLI::Option* option = nullptr;
 };

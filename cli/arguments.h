@@ -16,11 +16,11 @@ namespace headroom::cli {
 struct OptionSpec {
   std::string_view name;      ///< "micro-batch", without dashes.
   std::string_view value;     ///< Placeholder of its value in the help; empty: a flag.
-  std::string_view fallback;  ///< Its default in words; empty: none.
+  std::string_view fallback;  ///< The default in words; empty: none.
   std::string_view help;      ///< What it sets, with its unit. Lower case, no full stop.
   bool hidden = false;        ///< Another spelling, which the help does not list.
   bool repeats = false;       ///< It may be given several times; its values are separate lines.
-  bool bare = false;          ///< Its value may be left out: --fsdp alone asks for the defaults.
+  bool bare = false;          ///< The value may be left out: --fsdp alone asks for the defaults.
 };
 
 /// A verb of the program, with the arguments that it accepts.
@@ -37,9 +37,9 @@ struct VerbSpec {
 
 /// The content of the file that `--plan` names. It is read once, as standard input can be.
 struct PlanDocument {
-  std::string name;  ///< As typed.
+  std::string name;  ///< The option as it was typed.
   std::string text;
-  std::vector<std::string> notes;  ///< What the command line says instead of the file.
+  std::vector<std::string> notes;  ///< Each says where the command line overrides the file.
   friend bool operator==(const PlanDocument&, const PlanDocument&) = default;
 };
 
@@ -79,7 +79,7 @@ class Arguments {
   struct TypedName {
     std::string option;
     std::string name;
-    std::string key;  ///< Of the option's value; empty: the name stands for the whole option.
+    std::string key;  ///< A key of the option's value; empty: the name stands for the whole option.
   };
   std::vector<TypedName> typed_;
   std::optional<PlanDocument> document_;

@@ -16,8 +16,8 @@ namespace headroom::cli {
 /// One of the plans that are compared, as `fit` judges it.
 struct ComparedPlan {
   std::string name;    ///< MODEL or the file, and what was varied.
-  ir::PlanFile file;   ///< What was asked.
-  std::string model;   ///< For people.
+  ir::PlanFile file;   ///< The question.
+  std::string model;   ///< The model's name, for people.
   std::string device;  ///< Its name in the catalogue.
   cost::Verdict verdict{};
   Bytes margin;
@@ -26,8 +26,8 @@ struct ComparedPlan {
   Bytes peak_reserved;
   cost::RoleBytes by_role{};
   std::string moment;
-  std::int64_t host_bytes = 0;  ///< Of one rank.
-  std::int64_t nvme_bytes = 0;  ///< Of one rank.
+  std::int64_t host_bytes = 0;  ///< Host memory of one rank.
+  std::int64_t nvme_bytes = 0;  ///< NVMe space of one rank.
   /// Nothing if nobody has measured a GPU of the kind.
   std::optional<Seconds> step;
   cost::PartTimes parts;

@@ -49,7 +49,7 @@ std::string variable_key(const ir::OptionField& field) {
   return std::string(field.own.name) + ":" + (is_switch ? "True" : value);
 }
 
-/// Its default; empty where the option is off.
+/// The default of an option; empty where the option is off.
 std::string variable_default(const TopicKey& key) {
   const ir::JsonValue value = key.field->get(key.part->usual());
   if (key.field->kind == ir::OptionKind::kBytes && !value.is_null()) {

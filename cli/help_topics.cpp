@@ -89,7 +89,7 @@ void add_topic(std::vector<HelpTopic>& topics, HelpTopic topic) {
   }
 }
 
-/// For a verb that takes one plan: a page for every part that a framework has.
+/// The pages of a verb that takes one plan: one for every part that a framework has.
 void add_parts(const VerbSpec& verb, std::vector<HelpTopic>& topics) {
   for (const ir::PlanPart* const part : ir::framework_parts()) {
     HelpTopic topic{.name = std::string(part->option),
@@ -111,7 +111,7 @@ void add_parts(const VerbSpec& verb, std::vector<HelpTopic>& topics) {
   }
 }
 
-/// For a verb that searches: a page for every framework, with the axes that its search has.
+/// The pages of a verb that searches: one for every framework, with the axes of its search.
 void add_searches(const VerbSpec& verb, std::vector<HelpTopic>& topics) {
   for (const plan::FrameworkSearch* const search : plan::framework_searches()) {
     HelpTopic topic{.name = search->runtime(),

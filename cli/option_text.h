@@ -34,7 +34,7 @@ struct OptionValue {
   friend bool operator==(const OptionValue&, const OptionValue&) = default;
 };
 
-/// Where the keys of a SPEC are stored: those rows of `fields` that are keys of the option `of`.
+/// The place of the keys of a SPEC: those rows of `fields` that are keys of the option `of`.
 struct SpecTarget {
   std::span<const ir::OptionField> fields;
   std::string_view of;

@@ -68,7 +68,7 @@ class SweepFile {
   std::string path_;
   SweepFormat format_;
   std::map<SweepItem, std::string> lines_;
-  std::vector<SweepItem> order_;  ///< In the order of the file's lines.
+  std::vector<SweepItem> order_;  ///< The items, in the order of the file's lines.
   std::string own_;
   std::ofstream out_;
 };

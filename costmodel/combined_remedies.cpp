@@ -258,7 +258,7 @@ class ModeSearch {
 /// The combinations of one kind of training.
 struct CheapestPair {
   std::optional<Remedy> cheapest;
-  std::optional<Remedy> leanest;  ///< Of the mode that `cheapest` is of.
+  std::optional<Remedy> leanest;  ///< The leanest remedy of the mode of `cheapest`.
 };
 
 CheapestPair cheapest_of(RemedyJudge& judge, const Changes& training,

@@ -16,7 +16,7 @@ struct Combinations {
   std::vector<Remedy> short_ones;
 };
 
-/// Which kinds of training are looked at.
+/// The kinds of training that are considered.
 enum class Training : std::uint8_t { kSame, kAny };
 
 /// Combines the changes of the question's framework.

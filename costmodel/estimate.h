@@ -56,7 +56,7 @@ struct StepEstimate {
   ir::Rank rank{};                     ///< The binding rank.
   std::optional<StepTime> time;        ///< Set if the machine is known.
   std::optional<double> chance;        ///< To fit on the device, if measured errors tell it.
-  HostMemory host;                     ///< Of a node; judged if `DeviceSpec::host` is set.
+  HostMemory host;  ///< Host memory of a node; judged if `DeviceSpec::host` is set.
 };
 
 /// Replaces the device's verdict by one that measured errors give (`confidence.h`).

@@ -16,14 +16,14 @@ namespace headroom::cost {
 
 /// What a run takes of one node's host, with all the ranks that it has there.
 struct HostMemory {
-  std::vector<ir::HostTerm> terms;  ///< Of one rank; those with `once` of the node.
-  std::int64_t ranks = 1;           ///< Of the run on one node.
-  ir::HostSpan peak_span = ir::HostSpan::kTraining;  ///< When the node holds most.
-  Bytes rank_bytes;               ///< Of one rank at that time, without what the node holds once.
-  Bytes bytes;                    ///< Of the node at that time.
+  std::vector<ir::HostTerm> terms;  ///< The terms of one rank; those with `once`, of the node.
+  std::int64_t ranks = 1;           ///< Ranks of the run on one node.
+  ir::HostSpan peak_span = ir::HostSpan::kTraining;  ///< The span in which the node holds most.
+  Bytes rank_bytes;               ///< What one rank holds in `peak_span`, without terms held once.
+  Bytes bytes;                    ///< What the node holds in `peak_span`.
   Bytes pinned;                   ///< Page-locked bytes among them.
   std::optional<Bytes> capacity;  ///< The node's memory; nothing: it is not judged.
-  Bytes nvme;                     ///< Of the node's drives.
+  Bytes nvme;                     ///< Space used on the node's drives.
   std::optional<Bytes> nvme_capacity;
 
   /// Memory that is left; negative: missing. Requires `capacity`.

@@ -25,12 +25,12 @@ using ir::source_of;
 
 /// A changed plan and its result.
 struct Remedy {
-  std::vector<Change> changes;  ///< In the order in which they were made.
+  std::vector<Change> changes;  ///< The changes, in the order in which they were made.
   ir::ParallelPlan plan;
   Verdict verdict = Verdict::kDoesNotFit;
   Bytes peak_allocated;
   Bytes peak_reserved;
-  Bytes margin;  ///< As `StepEstimate::margin`.
+  Bytes margin;  ///< The same as `StepEstimate::margin`.
   Bytes saved;   ///< Reserved bytes that the original plan needs in addition; may be negative.
   /// Matrix FLOPs per token, relative to the original plan; 1 if nothing was replayed.
   double flops_ratio = 1;
@@ -75,7 +75,7 @@ struct RemedyQuestion {
   const ir::ModelSpec& model;
   const ir::ParallelPlan& plan;
   const DeviceSpec& device;
-  Bytes budget;           ///< As in `estimate`; 0: the device's total.
+  Bytes budget;           ///< The same as in `estimate`; 0: the device's total.
   std::size_t count = 3;  ///< Number of remedies wanted of those that train the same.
   TreeWalk tree = TreeWalk::kAlways;
   const Machine* machine = nullptr;  ///< Null: remedies are ordered by their prices.

@@ -180,7 +180,7 @@ bool trains_otherwise(const Remedy& remedy) {
 bool is_cheaper(const Remedy& remedy, const Remedy& other) {
   const auto rank = [](const Remedy& one) {
     const auto dearest = std::ranges::max_element(one.changes);
-    // In hundredths: times of plans that differ in nothing that takes time are not compared.
+    // Slowdowns are compared in hundredths, so that rounding of equal times decides nothing.
     return std::tuple{trains_otherwise(one), std::llround(100 * slowdown_of(one)),
                       dearest == one.changes.end() ? 0 : dearest->price, one.changes.size()};
   };

@@ -22,7 +22,7 @@ class RemedyJudge {
   /// Whether a remedy is good enough: it fits, comfortably if the question's plan was tight.
   [[nodiscard]] bool mends(const Remedy& remedy) const;
 
-  /// From now on, or no longer, only plans that fit comfortably mend.
+  /// Sets whether only plans that fit comfortably mend from now on.
   void want_comfort(bool wanted) { comfort_ = wanted; }
 
   /// The plan after `changes`; nothing if one of them does not apply or the runtime refuses the

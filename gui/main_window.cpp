@@ -233,7 +233,7 @@ void MainWindow::showAnswer(const Answer& answer) {
 
 void MainWindow::shareRoomOnce() {
   if (room_is_shared_) {
-    return;  // From now on the user's layout stays.
+    return;  // The user's layout stays from now on.
   }
   room_is_shared_ = true;
   const int title = table_title_->sizeHint().height() + table_title_->fontMetrics().height();

@@ -22,8 +22,8 @@ struct Assumption {
 /// A question that can be written down: which model, on which GPU, under which plan, and what was
 /// assumed besides. Every verb takes it through `--plan`.
 struct PlanFile {
-  std::string model;   ///< As MODEL names it: a catalogue name or a path; empty: not said.
-  std::string device;  ///< As --gpu names it; empty: not said.
+  std::string model;   ///< The value of MODEL: a catalogue name or a path; empty: not said.
+  std::string device;  ///< The value of --gpu; empty: not said.
   std::vector<Assumption> assumptions;
   /// The options that a search was given, if it found the plan.
   std::optional<std::vector<Assumption>> search;

@@ -132,7 +132,7 @@ bool any_plan(const std::vector<ComparedPlan>& plans,
 
 /// Whether a role is more than a trace of the plan's peak.
 bool is_shown(const ComparedPlan& plan, std::size_t role) {
-  constexpr std::int64_t kLeastPart = 2000;  // As `fit` leaves out parts of the time.
+  constexpr std::int64_t kLeastPart = 2000;  // `fit` leaves out the same parts of the time.
   return plan.by_role.at(role).value() > plan.peak_allocated.value() / kLeastPart;
 }
 
@@ -173,7 +173,7 @@ void add_time(ComparisonTable& table, const std::vector<ComparedPlan>& plans) {
   table.heading("step, " + std::string(unit.name));
   table.add("step time",
             [&](const ComparedPlan& plan) { return time(plan, plan.step.value_or(Seconds{0})); });
-  constexpr double kLeastShare = 0.0005;  // As `fit` leaves out parts.
+  constexpr double kLeastShare = 0.0005;  // `fit` leaves out the same parts.
   for (std::size_t i = 0; i < cost::kStepParts; ++i) {
     const auto part = static_cast<cost::StepPart>(i);
     if (any_plan(plans, [part](const ComparedPlan& plan) {

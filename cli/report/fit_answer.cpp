@@ -14,7 +14,7 @@ const ir::ParallelPlan* next_plan(const cost::Remedies& remedies) {
   return remedies.wider ? &remedies.wider->plan : nullptr;
 }
 
-/// Which resource is short where no plan was found that fits.
+/// Names the resource that is short if no plan was found that fits.
 std::string shortage(const FitAnswer& answer) {
   const cost::Remedies& remedies = *answer.remedies;
   if (remedies.cut_short || !remedies.leanest) {

@@ -28,7 +28,7 @@ struct FitAnswer {
   TimeRequest time;
   std::optional<RoutingAnswer> routing;  ///< If --routing-imbalance was given.
   std::vector<cost::Speedup> speedups;   ///< If the user requested them.
-  std::vector<std::string> notes;        ///< As shown on standard error.
+  std::vector<std::string> notes;        ///< The notes shown on standard error.
 };
 
 /// (reserved - allocated) / reserved at the peak: the share of reserved memory that is not

@@ -24,8 +24,8 @@ struct PlanAnswer {
   std::optional<plan::Infeasibility> infeasible{};  ///< Set if no plan fits.
   std::vector<plan::StagePlacement> placements{};   ///< Only under `explain`.
   std::optional<ir::PlanFile> file{};               ///< The plan that was found.
-  std::optional<PlanCommands> commands{};           ///< What one types to go on with it.
-  std::vector<std::string> notes{};                 ///< As shown on standard error.
+  std::optional<PlanCommands> commands{};           ///< Commands that use the plan.
+  std::vector<std::string> notes{};                 ///< The notes shown on standard error.
 };
 
 /// Tokens of a step divided by its time.

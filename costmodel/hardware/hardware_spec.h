@@ -12,12 +12,12 @@ namespace headroom::cost {
 /// The host of a node: what its ranks share besides the GPUs.
 struct HostSpec {
   std::string node;  ///< Catalogue name of the node type; empty if there is none.
-  Bytes memory;      ///< Of the node; of each rank if `memory_per_rank`.
+  Bytes memory;      ///< Host memory of the node; of each rank if `memory_per_rank`.
   bool memory_per_rank = false;
   int devices = 8;                          ///< Ranks that a node has at most.
   int cores = 0;                            ///< Physical CPU cores; 0: not known.
   BytesPerSecond memory_bandwidth{0};       ///< Peak of the CPUs' memory; 0: not known.
-  std::optional<Bytes> nvme;                ///< Of the node's drives together.
+  std::optional<Bytes> nvme;                ///< Size of the node's drives together.
   std::optional<BytesPerSecond> nvme_rate;  ///< Sequential reads of the drives together.
   std::string note;                         ///< What is assumed; empty if nothing is.
   friend bool operator==(const HostSpec&, const HostSpec&) = default;
@@ -77,7 +77,7 @@ struct NodeSpec {
   std::optional<int> devices_per_host{};  ///< If the node has several hosts; otherwise all.
   std::optional<int> cpu_cores{};         ///< Physical.
   std::optional<BytesPerSecond> host_memory_bandwidth{};  ///< Peak of all channels.
-  std::optional<Bytes> nvme{};                            ///< Of the drives for data.
+  std::optional<Bytes> nvme{};                            ///< Size of the drives for data.
   std::optional<BytesPerSecond> nvme_rate{};  ///< Sequential reads of these drives together.
   friend bool operator==(const NodeSpec&, const NodeSpec&) = default;
 };

@@ -50,7 +50,7 @@ Result<std::optional<NodeSpec>> find_node(const std::string& config_dir, const D
 
 HostSpec host_of(const DeviceSpec& device, const std::optional<NodeSpec>& node) {
   HostSpec host;
-  std::int64_t hosts = 1;  // Of the node.
+  std::int64_t hosts = 1;  // Hosts of the node.
   if (node) {
     host.node = node->name;
     host.devices = node->devices_per_host.value_or(node->devices);

@@ -16,7 +16,7 @@ namespace headroom::gui {
 struct Theme {
   bool dark = false;
   std::array<SeriesStyle, ir::kTensorRoleCount> series;
-  std::array<QColor, 3> verdict;       ///< By `cost::Verdict`; on the window's colour.
+  std::array<QColor, 3> verdict;  ///< Indexed by `cost::Verdict`; drawn on the window's colour.
   std::array<QColor, 3> verdict_tint;  ///< Their backgrounds, fainter.
   QColor text;
   QColor quiet_text;  ///< Captions and units.

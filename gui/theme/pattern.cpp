@@ -15,7 +15,7 @@ struct Strokes {
   bool falling = false;
   bool horizontal = false;
   bool vertical = false;
-  qreal pitch = 1;  ///< In the caller's units.
+  qreal pitch = 1;  ///< The distance of the lines, in the caller's units.
 };
 
 Strokes strokes_of(Pattern pattern) {

@@ -41,8 +41,8 @@ class Graph {
  private:
   std::vector<Op> ops_;
   std::vector<TensorInfo> tensors_;
-  std::vector<NodeId> producer_;     ///< Of each tensor.
-  std::vector<NodeId> last_reader_;  ///< Of each tensor.
+  std::vector<NodeId> producer_;     ///< The producer of each tensor.
+  std::vector<NodeId> last_reader_;  ///< The last reader of each tensor.
   std::vector<LayerRange> layers_;
   std::vector<TensorId> parameters_;
   bool layer_open_ = false;

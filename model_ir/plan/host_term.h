@@ -37,7 +37,7 @@ enum class HostSpan : std::uint8_t {
   kWholeRun,
   kLoading,   ///< While the model is loaded.
   kResuming,  ///< While a checkpoint with optimizer states is read into what training holds.
-  kTraining,  ///< From the first step on; also while a checkpoint is read or saved.
+  kTraining,  ///< Held from the first step on; also while a checkpoint is read or saved.
   kSaving,    ///< While a checkpoint is saved.
 };
 /// "training", "saving a checkpoint"
@@ -51,7 +51,7 @@ struct HostTerm {
   bool once = false;         ///< Held once on a node; otherwise by each of its ranks.
   bool reclaimable = false;  ///< The kernel drops it when memory runs short: it does not count.
   Bytes requested;
-  Bytes bytes;              ///< What it takes, after rounding.
+  Bytes bytes;              ///< The bytes that it takes after rounding.
   std::string_view source;  ///< Empty: the framework's code at the place that records it.
   friend bool operator==(const HostTerm&, const HostTerm&) = default;
 };

@@ -144,7 +144,7 @@ struct ParallelPlan {
   std::optional<LoraPlan> lora;
   std::optional<QuantPlan> quant;
   std::optional<GenerationPlan> generation;
-  OwnOptions own;  ///< What belongs to frameworks, in the types of their folders.
+  OwnOptions own;  ///< The frameworks' own options, in the types of their folders.
   AllocatorSettings allocator;
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
 };

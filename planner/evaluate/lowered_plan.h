@@ -20,8 +20,8 @@ namespace headroom::plan {
 /// Peak and time of a plan that is lowered whole, which means that its complete program is made.
 struct LoweredPlan {
   Bytes peak;      ///< Peak of the live bytes.
-  StepParts time;  ///< As `cost::estimate` gives it for the same plan.
-  Bytes host{};    ///< As `RatedPlan` has them.
+  StepParts time;  ///< The time that `cost::estimate` gives for the same plan.
+  Bytes host{};    ///< The same as in `RatedPlan`.
   Bytes host_capacity{};
   bool host_fits = true;
 };
@@ -38,8 +38,9 @@ class LoweredRecords {
 
  private:
   std::mutex mutex_;
-  std::unordered_map<std::string, LoweredPlan> plans_;  ///< By the text of the plan.
-  std::unordered_map<std::string, Bytes> peaks_;  ///< Of plans with few layers or micro-batches.
+  std::unordered_map<std::string, LoweredPlan> plans_;  ///< Keyed by the text of the plan.
+  std::unordered_map<std::string, Bytes>
+      peaks_;  ///< Peaks of plans with few layers or micro-batches.
 };
 
 /// Evaluates plans of one model on one machine that are lowered whole.

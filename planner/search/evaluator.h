@@ -48,7 +48,7 @@ struct Visit {
   std::optional<Timed> after;      ///< The last plan of the previous visit.
 };
 
-/// Where the next visit of a cell continues.
+/// The place at which the next visit of a cell continues.
 struct Next {
   double seconds = 0;
   Worth bound;
@@ -61,7 +61,8 @@ struct CellAnswer {
   Worth worth;
   std::uint64_t evaluated = 0;
   std::optional<RatedPlan> leanest;     ///< If nothing fitted; its peak is that of one rank.
-  std::optional<RatedPlan> least_host;  ///< Of plans that only the host has no room for.
+  std::optional<RatedPlan> least_host;  ///< The one that needs least host memory, of plans that
+                                        ///< only the host has no room for.
   std::optional<Next> next;             ///< None: all plans of the cell have been looked at.
 };
 

@@ -50,7 +50,7 @@ struct SearchQuestion {
   SpaceQuestion space;
   cost::Machine machine;
   cost::DeviceSpec device;
-  Bytes budget;  ///< As for `cost::estimate`; 0: the device's total.
+  Bytes budget;  ///< The same as for `cost::estimate`; 0: the device's total.
   Objective objective = Objective::kThroughput;
   Pruning pruning;
   int threads = 1;

@@ -25,8 +25,9 @@ class SpaceWalk {
 
   const SpaceQuestion& question;
   ir::ParallelPlan plan;
-  ir::OptimizerPlan optimizer;  ///< As requested; a framework may replace it by its own default.
-  int eight_bit_recipe = 0;     ///< `plan::eight_bit_recipe` of the precision.
+  ir::OptimizerPlan
+      optimizer;             ///< The requested one; a framework may replace it by its own default.
+  int eight_bit_recipe = 0;  ///< `plan::eight_bit_recipe` of the precision.
 
   [[nodiscard]] const Constraints& allowed() const { return question.constraints; }
   /// Whether the user has constrained `axis`.

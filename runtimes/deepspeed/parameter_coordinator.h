@@ -90,7 +90,7 @@ class ParameterCoordinator {
   std::int64_t available_ = 0;  ///< Elements gathered since the start of the step.
   std::map<std::size_t, std::shared_ptr<ParameterGather>> in_flight_;
   std::vector<std::size_t> in_backward_;  ///< Modules whose backward is running.
-  /// By module and step: DeepSpeed caches what to release and never computes it again.
+  /// Indexed by module and step: DeepSpeed caches what to release and never computes it again.
   std::map<std::pair<std::size_t, std::int64_t>, std::set<std::size_t>> releasable_;
 };
 

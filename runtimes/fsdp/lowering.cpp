@@ -389,7 +389,7 @@ void train(Run& run) {
 /// The inputs of a program.
 struct Setting {
   const ParallelPlan& plan;
-  transformers::ModelSource source;  ///< In the types of the arithmetic.
+  transformers::ModelSource source;  ///< The model, in the types of the arithmetic.
   const Sharding& sharding;
 };
 

@@ -86,7 +86,7 @@ class WrapperHooks {
   const FsdpPlan& plan_;
   WrappedModel& wrapped_;
   std::vector<Unit> units_;
-  std::vector<Unit*> order_;        ///< In the order in which forward calls end.
+  std::vector<Unit*> order_;        ///< Units in the order in which their forward calls end.
   std::vector<Unit*> first_order_;  ///< In the order in which they begin, in the first forward.
   bool ordered_ = false;
   bool started_ = false;

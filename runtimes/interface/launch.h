@@ -11,10 +11,10 @@
 
 namespace headroom::ir {
 
-/// Where a run starts.
+/// The machines on which a run starts.
 struct LaunchSite {
   std::int64_t gpus_per_node = 8;
-  std::string model;  ///< As the user named it.
+  std::string model;  ///< The model as the user named it.
 };
 
 /// How a user starts a framework with a plan.

@@ -195,7 +195,7 @@ struct Plain<std::optional<Value>> {
   static constexpr bool kOptional = true;
 };
 
-/// Where a plan keeps a part of type `Part`: among the frameworks' own options.
+/// The place of a part of type `Part` in a plan: among the frameworks' own options.
 template <typename Part>
 struct Place {
   static const Part& read(const ParallelPlan& plan) { return plan.own.get<Part>(); }

@@ -82,7 +82,7 @@ class Optimizer {
   /// For each of `shards_` with CPU offload: 1 if it is on the host.
   std::vector<std::uint8_t> in_host_;
   std::vector<std::uint8_t> cast_;  ///< For each of `shards_`: 1 if the parameter is stored in FP8.
-  std::vector<Cast> casts_;         ///< In the order of the parameters.
+  std::vector<Cast> casts_;         ///< Casts, in the order of the parameters.
   Axis cast_ranks_;                 ///< The ranks that hold shards of the FP8 parameters.
   std::vector<torch::Tensor> main_;      ///< fp32 copies of fp16 and bf16 parameters.
   std::vector<torch::Tensor> replaced_;  ///< Tensors that the first of two hybrid optimizers made.

@@ -65,7 +65,7 @@ struct ShardedModel {
   Model model;
   /// The root first, then in module order.
   std::vector<std::unique_ptr<fsdp::ShardedGroup>> groups;
-  std::vector<torch::Tensor> shards;     ///< In the order of parameters().
+  std::vector<torch::Tensor> shards;     ///< Shards, in the order of parameters().
   std::vector<torch::Tensor> quantised;  ///< Those of `shards` that are gathered in FP8.
   /// For each of `shards`: whether it is the same on every tensor-parallel rank (norms).
   std::vector<bool> replicated;

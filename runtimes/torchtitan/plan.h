@@ -50,9 +50,10 @@ struct TitanPlan {
   /// memory_budget checkpointing: the share, from 0 to 1, of the tensors that compiled blocks would
   /// save.
   std::optional<double> memory_budget = std::nullopt;
-  Float8Recipe float8 = Float8Recipe::kNone;  ///< Of the blocks' linear layers, not of the head.
-  bool float8_gather = false;                 ///< enable_fsdp_float8_all_gather
-  bool float8_precompute = false;             ///< precompute_float8_dynamic_scale_for_fsdp
+  Float8Recipe float8 =
+      Float8Recipe::kNone;         ///< The recipe of the blocks' linear layers; the head has none.
+  bool float8_gather = false;      ///< enable_fsdp_float8_all_gather
+  bool float8_precompute = false;  ///< precompute_float8_dynamic_scale_for_fsdp
   friend bool operator==(const TitanPlan&, const TitanPlan&) = default;
 };
 

@@ -10,7 +10,7 @@
 
 namespace headroom::ir::transformers {
 
-/// Which ranks of a node `from_pretrained` loads the weights for.
+/// The ranks of a node for which `from_pretrained` loads the weights.
 enum class LoadedBy : std::uint8_t {
   kEveryRank,
   kFirstOfNode,  ///< The others build the model on the meta device.
@@ -24,10 +24,9 @@ enum class LoadedBy : std::uint8_t {
 ///          which are there before the model moves to the device. Quantised weights go to the
 ///          device one by one.
 /// Source:  huggingface/transformers 5.17 src/transformers/modeling_utils.py,
-/// _load_pretrained_model
-///          (get_slice; merged_state_dict for ZeRO-3; is_local_dist_rank_0 for FSDP). Measured with
-///          5.17, torch 2.11 and a model of 334 million parameters: in bf16 nothing but mapped
-///          pages, in fp32 1,274 MiB, 4 bytes for each parameter.
+///          _load_pretrained_model (get_slice; merged_state_dict for ZeRO-3; is_local_dist_rank_0
+///          for FSDP). Measured with 5.17, torch 2.11 and a model of 334 million parameters: in
+///          bf16 nothing but mapped pages, in fp32 1,274 MiB, 4 bytes for each parameter.
 [[nodiscard]] std::vector<HostTerm> loading_terms(const ModelSpec& model, const ParallelPlan& plan,
                                                   LoadedBy by);
 

@@ -69,7 +69,7 @@ std::optional<cost::Measurand> measurand_of(Metric metric) {
 std::vector<cost::ResidualSet> residuals_of(const Scoring& scoring,
                                             const std::vector<Explanation>& explanations) {
   using Key = std::tuple<std::string, std::string, cost::Measurand>;
-  std::map<Key, std::map<std::string, double>> errors;  // By run; a run has one step time.
+  std::map<Key, std::map<std::string, double>> errors;  // Keyed by run; a run has one step time.
   std::map<Key, bool> on_gpu;
   for (const Score& score : whole_runs(scoring)) {
     if (!is_of_recording(score, explanations)) {

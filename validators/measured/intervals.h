@@ -36,8 +36,8 @@ class IntervalFinder {
     double high = 0;
     [[nodiscard]] bool holds(double value) const { return low <= value && value <= high; }
   };
-  /// In the unit of the score's metric; none if the metric has no intervals or no other source has
-  /// errors.
+  /// The interval is in the unit of the score's metric; none if the metric has no intervals or no
+  /// other source has errors.
   [[nodiscard]] std::optional<Interval> find(const Score& score);
 
  private:

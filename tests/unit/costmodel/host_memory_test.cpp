@@ -22,7 +22,7 @@ using ir::HostSpan;
 using ir::HostTerm;
 using ir::HostUse;
 
-constexpr std::int64_t kParameters = 1'235'814'400;  ///< Of `small_model`.
+constexpr std::int64_t kParameters = 1'235'814'400;  ///< Parameters of `small_model`.
 
 DeviceSpec device_in(const char* name, HostSpec host) {
   DeviceSpec device = load_device(test::kConfigs, name).value();
