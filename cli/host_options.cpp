@@ -11,26 +11,24 @@
 namespace headroom::cli {
 namespace {
 
-Result<std::optional<Bytes>> size_of(const Arguments& arguments, const char* option) {
+Result<std::optional<Bytes>> asked_size(const Arguments& arguments, const char* option) {
   const std::optional<std::string> text = arguments.value(option);
   if (!text) {
     return std::optional<Bytes>();
   }
-  const std::optional<Bytes> bytes = parse_bytes(*text);
-  if (!bytes || *bytes == Bytes{0}) {
-    return Error::invalid_argument(option, *text, "a size as 512GiB, 4TB or 2199023255552");
-  }
-  return bytes;
+  const Result<Bytes> size = parse_size(option, *text);
+  return size ? Result<std::optional<Bytes>>(*size) : Result<std::optional<Bytes>>(size.error());
 }
 
 }  // namespace
 
 std::vector<OptionSpec> host_options() {
-  return {{"host-memory", "SIZE", "the node type's",
-           "host memory of a node that the run may take, as 512GiB"},
-          {"nvme", "SIZE", "the node type's", "size of a node's NVMe drives together, as 4TB"},
-          {"nvme-rate", "RATE", "the node type's",
-           "what a node's NVMe drives together read in a second: 12GB/s"}};
+  return {
+      {"host-memory", "SIZE", "that of the node",
+       "host memory of a node that the run may use, as 512GiB"},
+      {"nvme", "SIZE", "that of the node", "size of all NVMe drives of a node together, as 4TB"},
+      {"nvme-rate", "RATE", "that of the node",
+       "rate at which a node's NVMe drives together are read, as 12GB/s"}};
 }
 
 Result<cost::DeviceSpec> with_asked_host(const Arguments& arguments, const std::string& config_dir,
@@ -46,8 +44,8 @@ Result<cost::DeviceSpec> with_asked_host(const Arguments& arguments, const std::
     device.host = cost::host_of(device, std::nullopt);
   }
   cost::HostSpec& host = *device.host;
-  const Result<std::optional<Bytes>> memory = size_of(arguments, "host-memory");
-  const Result<std::optional<Bytes>> nvme = size_of(arguments, "nvme");
+  const Result<std::optional<Bytes>> memory = asked_size(arguments, "host-memory");
+  const Result<std::optional<Bytes>> nvme = asked_size(arguments, "nvme");
   if (!memory || !nvme) {
     return memory ? nvme.error() : memory.error();
   }

@@ -6,6 +6,7 @@
 
 #include "cli/host_options.h"
 #include "cli/own_options.h"
+#include "cli/scalars.h"
 #include "cli/shell_words.h"
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
@@ -82,19 +83,7 @@ std::span<const OptionSpec> device_options() {
 
 Result<Bytes> read_budget(const Arguments& arguments) {
   const std::optional<std::string> text = arguments.value("budget");
-  if (!text) {
-    return Bytes{0};
-  }
-  const std::optional<Bytes> bytes = parse_bytes(*text);
-  if (!bytes || *bytes == Bytes{0}) {
-    return Error::invalid_argument("budget", *text, "a size with its unit, as 70GiB or 80GB");
-  }
-  if (text->find_first_not_of("0123456789.") == std::string::npos) {
-    return Error::invalid_argument("budget", *text + " without a unit",
-                                   "a size with its unit, as 70GiB or 80GB",
-                                   "use --budget " + *text + "GiB, or " + *text + "B for bytes");
-  }
-  return *bytes;
+  return text ? parse_size("budget", *text) : Bytes{0};
 }
 
 namespace {

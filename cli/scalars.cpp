@@ -89,4 +89,18 @@ Result<double> parse_quantity(std::string_view option, std::string_view text, do
   return parse_real(option, text, least, greatest);
 }
 
+Result<Bytes> parse_size(std::string_view option, const std::string& text) {
+  constexpr std::string_view kExpected = "a size with its unit, as 70GiB or 80GB";
+  const std::optional<Bytes> bytes = parse_bytes(text);
+  if (!bytes || *bytes == Bytes{0}) {
+    return Error::invalid_argument(option, text, std::string(kExpected));
+  }
+  if (text.find_first_not_of("0123456789.") == std::string::npos) {
+    const std::string typed = "use --" + std::string(option) + " " + text;
+    return Error::invalid_argument(option, text + " without a unit", std::string(kExpected),
+                                   typed + "GiB, or " + text + "B for bytes");
+  }
+  return *bytes;
+}
+
 }  // namespace headroom::cli

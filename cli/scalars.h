@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "model_ir/base/result.h"
+#include "model_ir/base/units.h"
 
 namespace headroom::cli {
 
@@ -33,5 +34,10 @@ namespace headroom::cli {
 /// The same for a real number in [least, greatest].
 [[nodiscard]] Result<double> parse_real(std::string_view option, std::string_view text,
                                         double least, double greatest);
+
+/// Parses the value of an option as a size above zero with its unit: "70GiB", "80GB".
+///
+/// Errors:  kInvalidArgument, also for a number without a unit.
+[[nodiscard]] Result<Bytes> parse_size(std::string_view option, const std::string& text);
 
 }  // namespace headroom::cli

@@ -39,7 +39,9 @@ TEST_CASE("fit: what the user says of the host counts") {
   const Answer little = test::headroom(question + " --host-memory 8GiB");
   CHECK(little.code == ExitCode::kNo);
   CHECK(little.says("the node has 8.00 GiB"));
-  CHECK(test::headroom(question + " --host-memory much").complains("a size as 512GiB"));
+  CHECK(test::headroom(question + " --host-memory much").complains("a size with its unit"));
+  CHECK(test::headroom(question + " --host-memory 24").complains("use --host-memory 24GiB"));
+  CHECK(test::headroom(question + " --nvme 24").complains("use --nvme 24GiB"));
   const std::string drive = " --zero 3 --offload optimizer=nvme,path=/nvme --checkpointing full";
   const std::string swapped = "fit llama-3.2-1b --gpu rtx-4090" + drive;
   CHECK(test::headroom(swapped + " --nvme 1GB").code == ExitCode::kNo);
