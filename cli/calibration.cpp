@@ -142,6 +142,13 @@ Status add_run(const OwnRun& run, const Arguments& arguments, cost::Calibration&
 
 }  // namespace
 
+OptionSpec routing_option() {
+  return {
+      "routing-imbalance", "CV", "",
+      "imbalance of the experts' load with expert parallelism: standard deviation of the tokens "
+      "per expert, divided by their mean; the verdict then holds for 19 of 20 steps"};
+}
+
 std::vector<OptionSpec> calibration_options() {
   return {{kCalibrateFrom, "FILE", "",
            "JSON file with your own measured runs, which narrow the intervals"}};

@@ -14,6 +14,8 @@ namespace headroom::cli {
 
 /// The option `--calibrate-from`.
 [[nodiscard]] std::vector<OptionSpec> calibration_options();
+/// The option --routing-imbalance.
+[[nodiscard]] OptionSpec routing_option();
 
 /// The errors of the predictions for the runs in the file that `--calibrate-from` names, only for
 /// runs of `runtime` (`cost::residual_runtime`). There are none without the option.

@@ -52,6 +52,7 @@ Result<cost::DeviceSpec> with_asked_host(const Arguments& arguments, const std::
   if (*memory) {
     host.memory = **memory;
     host.memory_per_rank = false;
+    host.node.clear();
     host.note.clear();
   }
   if (*nvme) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "cli/calibration.h"
 #include "cli/host_options.h"
 #include "cli/own_options.h"
 #include "cli/scalars.h"
@@ -20,15 +21,8 @@ constexpr std::array<OptionSpec, 2> kDeviceOptions = {
       "name of the GPU, as h100 (headroom catalog gpus lists them), or a .json file"},
      {"budget", "SIZE", "all that the GPU has", "GPU memory that the run may use, as 70GiB"}}};
 
-/// Whether an option is typed with this value: a flag never is, and --fsdp may stand alone.
-bool has_value(const OptionValue& option) {
-  const auto options = question_options();
-  const auto spec = std::ranges::find(options, option.name, &OptionSpec::name);
-  return spec == options.end() || (!spec->value.empty() && !(spec->bare && option.value.empty()));
-}
-
 std::string typed(const OptionValue& option) {
-  return typed_option(option, has_value(option));
+  return typed_option(option, question_options());
 }
 
 bool names(const std::vector<OptionValue>& options, std::string_view name) {
@@ -218,6 +212,19 @@ std::string worded_changes(const Question& question, const ir::ParallelPlan& pla
   return text;
 }
 
+namespace {
+
+/// What else `fit` takes that decides the verdict or is shown with it.
+std::vector<OptionSpec> judging_options() {
+  std::vector<OptionSpec> options = time_options();
+  const auto& calibration = calibration_options();
+  options.insert(options.end(), calibration.begin(), calibration.end());
+  options.push_back(routing_option());
+  return options;
+}
+
+}  // namespace
+
 std::string command_line(std::string_view verb, const Arguments& arguments,
                          const Question& question, const ir::ParallelPlan& plan) {
   const Difference found = difference(question, plan);
@@ -234,7 +241,7 @@ std::string command_line(std::string_view verb, const Arguments& arguments,
       line += " " + typed({.name = std::string(spec.name), .value = *given});
     }
   }
-  for (const OptionSpec& spec : machine_options()) {
+  for (const OptionSpec& spec : verb == "fit" ? judging_options() : machine_options()) {
     if (const std::optional<std::string> given = arguments.value(spec.name)) {
       line += " " + typed({.name = std::string(spec.name), .value = *given});
     }

@@ -22,13 +22,6 @@ Result<Bytes> reserved_with(const Question& question, double load) {
 
 }  // namespace
 
-OptionSpec routing_option() {
-  return {
-      kRoutingImbalance, "CV", "",
-      "imbalance of the experts' load with expert parallelism: standard deviation of the tokens "
-      "per expert, divided by their mean; the verdict then holds for 19 of 20 steps"};
-}
-
 Result<std::optional<RoutingAnswer>> ask_routing(const Arguments& arguments, Question& question) {
   const auto text = arguments.value(kRoutingImbalance);
   if (!text) {

@@ -17,9 +17,6 @@ struct RoutingAnswer {
   Bytes expected;  ///< Reserved peak with the expected load.
 };
 
-/// The option --routing-imbalance.
-[[nodiscard]] OptionSpec routing_option();
-
 /// The answer to the option; nothing without it. The question's plan is given the load that one
 /// step in twenty exceeds, so verdict, peak and time are those of that rank.
 ///

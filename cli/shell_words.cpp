@@ -29,8 +29,13 @@ std::string shell_word_with_variables(const std::string& text) {
   return text.substr(0, end) + (rest.empty() ? "" : shell_word(rest));
 }
 
-std::string typed_option(const OptionValue& option, bool has_value) {
-  return "--" + option.name + (has_value ? " " + shell_word(option.value) : "");
+bool has_value(const OptionValue& option, std::span<const OptionSpec> options) {
+  const auto spec = std::ranges::find(options, option.name, &OptionSpec::name);
+  return spec == options.end() || (!spec->value.empty() && !(spec->bare && option.value.empty()));
+}
+
+std::string typed_option(const OptionValue& option, std::span<const OptionSpec> options) {
+  return "--" + option.name + (has_value(option, options) ? " " + shell_word(option.value) : "");
 }
 
 std::string wrap_command(const std::vector<std::string>& words, std::size_t width,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,12 @@ namespace headroom::cli {
 /// The same for a word that may name variables of the shell ("$NODE_RANK"), which stay variables.
 [[nodiscard]] std::string shell_word_with_variables(const std::string& text);
 
+/// Whether the option is typed with this value: a flag never is, and --fsdp may stand alone. An
+/// option that is not among `options` is.
+[[nodiscard]] bool has_value(const OptionValue& option, std::span<const OptionSpec> options);
 /// "--micro-batch 2", "--liger".
-[[nodiscard]] std::string typed_option(const OptionValue& option, bool has_value);
+[[nodiscard]] std::string typed_option(const OptionValue& option,
+                                       std::span<const OptionSpec> options);
 
 /// A command on several lines of at most `width` columns, each but the last with a backslash at its
 /// end; lines after the first are indented. An option stays on the line of its value.

@@ -148,4 +148,8 @@ std::string bar(const Terminal& terminal, double share, std::size_t width) {
   return out + std::string(kEighths[eighths % 8]);
 }
 
+std::string heading(const Terminal& terminal, std::string_view text) {
+  return "\n" + styled(terminal, Style::kStrong, text) + "\n";
+}
+
 }  // namespace headroom::cli

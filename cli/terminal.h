@@ -30,6 +30,8 @@ struct Terminal {
 
 /// `text` in a style, or unchanged if the terminal has no colour.
 [[nodiscard]] std::string styled(const Terminal& terminal, Style style, std::string_view text);
+/// A blank line and a strong line: the title of a section.
+[[nodiscard]] std::string heading(const Terminal& terminal, std::string_view text);
 
 /// The number of columns of UTF-8 `text`. Every character that we print has a width of one column.
 [[nodiscard]] std::size_t columns_of(std::string_view text);

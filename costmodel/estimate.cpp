@@ -86,6 +86,11 @@ std::optional<StagePrice> price_rank(const StepEstimate& estimate, const ir::Par
 
 }  // namespace
 
+bool is_yes(Verdict verdict, const std::optional<double>& chance) {
+  constexpr double kEven = 0.5;
+  return verdict != Verdict::kDoesNotFit && chance.value_or(1) >= kEven;
+}
+
 std::string_view name_of(Verdict verdict) {
   switch (verdict) {
     case Verdict::kFits:

@@ -87,6 +87,9 @@ void judge_host(StepEstimate& estimate, HostMemory host);
 /// The operator behind event `event` of `program`.
 [[nodiscard]] PeakSite site_of(const ir::RankProgram& program, std::size_t event);
 
+/// Whether an answer is a yes: the run fits, or it is tight and more likely to fit than not.
+[[nodiscard]] bool is_yes(Verdict verdict, const std::optional<double>& chance);
+
 /// "fits", "tight", "does not fit".
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 

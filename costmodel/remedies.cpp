@@ -1,6 +1,7 @@
 #include "costmodel/remedies.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -136,13 +137,22 @@ std::vector<Remedy> shown_of(std::vector<Remedy> mending, std::size_t count) {
   return kept;
 }
 
-/// The remedies that save the most, though they do not suffice. Bounds are replaced by replays.
-std::vector<Remedy> most_helpful(RemedyJudge& judge, std::vector<Remedy> tried, std::size_t count) {
-  std::ranges::stable_sort(tried, std::ranges::greater{}, &Remedy::saved);
-  const auto helps = [](const Remedy& remedy) {
+/// The remedies that save the most of what is short, though they do not suffice. Bounds are
+/// replaced by replays.
+std::vector<Remedy> most_helpful(RemedyJudge& judge, const StepEstimate& found,
+                                 std::vector<Remedy> tried, std::size_t count) {
+  const bool host_is_short = found.host.capacity && !found.host.fits();
+  const Bytes lack = host_is_short ? -found.host.margin() : -found.margin;
+  const auto saved = [&](const Remedy& remedy) {
+    if (!host_is_short) {
+      return remedy.saved;
+    }
+    return remedy.host.capacity ? remedy.host.margin() + lack : Bytes{0};
+  };
+  std::ranges::stable_sort(tried, std::ranges::greater{}, saved);
+  const auto helps = [&](const Remedy& remedy) {
     constexpr std::int64_t kNotable = 100;  // A hundredth of what is missing.
-    return !remedy.ruled_out && remedy.saved > Bytes{0} &&
-           kNotable * remedy.saved >= remedy.saved - remedy.margin;
+    return !remedy.ruled_out && saved(remedy) > Bytes{0} && kNotable * saved(remedy) >= lack;
   };
   std::erase_if(tried, [&](const Remedy& remedy) { return !helps(remedy); });
   std::vector<Remedy> kept;
@@ -156,7 +166,7 @@ std::vector<Remedy> most_helpful(RemedyJudge& judge, std::vector<Remedy> tried, 
       kept.push_back(std::move(remedy));
     }
   }
-  std::ranges::stable_sort(kept, std::ranges::greater{}, &Remedy::saved);
+  std::ranges::stable_sort(kept, std::ranges::greater{}, saved);
   return kept;
 }
 
@@ -171,10 +181,25 @@ std::int64_t least_gpus(const RemedyQuestion& question, Bytes capacity) {
                   ceil_div(floor.value(), std::max(capacity.value(), std::int64_t{1})));
 }
 
+/// Sets the plan with the smallest lack of memory, if no plan was found that fits.
+void keep_leanest(Remedies& remedies) {
+  const auto margin = [](const Remedy& remedy) { return least_margin(remedy.margin, remedy.host); };
+  for (const Remedy& remedy : remedies.cheapest) {
+    if (!remedies.leanest || margin(remedy) >= margin(*remedies.leanest)) {
+      remedies.leanest = remedy;
+    }
+  }
+  if (remedies.wider) {
+    remedies.leanest.reset();
+  }
+}
+
 }  // namespace
 
 Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found) {
-  RemedyJudge judge(question, found);
+  constexpr double kOwnShare = 0.5;  // Of the time: for the plan's own number of GPUs.
+  const Deadline begin = std::chrono::steady_clock::now();
+  RemedyJudge judge(question, found, deadline_after(begin, question.limit, kOwnShare));
   Remedies remedies;
   if (question.tree == TreeWalk::kAlways) {
     remedies.tree = walk_tree(judge, question.plan);
@@ -190,24 +215,24 @@ Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found
   std::ranges::copy_if(tried, std::back_inserter(mending),
                        [&](const Remedy& remedy) { return judge.mends(remedy); });
   remedies.least_gpus = least_gpus(question, found.capacity);
+  remedies.cut_short = judge.out_of_time();
+  // Where the host is short, more nodes help before other training does.
+  const bool wants_nodes = !found.host.fits() && std::ranges::all_of(mending, trains_otherwise);
+  if (is_short && (mending.empty() || wants_nodes)) {
+    WiderRemedies wider =
+        wider_remedies(question, remedies.least_gpus, deadline_after(begin, question.limit, 1));
+    remedies.wider = std::move(wider.mending);
+    remedies.leanest = std::move(wider.short_one);
+    remedies.cut_short = remedies.cut_short || wider.cut_short;
+  }
   if (!mending.empty()) {
     remedies.cheapest = shown_of(std::move(mending), question.count);
+    remedies.leanest.reset();
   } else {
-    remedies.cheapest = most_helpful(judge, std::move(tried), question.count);
-    WiderRemedies wider =
-        is_short ? wider_remedies(question, remedies.least_gpus) : WiderRemedies{};
-    remedies.wider = std::move(wider.mending);
-    if (!remedies.wider) {
-      remedies.leanest = std::move(wider.short_one);
-      for (const Remedy& remedy : remedies.cheapest) {
-        if (!remedies.leanest || remedy.margin >= remedies.leanest->margin) {
-          remedies.leanest = remedy;
-        }
-      }
-    }
+    remedies.cheapest = most_helpful(judge, found, std::move(tried), question.count);
+    keep_leanest(remedies);
   }
   remedies.replays = judge.replays();
-  remedies.cut_short = judge.out_of_time();
   return remedies;
 }
 

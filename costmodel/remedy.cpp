@@ -17,4 +17,8 @@ std::optional<ir::ParallelPlan> with_change(const ir::ParallelPlan& plan, const 
   return changed == plan ? std::nullopt : changed;
 }
 
+Bytes least_margin(Bytes device_margin, const HostMemory& host) {
+  return host.capacity ? std::min(device_margin, host.margin()) : device_margin;
+}
+
 }  // namespace headroom::cost

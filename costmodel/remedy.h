@@ -32,6 +32,8 @@ struct Remedy {
   Bytes peak_reserved;
   Bytes margin;  ///< The same as `StepEstimate::margin`.
   Bytes saved;   ///< Reserved bytes that the original plan needs in addition; may be negative.
+  std::optional<double> chance;  ///< The same as `StepEstimate::chance`.
+  HostMemory host;  ///< The same as `StepEstimate::host`; empty if nothing was replayed.
   /// Matrix FLOPs per token, relative to the original plan; 1 if nothing was replayed.
   double flops_ratio = 1;
   /// Time per token and GPU, relative to the original plan; 0 if it is not known.
@@ -44,6 +46,9 @@ struct Remedy {
   bool estimated = false;
   friend bool operator==(const Remedy&, const Remedy&) = default;
 };
+
+/// The memory that is left where it is scarcest, on the device or on the host; negative: missing.
+[[nodiscard]] Bytes least_margin(Bytes device_margin, const HostMemory& host);
 
 /// What can be done about a plan that does not fit, or that is tight.
 struct Remedies {
@@ -58,8 +63,9 @@ struct Remedies {
   /// Least number of such GPUs that can hold the plan's parameters, gradients and states, all of
   /// them sharded.
   std::int64_t least_gpus = 1;
-  /// If nothing fits on the plan's GPUs: a plan that trains the same and fits on more of them, in
-  /// whole nodes. Its changes are those besides the number of GPUs.
+  /// If nothing fits on the plan's GPUs, or if the host is short and nothing that trains the same
+  /// fits: a plan that trains the same and fits on more GPUs, in whole nodes. Its changes are those
+  /// besides the number of GPUs.
   std::optional<Remedy> wider;
   /// If nothing at all was found: the plan with the smallest lack of memory.
   std::optional<Remedy> leanest;
@@ -79,7 +85,8 @@ struct RemedyQuestion {
   std::size_t count = 3;  ///< Number of remedies wanted of those that train the same.
   TreeWalk tree = TreeWalk::kAlways;
   const Machine* machine = nullptr;  ///< Null: remedies are ordered by their prices.
-  /// No replay starts after this time. The answer does not depend on the clock before.
+  /// No replay starts after this time. Half of it is for the plan's own number of GPUs. The answer
+  /// does not depend on the clock before.
   Seconds limit{20};
   Judge judge{};  ///< Applied to every replay; none: the replay's own verdict.
 };

@@ -40,17 +40,28 @@ double time_ratio(const StepEstimate& before, const StepEstimate& after) {
 
 }  // namespace
 
-RemedyJudge::RemedyJudge(const RemedyQuestion& question, const StepEstimate& found)
-    : question_(question), found_(found), begin_(std::chrono::steady_clock::now()) {}
-
-bool RemedyJudge::mends(const Remedy& remedy) const {
-  return remedy.verdict == Verdict::kFits ||
-         (!comfort_ && found_.verdict == Verdict::kDoesNotFit && remedy.verdict == Verdict::kTight);
+Deadline deadline_after(Deadline begin, Seconds limit, double share) {
+  const std::chrono::duration<double> time(share * limit.value());
+  return begin + std::chrono::duration_cast<Deadline::duration>(time);
 }
 
-bool RemedyJudge::out_of_time() const {
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-  return passed.count() > question_.limit.value();
+void take_result(const StepEstimate& replayed, Remedy& remedy) {
+  remedy.verdict = replayed.verdict;
+  remedy.peak_allocated = replayed.peak_allocated;
+  remedy.peak_reserved = replayed.peak_reserved;
+  remedy.margin = replayed.margin;
+  remedy.chance = replayed.chance;
+  remedy.host = replayed.host;
+}
+
+RemedyJudge::RemedyJudge(const RemedyQuestion& question, const StepEstimate& found,
+                         Deadline deadline)
+    : question_(question), found_(found), deadline_(deadline) {}
+
+bool RemedyJudge::mends(const Remedy& remedy) const {
+  const bool tight_is_enough = !comfort_ && !is_yes(found_.verdict, found_.chance);
+  return remedy.verdict == Verdict::kFits ||
+         (tight_is_enough && is_yes(remedy.verdict, remedy.chance));
 }
 
 std::optional<ParallelPlan> RemedyJudge::changed(const std::vector<Change>& changes) const {
@@ -131,10 +142,7 @@ bool RemedyJudge::replay(Remedy& remedy) {
     return false;
   }
   ++replays_;
-  remedy.verdict = result->verdict;
-  remedy.peak_allocated = result->peak_allocated;
-  remedy.peak_reserved = result->peak_reserved;
-  remedy.margin = result->margin;
+  take_result(*result, remedy);
   remedy.saved = found_.peak_reserved - result->peak_reserved;
   remedy.flops_ratio = flops_ratio(found_, question_.plan, *result, remedy.plan);
   remedy.time_ratio = time_ratio(found_, *result);

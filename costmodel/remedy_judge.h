@@ -13,13 +13,22 @@ namespace headroom::cost {
 /// Whether bounds may replace the replay of a plan that cannot fit.
 enum class Bounds : std::uint8_t { kAllowed, kNone };
 
+using Deadline = std::chrono::steady_clock::time_point;
+
+/// `share` of the time that `limit` gives, from `begin` on.
+[[nodiscard]] Deadline deadline_after(Deadline begin, Seconds limit, double share);
+
+/// Copies verdict, peaks and margins of a replay into a remedy.
+void take_result(const StepEstimate& replayed, Remedy& remedy);
+
 /// Replays changed plans for one search. No plan is replayed twice.
 class RemedyJudge {
  public:
-  /// Both must outlive the judge.
-  RemedyJudge(const RemedyQuestion& question, const StepEstimate& found);
+  /// Question and estimate must outlive the judge. No replay starts after `deadline`.
+  RemedyJudge(const RemedyQuestion& question, const StepEstimate& found, Deadline deadline);
 
-  /// Whether a remedy is good enough: it fits, comfortably if the question's plan was tight.
+  /// Whether a remedy is good enough: the answer to it is yes (`is_yes`), and it fits comfortably
+  /// if the question's plan was tight.
   [[nodiscard]] bool mends(const Remedy& remedy) const;
 
   /// Sets whether only plans that fit comfortably mend from now on.
@@ -38,7 +47,7 @@ class RemedyJudge {
   void make_exact(Remedy& remedy);
 
   [[nodiscard]] std::size_t replays() const { return replays_; }
-  [[nodiscard]] bool out_of_time() const;
+  [[nodiscard]] bool out_of_time() const { return std::chrono::steady_clock::now() > deadline_; }
   [[nodiscard]] const RemedyQuestion& question() const { return question_; }
   [[nodiscard]] const ir::ParallelPlan& plan() const { return question_.plan; }
 
@@ -52,7 +61,7 @@ class RemedyJudge {
 
   const RemedyQuestion& question_;
   const StepEstimate& found_;
-  std::chrono::steady_clock::time_point begin_;
+  Deadline deadline_;
   std::vector<Remedy> known_;
   std::vector<ir::ParallelPlan> refused_;
   std::size_t replays_ = 0;

@@ -55,9 +55,12 @@ std::span<const StepPart> parts_of(Bottleneck bottleneck) {
 
 std::optional<Speedup> replay_change(const SpeedupQuestion& question, const StepTime& before,
                                      const ParallelPlan& plan) {
-  const Result<StepEstimate> after =
+  Result<StepEstimate> after =
       estimate(question.model, plan, question.device, question.budget, &question.machine);
-  if (!after || !after->time || after->verdict == Verdict::kDoesNotFit) {
+  if (after && question.judge) {
+    question.judge(plan, after.value());
+  }
+  if (!after || !after->time || !is_yes(after->verdict, after->chance)) {
     return std::nullopt;
   }
   Speedup found;

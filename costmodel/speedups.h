@@ -31,6 +31,7 @@ struct SpeedupQuestion {
   const DeviceSpec& device;
   Bytes budget;  ///< As in `estimate`.
   const Machine& machine;
+  Judge judge{};  ///< Applied to every replay; none: the replay's own verdict.
 };
 
 /// The bottleneck's share of a step.

@@ -37,8 +37,8 @@ std::int64_t rounded_up(std::int64_t gpus, std::int64_t node) {
 /// Tries one number of GPUs after the other.
 class WiderSearch {
  public:
-  explicit WiderSearch(const RemedyQuestion& question)
-      : question_(question), begin_(std::chrono::steady_clock::now()) {}
+  WiderSearch(const RemedyQuestion& question, Deadline deadline)
+      : question_(question), deadline_(deadline) {}
 
   /// Looks at `plan` with more and more GPUs, from `gpus` on.
   void run(ParallelPlan plan, std::int64_t gpus) {
@@ -68,10 +68,7 @@ class WiderSearch {
   [[nodiscard]] WiderRemedies& found() { return found_; }
 
  private:
-  [[nodiscard]] bool out_of_time() const {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
-    return passed.count() > question_.limit.value();
-  }
+  [[nodiscard]] bool out_of_time() const { return std::chrono::steady_clock::now() > deadline_; }
 
   /// The plan on at least `gpus`; with twice the stages where the framework has stages.
   std::optional<ParallelPlan> widened(const ir::Runtime& runtime, const ParallelPlan& plan,
@@ -104,11 +101,8 @@ class WiderSearch {
     }
     Remedy whole;
     whole.plan = plan;
-    whole.verdict = alone->verdict;
-    whole.peak_allocated = alone->peak_allocated;
-    whole.peak_reserved = alone->peak_reserved;
-    whole.margin = alone->margin;
-    if (alone->verdict != Verdict::kDoesNotFit) {
+    take_result(*alone, whole);
+    if (is_yes(alone->verdict, alone->chance)) {
       found_.mending = whole;
       return whole.margin;
     }
@@ -119,18 +113,17 @@ class WiderSearch {
                          .count = 1,
                          .tree = TreeWalk::kNone,
                          .machine = question_.machine,
-                         .limit = question_.limit,
                          .judge = question_.judge};
-    RemedyJudge judge(asked, *alone);
+    RemedyJudge judge(asked, *alone, deadline_);
     Combinations combined = combined_remedies(judge, Training::kSame);
     if (!combined.mending.empty()) {
       found_.mending = std::move(combined.mending.front());
       return found_.mending->margin;
     }
     keep_if_leaner(whole);
-    Bytes best = whole.margin;
+    Bytes best = least_margin(whole.margin, whole.host);
     for (const Remedy& lean : combined.short_ones) {
-      best = std::max(best, lean.margin);
+      best = std::max(best, least_margin(lean.margin, lean.host));
       if (!lean.ruled_out && !lean.estimated) {
         keep_if_leaner(lean);
       }
@@ -139,20 +132,22 @@ class WiderSearch {
   }
 
   void keep_if_leaner(const Remedy& remedy) {
-    if (!found_.short_one || remedy.margin > found_.short_one->margin) {
+    if (!found_.short_one || least_margin(remedy.margin, remedy.host) >
+                                 least_margin(found_.short_one->margin, found_.short_one->host)) {
       found_.short_one = remedy;
     }
   }
 
   const RemedyQuestion& question_;
-  std::chrono::steady_clock::time_point begin_;
+  Deadline deadline_;
   WiderRemedies found_;
 };
 
 }  // namespace
 
-WiderRemedies wider_remedies(const RemedyQuestion& question, std::int64_t least_gpus) {
-  WiderSearch search(question);
+WiderRemedies wider_remedies(const RemedyQuestion& question, std::int64_t least_gpus,
+                             Deadline deadline) {
+  WiderSearch search(question, deadline);
   const std::int64_t first = std::max(least_gpus, question.plan.world + 1);
   search.run(question.plan, first);
   for (const ir::Runtime* const other : ir::runtimes()) {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "costmodel/remedy.h"
+#include "costmodel/remedy_judge.h"
 
 namespace headroom::cost {
 
@@ -11,6 +11,7 @@ namespace headroom::cost {
 struct WiderRemedies {
   std::optional<Remedy> mending;    ///< The first that fits.
   std::optional<Remedy> short_one;  ///< Else the one with the smallest lack of memory.
+  bool cut_short = false;           ///< The deadline ended the search.
 };
 
 /// A plan that trains the same on more GPUs.
@@ -20,6 +21,7 @@ struct WiderRemedies {
 ///          pipelines double their stages instead. It ends where more GPUs save no more memory: the
 ///          parts that are not sharded are too large. Then frameworks that shard the layers
 ///          themselves are tried in the same way (`ir::Runtime::with_sharded_layers`).
-[[nodiscard]] WiderRemedies wider_remedies(const RemedyQuestion& question, std::int64_t least_gpus);
+[[nodiscard]] WiderRemedies wider_remedies(const RemedyQuestion& question, std::int64_t least_gpus,
+                                           Deadline deadline);
 
 }  // namespace headroom::cost

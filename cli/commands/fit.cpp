@@ -54,9 +54,9 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                    .routing = *routing,
                    .speedups = {},
                    .notes = {}};
-  Result<cost::Judge> judge = judge_confidence(answer);
+  const Result<cost::Judge> judge = judge_confidence(answer);
   if (!judge) {
-    return std::move(judge).error();
+    return judge.error();
   }
   answer.live = cost::group_blocks(
       answer.estimate.program, cost::live_blocks(answer.estimate.program, answer.estimate.timeline,
@@ -69,7 +69,7 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
         .budget = answer.question.budget,
         .tree = tree,
         .machine = answer.time.machine ? &*answer.time.machine : nullptr,
-        .judge = std::move(judge).value()};
+        .judge = *judge};
     answer.remedies = cost::find_remedies(asked, answer.estimate);
   }
   if (arguments.has("faster") && answer.estimate.time) {
@@ -77,7 +77,8 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                                       .plan = answer.question.request.plan,
                                       .device = answer.question.device,
                                       .budget = answer.question.budget,
-                                      .machine = *answer.time.machine};
+                                      .machine = *answer.time.machine,
+                                      .judge = *judge};
     answer.speedups = cost::find_speedups(asked, answer.estimate);
   }
   return answer;
@@ -112,12 +113,8 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   answer->notes = context.notes->lines;
   context.out << (context.json ? fit_json(*answer)
                                : fit_text(*answer, context.terminal) + script_of(*answer, context));
-  // "Tight" is a yes unless it is more likely not to fit.
-  constexpr double kEven = 0.5;
   const cost::StepEstimate& estimate = answer->estimate;
-  const bool no = estimate.verdict == cost::Verdict::kDoesNotFit ||
-                  (estimate.chance && *estimate.chance < kEven);
-  return no ? ExitCode::kNo : ExitCode::kYes;
+  return cost::is_yes(estimate.verdict, estimate.chance) ? ExitCode::kYes : ExitCode::kNo;
 }
 
 }  // namespace

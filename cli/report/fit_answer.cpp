@@ -1,14 +1,19 @@
 #include "cli/report/fit_answer.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+
+#include "cli/report/host_text.h"
+#include "costmodel/remedy_judge.h"
 
 namespace headroom::cli {
 namespace {
 
-/// The cheapest plan that mends, on more GPUs if need be; null if there is none.
+/// The cheapest plan that mends, on more GPUs if need be; null if there is none. A plan on more
+/// GPUs comes before one that trains something else.
 const ir::ParallelPlan* next_plan(const cost::Remedies& remedies) {
-  if (mends(remedies)) {
+  if (mends(remedies) && !(remedies.wider && trains_otherwise(remedies.cheapest.front()))) {
     return &remedies.cheapest.front().plan;
   }
   return remedies.wider ? &remedies.wider->plan : nullptr;
@@ -23,17 +28,21 @@ std::string shortage(const FitAnswer& answer) {
   }
   const cost::Remedy& lean = *remedies.leanest;
   const std::string options = changed_options(answer.question, lean.plan);
-  return "no plan that was found fits: GPU memory is short by " + to_text(-lean.margin) +
-         " on each of " + std::to_string(lean.plan.world) +
+  const std::string host = host_shortage(lean.host);
+  const std::string lack =
+      lean.margin >= Bytes{0} && !host.empty()
+          ? host
+          : "GPU memory is short by " + to_text(std::max(-lean.margin, Bytes{0})) + " on each GPU";
+  return "no plan that was found fits: with " + std::to_string(lean.plan.world) +
          (lean.plan.world == 1 ? " GPU" : " GPUs") +
-         (options.empty() ? "" : " under the leanest (" + options + ")");
+         (options.empty() ? "" : " and the leanest options (" + options + ")") + ", " + lack;
 }
 
 }  // namespace
 
 bool mends(const cost::Remedies& remedies) {
   return !remedies.cheapest.empty() &&
-         remedies.cheapest.front().verdict != cost::Verdict::kDoesNotFit;
+         cost::is_yes(remedies.cheapest.front().verdict, remedies.cheapest.front().chance);
 }
 
 double fragmentation_of(const cost::StepEstimate& estimate) {

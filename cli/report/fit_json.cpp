@@ -247,6 +247,8 @@ JsonValue remedy_json(const Question& question, const cost::Remedy& remedy) {
   fields.add("peak_reserved_bytes", remedy.peak_reserved);
   fields.add("margin_bytes", remedy.margin);
   fields.add("saved_bytes", remedy.saved);
+  fields.add("fits_probability", remedy.chance ? JsonValue{*remedy.chance} : JsonValue{});
+  fields.add("host_bytes", remedy.host.bytes);
   fields.add("flops_ratio", remedy.flops_ratio);
   fields.add("time_ratio", remedy.time_ratio > 0 ? JsonValue{remedy.time_ratio} : JsonValue{});
   fields.add("ruled_out_by_floor", remedy.ruled_out);
@@ -271,11 +273,13 @@ JsonValue short_json(const FitAnswer& answer) {
   if (!answer.remedies || !answer.remedies->leanest) {
     return JsonValue{};
   }
+  const cost::Remedy& lean = *answer.remedies->leanest;
+  const Bytes least = cost::least_margin(lean.margin, lean.host);
   JsonFields fields;
-  fields.add("resource", "GPU memory");
-  fields.add("bytes", -answer.remedies->leanest->margin);
-  fields.add("gpus", answer.remedies->leanest->plan.world);
-  fields.add("options", changed_options(answer.question, answer.remedies->leanest->plan));
+  fields.add("resource", least < lean.margin ? "host memory" : "GPU memory");
+  fields.add("bytes", -least);
+  fields.add("gpus", lean.plan.world);
+  fields.add("options", changed_options(answer.question, lean.plan));
   return std::move(fields).finish();
 }
 

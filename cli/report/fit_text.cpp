@@ -12,11 +12,11 @@
 #include "cli/option_text.h"
 #include "cli/plan_options.h"
 #include "cli/report/host_text.h"
+#include "cli/report/remedies_text.h"
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/param_count.h"
-
 #include "model_ir/spec/task.h"
 #include "runtimes/interface/common_options.h"
 #include "runtimes/registry.h"
@@ -33,10 +33,6 @@ constexpr double kFragmentationFlag = 0.2;
 
 std::string figure(Bytes bytes) {
   return pad_left(to_text(bytes), kSizeColumns);
-}
-
-std::string heading(const Terminal& terminal, std::string_view text) {
-  return "\n" + styled(terminal, Style::kStrong, text) + "\n";
 }
 
 Style style_of(cost::Verdict verdict) {
@@ -292,7 +288,7 @@ std::string communication(const FitAnswer& answer) {
 }
 
 /// The intervals of the reserved peak, the probability that the plan fits, and their basis.
-std::string confidence_lines(const cost::Confidence& confidence) {
+std::string confidence_lines(const cost::Confidence& confidence, bool host_fits) {
   const cost::ErrorModel& basis = confidence.basis;
   if (basis.runs == 0) {
     return {};
@@ -305,7 +301,7 @@ std::string confidence_lines(const cost::Confidence& confidence) {
           : std::to_string(basis.runs) + " measured runs, " + std::to_string(basis.gpu_runs) +
                 " on GPUs" + (basis.borrowed ? ", some of other runtimes" : "");
   return "  " + pad_right("reserved, 95 % interval", kTermColumns) + interval + "\n  " +
-         pad_right("chance to fit", kTermColumns) +
+         pad_right(host_fits ? "chance to fit" : "chance to fit the GPU", kTermColumns) +
          pad_left(percent_text(confidence.fits_probability), kSizeColumns) + "  from " + known +
          "\n";
 }
@@ -350,11 +346,11 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
                                                  : "usable, of " + answer.question.device.product);
   text += line("margin", estimate.margin,
                estimate.retries > 0 && !estimate.out_of_memory
-                   ? "only by emptying the cache " +
+                   ? "fits only because PyTorch empties its cache " +
                          (estimate.retries == 1 ? std::string("once")
                                                 : std::to_string(estimate.retries) + " times")
                    : "");
-  text += routing_lines(answer) + confidence_lines(answer.confidence);
+  text += routing_lines(answer) + confidence_lines(answer.confidence, estimate.host.fits());
   if (fragmentation > kFragmentationFlag) {
     text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";
   }
@@ -386,9 +382,10 @@ std::string phases(const FitAnswer& answer, const Terminal& terminal) {
   for (const cost::PhaseMemory* phase : shown) {
     width = std::max(width, columns_of(to_text(phase->name)));
   }
-  std::string text = heading(
-      terminal, pad_right("phase", width + 2) + pad_left("peak", kSizeColumns) +
-                    pad_left("reserved", kSizeColumns + 2) + pad_left("left", kSizeColumns + 2));
+  std::string text =
+      heading(terminal, pad_right("phase", width + 2) + pad_left("peak", kSizeColumns) +
+                            pad_left("reserved", kSizeColumns + 2) +
+                            pad_left("at its end", kSizeColumns + 2));
   for (const cost::PhaseMemory* phase : shown) {
     text += "  " + pad_right(to_text(phase->name), width) + figure(phase->peak_allocated) + "  " +
             figure(phase->peak_reserved) + "  " + figure(phase->allocated_after) + "\n";
@@ -415,55 +412,6 @@ std::string largest(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
-/// " (+25 % FLOPs)" where the count differs and the time is not known.
-std::string flops_text(const cost::Remedy& remedy) {
-  constexpr double kWorthMentioning = 0.005;
-  const double extra = remedy.flops_ratio - 1;
-  if (remedy.time_ratio > 0 || std::abs(extra) < kWorthMentioning) {
-    return {};
-  }
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), " (%+.0f %% matrix FLOPs)", extra * 100);
-  return text.data();
-}
-
-/// "; +31 % step time" where it is known and differs.
-std::string time_change(const cost::Remedy& remedy) {
-  constexpr double kWorthMentioning = 0.005;
-  if (remedy.time_ratio <= 0 || std::abs(remedy.time_ratio - 1) < kWorthMentioning) {
-    return {};
-  }
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "; %+.0f %% step time", (remedy.time_ratio - 1) * 100);
-  return text.data();
-}
-
-std::string outcome(const cost::Remedy& remedy) {
-  const std::string margin = remedy.margin < Bytes{0} ? to_text(-remedy.margin) + " short"
-                                                      : to_text(remedy.margin) + " to spare";
-  return std::string(name_of(remedy.verdict)) + ", " + margin;
-}
-
-/// What the changes cost, each once. Changes that cost nothing are named only among themselves.
-std::string costs_of(const std::vector<cost::Change>& changes) {
-  const auto is_free = [](const cost::Change& change) {
-    const std::string_view cost = cost::cost_of(change);
-    return cost.starts_with("none") || cost.starts_with("practically none");
-  };
-  const bool all_free = std::ranges::all_of(changes, is_free);
-  std::string text;
-  cost::Change previous{};
-  for (const cost::Change& change : changes) {
-    const bool again = change == previous;  // The micro-batch halved again.
-    if (again || (!all_free && is_free(change)) || (all_free && !text.empty())) {
-      continue;
-    }
-    text += (text.empty() ? "" : "; ") + std::string(cost::cost_of(change));
-    previous = change;
-  }
-  return text;
-}
-
 /// Breaks a command into several lines before options, so that a shell still reads it as one.
 std::string command_lines(const std::string& command, std::size_t width) {
   constexpr std::string_view kBreak = " \\\n      ";
@@ -481,85 +429,6 @@ std::string command_lines(const std::string& command, std::size_t width) {
   return text;
 }
 
-std::string least_gpus_line(const FitAnswer& answer, const Terminal& terminal) {
-  const std::int64_t least = answer.remedies->least_gpus;
-  if (least <= answer.question.request.plan.world) {
-    return {};
-  }
-  return "  " +
-         wrap("parameters, gradients and states alone take " + std::to_string(least) +
-                  " such GPUs, if all of them are sharded",
-              terminal.width - 2, 2) +
-         "\n";
-}
-
-std::string remedy_lines(const FitAnswer& answer, const cost::Remedy& remedy,
-                         const Terminal& terminal) {
-  const std::string costs = costs_of(remedy.changes);
-  return wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
-         wrap(outcome(remedy) +
-                  (remedy.saved > Bytes{0} ? "; saves " + to_text(remedy.saved) : "") +
-                  time_change(remedy) + (costs.empty() ? "" : "; costs: " + costs) +
-                  flops_text(remedy),
-              terminal.width - 5, 5) +
-         "\n";
-}
-
-/// What fits on more GPUs.
-std::string wider_lines(const FitAnswer& answer, const Terminal& terminal) {
-  if (!answer.remedies->wider) {
-    return {};
-  }
-  return heading(terminal, "on more GPUs") + "  1. " +
-         remedy_lines(answer, *answer.remedies->wider, terminal);
-}
-
-std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
-  if (!answer.remedies) {
-    return {};
-  }
-  const std::vector<cost::Remedy>& cheapest = answer.remedies->cheapest;
-  if (cheapest.empty()) {
-    return heading(terminal, "no change on this many GPUs would make it fit") +
-           least_gpus_line(answer, terminal) + wider_lines(answer, terminal);
-  }
-  const bool enough = mends(*answer.remedies);
-  std::string text = heading(terminal, enough ? "cheapest changes" : "changes that help most");
-  for (std::size_t index = 0; index < cheapest.size(); ++index) {
-    text +=
-        "  " + std::to_string(index + 1) + ". " + remedy_lines(answer, cheapest[index], terminal);
-  }
-  return enough ? text : text + least_gpus_line(answer, terminal) + wider_lines(answer, terminal);
-}
-
-/// What limits the speed of a step, and which changes would help.
-std::string speedups(const FitAnswer& answer, const Terminal& terminal) {
-  std::string text;
-  for (const cost::Speedup& speedup : answer.speedups) {
-    text += "  " +
-            wrap(worded_changes(answer.question, speedup.plan) + ": " + percent_text(speedup.gain) +
-                     " more tokens per second, against " +
-                     std::string(cost::describe(speedup.bottleneck)) + " (" +
-                     percent_text(speedup.share) + " of the step); " + to_text(speedup.margin) +
-                     " to spare",
-                 terminal.width - 2, 2) +
-            "\n";
-  }
-  return text.empty() ? text : heading(terminal, "changes that make it faster") + text;
-}
-
-/// Says that a step waits for its network, unless changes against that were looked for.
-std::string speedup_hint(const FitAnswer& answer) {
-  constexpr double kMuch = 0.25;  // A choice.
-  if (!answer.estimate.time || answer.arguments.has("faster")) {
-    return {};
-  }
-  const double share = cost::share_of(*answer.estimate.time, cost::Bottleneck::kCommunication);
-  return share < kMuch ? std::string()
-                       : "  exposed communication is " + percent_text(share) +
-                             " of the step: --faster looks for changes against it\n";
-}
-
 }  // namespace
 
 std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
@@ -572,7 +441,7 @@ std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
                      .step = answer.estimate.time,
                      .interval = answer.confidence.step_time},
                     terminal) +
-          speedup_hint(answer) + speedups(answer, terminal) + remedies(answer, terminal);
+          speedup_hint(answer) + speedups_text(answer, terminal) + remedies_text(answer, terminal);
   const std::string next = next_command(answer);
   const bool command = next.starts_with("headroom ");
   return text + "\nnext: " +

@@ -87,7 +87,7 @@ std::string host_lines(const cost::StepEstimate& estimate, const cost::DeviceSpe
   if (!is_shown(host)) {
     return {};
   }
-  std::string text = "\n" + styled(terminal, Style::kStrong, "against the host") + "\n";
+  std::string text = heading(terminal, "against the host");
   std::vector<ir::HostTerm> terms = host.terms;
   std::ranges::stable_sort(terms, std::ranges::greater{}, &ir::HostTerm::bytes);
   for (const ir::HostTerm& term : terms) {

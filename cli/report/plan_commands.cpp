@@ -14,15 +14,10 @@
 namespace headroom::cli {
 namespace {
 
-bool takes_value(std::span<const OptionSpec> options, std::string_view name) {
-  const auto spec = std::ranges::find(options, name, &OptionSpec::name);
-  return spec == options.end() || !spec->value.empty();
-}
-
 void add_option(std::vector<std::string>& words, std::span<const OptionSpec> options,
                 const std::string& name, const std::string& value) {
   words.push_back("--" + name);
-  if (takes_value(options, name)) {
+  if (has_value({.name = name, .value = value}, options)) {
     words.push_back(shell_word(value));
   }
 }
@@ -65,6 +60,7 @@ std::string one_line(const std::vector<std::string>& words) {
 /// The words as a shell takes them.
 std::vector<std::string> launch_words(const PlanCommands& commands) {
   std::vector<std::string> words = commands.environment;
+  ir::append_words(words, commands.launch.environment);
   for (const std::string& word : commands.launch.command) {
     words.push_back(shell_word_with_variables(word));
   }

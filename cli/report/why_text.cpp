@@ -122,14 +122,13 @@ std::string mend_command(const Arguments& arguments, const PlanSearch& search,
   for (const std::string& positional : arguments.positionals()) {
     line += " " + shell_word(positional);
   }
-  for (const OptionSpec& spec : plan_search_options()) {
+  const std::vector<OptionSpec> options = plan_search_options();
+  for (const OptionSpec& spec : options) {
     const auto own = std::ranges::find(changed, spec.name, &OptionValue::name);
     const std::optional<std::string> value =
         own == changed.end() ? arguments.value(spec.name) : own->value;
     if (value) {
-      line += " --" + std::string(spec.name) + " " + shell_word(*value);
-    } else if (arguments.has(spec.name)) {
-      line += " --" + std::string(spec.name);
+      line += " " + typed_option({.name = std::string(spec.name), .value = *value}, options);
     }
   }
   return line;

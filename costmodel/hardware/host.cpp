@@ -58,8 +58,12 @@ HostSpec host_of(const DeviceSpec& device, const std::optional<NodeSpec>& node) 
     const double share = 1.0 / static_cast<double>(hosts);
     host.cores = static_cast<int>(node->cpu_cores.value_or(0) / hosts);
     host.memory_bandwidth = share * node->host_memory_bandwidth.value_or(BytesPerSecond{0});
-    host.nvme_rate = node->nvme_rate;
-    host.nvme = node->nvme;
+    if (node->nvme_rate) {
+      host.nvme_rate = share * *node->nvme_rate;
+    }
+    if (node->nvme) {
+      host.nvme = Bytes{node->nvme->value() / hosts};
+    }
   }
   if (node && node->host_memory) {
     host.memory = Bytes{node->host_memory->value() / hosts};

@@ -29,9 +29,8 @@ enum class AttentionCount : std::uint8_t {
 /// multiplies a token. Frozen weights need none; their backward only passes gradients on.
 ///
 /// Units:   FLOPs.
-/// Source:  Hu et al. 2021, "LoRA", arXiv:2106.09685, section 4.2: no gradients are computed for
-/// the
-///          frozen parameters.
+/// Source:  Hu et al. 2021, "LoRA", arXiv:2106.09685, section 4.2: frozen parameters get no
+///          gradients.
 [[nodiscard]] double weight_gradient_flops_per_token(const ir::ModelSpec& model);
 
 }  // namespace headroom::cost

@@ -26,8 +26,7 @@ std::int64_t optimizer_of_plan(const ir::ParallelPlan& plan) {
   return found == words.end() ? -1 : found - words.begin();
 }
 
-// -- Requirements of every framework.
-// ---------------------------------------------------------------
+// -- Requirements of every framework. -----------------------------------------------------------
 
 std::string runtime_rule(const SpaceQuestion& question) {
   const AxisValues& asked = question.constraints.of(Axis::kRuntime);

@@ -14,8 +14,7 @@ struct QuantisedTensor {
 
 /// Number of groups into which DeepSpeed's quantiser cuts `elements`, a multiple of 8.
 ///
-/// Model:  the smallest number that is at least `elements` / 8000 and of which the eightfold
-/// divides
+/// Model:  the smallest number that is at least `elements` / 8000 and whose eightfold divides
 ///         `elements`. It is doubled as long as a group is larger than 8000.
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/zero/partition_parameters.py,
 ///         CUDAQuantizer.quantize.

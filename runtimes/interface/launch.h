@@ -22,7 +22,9 @@ struct Launch {
   /// The words of the command. `train.py` stands for the user's script where the framework has
   /// none of its own.
   std::vector<std::string> command;
-  /// Lines of Python that the script needs because no argument says the same.
+  std::vector<std::string> environment{};  ///< Variables that must be set: "NAME=value".
+  /// Lines that the script needs because no argument says the same: Python, or comments about what
+  /// the user adds.
   std::vector<std::string> code;
   friend bool operator==(const Launch&, const Launch&) = default;
 };

@@ -216,6 +216,17 @@ Launch megatron_launch(const ModelSpec& model, const ParallelPlan& plan, const L
   launch.command.emplace_back("pretrain_gpt.py");
   append_words(launch.command, model_words(model, plan));
   append_words(launch.command, plan_words(model, plan));
+  const MegatronPlan& megatron = megatron_of(plan);
+  if (megatron.tensor > 1 || megatron.context > 1) {  // Else validate_args ends the process.
+    launch.environment = {"CUDA_DEVICE_MAX_CONNECTIONS=1"};
+  }
+  launch.code = {
+      "# pretrain_gpt.py also needs data (--data-path, or --mock-data), --train-iters and --lr;",
+      "# they change neither memory nor the time of a step"};
+  if (model.position == PositionKind::kRope) {
+    launch.code.emplace_back(
+        "# and the rotary embedding of the model (--rotary-base, --use-rope-scaling)");
+  }
   return launch;
 }
 

@@ -82,9 +82,9 @@ std::string attention_name(AttentionKind attention) {
   return "sdpa";
 }
 
-/// The type in which the model is loaded.
-std::string loaded_dtype(Precision precision) {
-  switch (param_dtype(precision)) {
+/// A type in PyTorch's words.
+std::string torch_name(DType dtype) {
+  switch (dtype) {
     case DType::kBf16:
       return "torch.bfloat16";
     case DType::kFp16:
@@ -124,16 +124,17 @@ void add_adapters(std::vector<std::string>& lines, const ParallelPlan& plan) {
 }
 
 std::string loading_line(const ParallelPlan& plan, const std::string& model) {
-  std::string line = "model = AutoModelForCausalLM.from_pretrained('" + model +
-                     "', dtype=" + loaded_dtype(plan.precision) + ", attn_implementation='" +
-                     attention_name(plan.attention) + "'";
+  std::string line = "model = AutoModelForCausalLM.from_pretrained(" + to_json(JsonValue{model}) +
+                     ", dtype=" + torch_name(param_dtype(plan.precision)) +
+                     ", attn_implementation='" + attention_name(plan.attention) + "'";
   if (plan.quant) {
+    const DType computed = autocast_dtype(plan.precision).value_or(param_dtype(plan.precision));
     line += plan.quant->bits == 8
                 ? ", quantization_config=BitsAndBytesConfig(load_in_8bit=True)"
                 : ", quantization_config=BitsAndBytesConfig(load_in_4bit=True, "
-                  "bnb_4bit_quant_type='nf4', bnb_4bit_compute_dtype=torch.bfloat16, "
-                  "bnb_4bit_use_double_quant=" +
-                      python_text(plan.quant->double_quant) + ")";
+                  "bnb_4bit_quant_type='nf4', bnb_4bit_compute_dtype=" +
+                      torch_name(computed) +
+                      ", bnb_4bit_use_double_quant=" + python_text(plan.quant->double_quant) + ")";
   }
   return line + ")";
 }

@@ -98,6 +98,27 @@ TEST_CASE("fit: verdict, chance to fit and exit code agree") {
   CHECK(tight > 0);
 }
 
+TEST_CASE("fit: where the host is short, remedies are about the host") {
+  const std::string question = "fit llama-3.2-1b --gpu a100-80gb --zero 3 --offload optimizer=cpu";
+  const Document none = test::json_of(question + " --host-memory 1GiB");
+  CHECK(none.text("short_of/resource") == "host memory");
+  CHECK(none.integer("short_of/bytes") > 0);
+  CHECK(none.text("next").find("the host needs ") != std::string::npos);
+  CHECK(none.text("next").find("short by -") == std::string::npos);
+  for (std::size_t i = 0; i < none.array("remedies").size(); ++i) {
+    CHECK(none.integer("remedies/" + std::to_string(i) + "/host_bytes") <
+          none.integer("host/bytes"));
+  }
+  // More nodes have more host memory, and train the same.
+  const Document large = test::json_of(kLarge);
+  CHECK(large.integer("more_gpus/host_bytes") <= large.integer("host/capacity_bytes"));
+  CHECK(large.text("next").find("--gpus ") != std::string::npos);
+  CHECK(large.text("next").find("--lora") == std::string::npos);
+  const Answer text = test::headroom(kLarge);
+  CHECK(text.says("of host memory"));
+  CHECK(text.says("chance to fit the GPU"));
+}
+
 TEST_CASE("plan: the plan has the chance to fit that was asked for") {
   const std::string question =
       "plan llama-3.2-1b --gpu a100-80gb --budget 48GiB --runtime transformers --global-batch 8";

@@ -261,6 +261,14 @@ TEST_CASE("plan: only what a GPU runs is proposed") {
   }
 }
 
+TEST_CASE("plan: a flag stays a flag in the commands of an infeasible answer") {
+  const Answer answer = test::headroom(
+      "plan gpt2 --gpu a10g --budget 2GiB --runtime transformers --front --work-limit 50");
+  REQUIRE(answer.code == ExitCode::kNo);
+  CHECK(answer.says("--front"));
+  CHECK_FALSE(answer.says("''"));
+}
+
 TEST_CASE("plan: the commands of an infeasible answer are feasible when they are typed") {
   const std::string question = "plan llama-3.1-8b --gpu rtx-4090 --runtime megatron --gpus 1";
   const Document document = test::json_of(question);

@@ -1,6 +1,7 @@
 #include "costmodel/remedies.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -8,8 +9,10 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/confidence.h"
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/remedy_judge.h"
+#include "costmodel/residuals.h"
 #include "runtimes/registry.h"
 #include "tests/support/configs.h"
 #include "tests/support/model_of.h"
@@ -82,6 +85,8 @@ TEST_CASE("property: a combination that fits is found, within a tenth of the qui
   const ir::ModelSpec model = small_model();
   const DeviceSpec device = load_device(test::kConfigs, "a100-40gb").value();
   const Machine machine = load_machine(test::kConfigs, device).value();
+  const std::vector<ResidualSet> residuals =
+      read_residuals(test::kConfigs + "/accuracy/residuals.json").value();
   int mended = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     test::Random random(seed);
@@ -90,7 +95,16 @@ TEST_CASE("property: a combination that fits is found, within a tenth of the qui
     const StepEstimate whole = estimate(model, plan, device).value();
     const Bytes budget{whole.outside_bytes.value() +
                        whole.peak_reserved.value() * random.between(15, 95) / 100};
-    const StepEstimate found = estimate(model, plan, device, budget, &machine).value();
+    // Every second question is judged as `fit` judges: by the chance to fit.
+    const Judge by_chance = seed % 2 == 0 ? judge_by(residuals) : Judge{};
+    const auto judged = [&](const ir::ParallelPlan& one) {
+      StepEstimate replayed = estimate(model, one, device, budget, &machine).value();
+      if (by_chance) {
+        by_chance(one, replayed);
+      }
+      return replayed;
+    };
+    const StepEstimate found = judged(plan);
     if (found.verdict != Verdict::kDoesNotFit) {
       continue;
     }
@@ -100,9 +114,11 @@ TEST_CASE("property: a combination that fits is found, within a tenth of the qui
                                   .budget = budget,
                                   .tree = TreeWalk::kNone,
                                   .machine = &machine,
-                                  .limit = Seconds{600}};
+                                  .limit = Seconds{600},
+                                  .judge = by_chance};
     const Remedies remedies = find_remedies(question, found);
-    RemedyJudge judge(question, found);
+    RemedyJudge judge(question, found,
+                      deadline_after(std::chrono::steady_clock::now(), question.limit, 1));
     const std::optional<double> least = least_slowdown(judge);
     if (!least) {
       continue;
@@ -112,8 +128,10 @@ TEST_CASE("property: a combination that fits is found, within a tenth of the qui
     for (const Remedy& remedy : remedies.cheapest) {
       if (judge.mends(remedy) && !trains_otherwise(remedy)) {
         named = std::min(named, slowdown_of(remedy));
-        const StepEstimate again = estimate(model, remedy.plan, device, budget, &machine).value();
+        const StepEstimate again = judged(remedy.plan);
         CHECK(again.verdict == remedy.verdict);
+        CHECK(again.chance == remedy.chance);
+        CHECK(is_yes(again.verdict, again.chance));
       }
     }
     CHECK(named <= 1.1 * *least);

@@ -35,15 +35,9 @@ bool is_of_host(const ir::JsonValue& question) {
   return question.find("host") != nullptr;
 }
 
-/// Whether the program judges host memory, and takes its size as an option.
-bool judges_host() {
-  return test::headroom("fit gpt2 --gpu h100 --seq 128 --host-memory 64GiB").code !=
-         cli::ExitCode::kUsage;
-}
-
-std::string command_of(const ir::JsonValue& question, bool with_host) {
+std::string command_of(const ir::JsonValue& question) {
   const std::string memory = field(question, "host_memory");
-  const std::string host = with_host && !memory.empty() ? " --host-memory " + memory : "";
+  const std::string host = !memory.empty() ? " --host-memory " + memory : "";
   return field(question, "command") + host;
 }
 
@@ -71,8 +65,8 @@ bool agrees(const Document& answer, std::string_view outcome) {
 }
 
 /// Asks a question and compares the answer with the outcome.
-void check_question(const ir::JsonValue& question, bool with_host) {
-  const std::string command = command_of(question, with_host);
+void check_question(const ir::JsonValue& question) {
+  const std::string command = command_of(question);
   CAPTURE(field(question, "id"));
   CAPTURE(field(question, "question"));
   CAPTURE(field(question, "source"));
@@ -93,11 +87,11 @@ void check_question(const ir::JsonValue& question, bool with_host) {
 }
 
 /// Asks all questions of a list, those of the host or those of the device.
-void check_list(std::string_view list, bool of_host, bool with_host) {
+void check_list(std::string_view list, bool of_host) {
   std::size_t asked = 0;
   for (const ir::JsonValue& question : questions()) {
     if (field(question, "list") == list && is_of_host(question) == of_host) {
-      check_question(question, with_host);
+      check_question(question);
       ++asked;
     }
   }
@@ -129,25 +123,16 @@ TEST_CASE("questions: the file states what was asked, what happened and where it
 }
 
 TEST_CASE("questions: forum threads about the GPU get the verdict that the run met") {
-  check_list("forum", false, false);
+  check_list("forum", false);
 }
 
 TEST_CASE("questions: published recipes for the GPU get the verdict that the run met") {
-  check_list("recipe", false, false);
+  check_list("recipe", false);
 }
 
 TEST_CASE("questions: runs that take host memory get the verdict that they met") {
-  if (!judges_host()) {
-    MESSAGE("host memory is not judged: only what fits is asked");
-    for (const ir::JsonValue& question : questions()) {
-      if (is_of_host(question) && field(question, "outcome") == "fits") {
-        check_question(question, false);
-      }
-    }
-    return;
-  }
-  check_list("forum", true, true);
-  check_list("recipe", true, true);
+  check_list("forum", true);
+  check_list("recipe", true);
 }
 
 }  // namespace headroom

@@ -62,6 +62,10 @@ TEST_CASE("capability: Transformer Engine refuses bf16 and fused attention below
   CHECK_FALSE(check_on(plan, kSm75));
   edit_megatron(plan).attention = MegatronAttention::kUnfused;
   CHECK(check_on(plan, kSm75));
+  plan.precision = Precision::kBf16Master;
+  CHECK_FALSE(check_on(plan, kSm75));
+  edit_megatron(plan).transformer_engine = false;  // Its own modules ask for none.
+  CHECK(check_on(plan, kSm75));
 }
 
 TEST_CASE("capability: torchtitan's float8 needs 8.9") {

@@ -1,0 +1,163 @@
+#include "cli/report/remedies_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "cli/report/host_text.h"
+#include "cli/scalars.h"
+
+namespace headroom::cli {
+namespace {
+
+/// " (+25 % FLOPs)" where the count differs and the time is not known.
+std::string flops_text(const cost::Remedy& remedy) {
+  constexpr double kWorthMentioning = 0.005;
+  const double extra = remedy.flops_ratio - 1;
+  if (remedy.time_ratio > 0 || std::abs(extra) < kWorthMentioning) {
+    return {};
+  }
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), " (%+.0f %% matrix FLOPs)", extra * 100);
+  return text.data();
+}
+
+/// "; +31 % step time" where it is known and differs.
+std::string time_change(const cost::Remedy& remedy) {
+  constexpr double kWorthMentioning = 0.005;
+  if (remedy.time_ratio <= 0 || std::abs(remedy.time_ratio - 1) < kWorthMentioning) {
+    return {};
+  }
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "; %+.0f %% step time", (remedy.time_ratio - 1) * 100);
+  return text.data();
+}
+
+std::string outcome(const cost::Remedy& remedy) {
+  const std::string verdict(name_of(remedy.verdict));
+  const std::string host = host_shortage(remedy.host);
+  if (!host.empty() && remedy.margin >= Bytes{0}) {
+    return verdict + ": " + host;
+  }
+  if (const Bytes least = cost::least_margin(remedy.margin, remedy.host);
+      remedy.verdict == cost::Verdict::kTight && least < remedy.margin) {
+    return verdict + ", " + to_text(least) + " of host memory to spare";
+  }
+  const std::string margin = remedy.margin < Bytes{0} ? to_text(-remedy.margin) + " short"
+                                                      : to_text(remedy.margin) + " to spare";
+  const bool open = remedy.verdict == cost::Verdict::kTight && remedy.chance &&
+                    *remedy.chance < cost::kConfidenceLevel;
+  return verdict + ", " + margin + (open ? ", chance to fit " + percent_text(*remedy.chance) : "");
+}
+
+/// "; saves 11.4 GiB": of the memory that is short, the host's or the GPU's.
+std::string savings(const FitAnswer& answer, const cost::Remedy& remedy) {
+  const cost::HostMemory& before = answer.estimate.host;
+  if (!before.fits() && before.capacity && remedy.host.capacity) {
+    const Bytes saved = before.bytes - remedy.host.bytes;
+    return saved > Bytes{0} ? "; saves " + to_text(saved) + " of host memory" : "";
+  }
+  return remedy.saved > Bytes{0} ? "; saves " + to_text(remedy.saved) : "";
+}
+
+/// What the changes cost, each once. Changes that cost nothing are named only among themselves.
+std::string costs_of(const std::vector<cost::Change>& changes) {
+  const auto is_free = [](const cost::Change& change) {
+    const std::string_view cost = cost::cost_of(change);
+    return cost.starts_with("none") || cost.starts_with("practically none");
+  };
+  const bool all_free = std::ranges::all_of(changes, is_free);
+  std::string text;
+  cost::Change previous{};
+  for (const cost::Change& change : changes) {
+    const bool again = change == previous;  // The micro-batch halved again.
+    if (again || (!all_free && is_free(change)) || (all_free && !text.empty())) {
+      continue;
+    }
+    text += (text.empty() ? "" : "; ") + std::string(cost::cost_of(change));
+    previous = change;
+  }
+  return text;
+}
+
+std::string least_gpus_line(const FitAnswer& answer, const Terminal& terminal) {
+  const std::int64_t least = answer.remedies->least_gpus;
+  if (least <= answer.question.request.plan.world) {
+    return {};
+  }
+  return "  " +
+         wrap("parameters, gradients and states alone take " + std::to_string(least) +
+                  " such GPUs, if all of them are sharded",
+              terminal.width - 2, 2) +
+         "\n";
+}
+
+std::string remedy_lines(const FitAnswer& answer, const cost::Remedy& remedy,
+                         const Terminal& terminal) {
+  const std::string costs = costs_of(remedy.changes);
+  return wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
+         wrap(outcome(remedy) + savings(answer, remedy) + time_change(remedy) +
+                  (costs.empty() ? "" : "; costs: " + costs) + flops_text(remedy),
+              terminal.width - 5, 5) +
+         "\n";
+}
+
+/// What fits on more GPUs.
+std::string wider_lines(const FitAnswer& answer, const Terminal& terminal) {
+  if (!answer.remedies->wider) {
+    return {};
+  }
+  return heading(terminal, "on more GPUs") + "  1. " +
+         remedy_lines(answer, *answer.remedies->wider, terminal);
+}
+
+}  // namespace
+
+std::string remedies_text(const FitAnswer& answer, const Terminal& terminal) {
+  if (!answer.remedies) {
+    return {};
+  }
+  const std::vector<cost::Remedy>& cheapest = answer.remedies->cheapest;
+  if (cheapest.empty()) {
+    return heading(terminal, "no change on this many GPUs would make it fit") +
+           least_gpus_line(answer, terminal) + wider_lines(answer, terminal);
+  }
+  const bool enough = mends(*answer.remedies);
+  std::string text = heading(terminal, enough ? "cheapest changes" : "changes that help most");
+  for (std::size_t index = 0; index < cheapest.size(); ++index) {
+    text +=
+        "  " + std::to_string(index + 1) + ". " + remedy_lines(answer, cheapest[index], terminal);
+  }
+  return text + (enough ? "" : least_gpus_line(answer, terminal)) + wider_lines(answer, terminal);
+}
+
+std::string speedups_text(const FitAnswer& answer, const Terminal& terminal) {
+  std::string text;
+  for (const cost::Speedup& speedup : answer.speedups) {
+    text += "  " +
+            wrap(worded_changes(answer.question, speedup.plan) + ": " + percent_text(speedup.gain) +
+                     " more tokens per second, against " +
+                     std::string(cost::describe(speedup.bottleneck)) + " (" +
+                     percent_text(speedup.share) + " of the step); " + to_text(speedup.margin) +
+                     " to spare",
+                 terminal.width - 2, 2) +
+            "\n";
+  }
+  return text.empty() ? text : heading(terminal, "changes that make it faster") + text;
+}
+
+std::string speedup_hint(const FitAnswer& answer) {
+  constexpr double kMuch = 0.25;  // A choice.
+  if (!answer.estimate.time || answer.arguments.has("faster")) {
+    return {};
+  }
+  const double share = cost::share_of(*answer.estimate.time, cost::Bottleneck::kCommunication);
+  return share < kMuch ? std::string()
+                       : "  exposed communication is " + percent_text(share) +
+                             " of the step: --faster looks for changes against it\n";
+}
+
+}  // namespace headroom::cli
