@@ -170,15 +170,7 @@ Result<Question> read_question(const Arguments& arguments) {
   if (!budget) {
     return budget.error();
   }
-  for (std::string& note : device_notes(*device)) {
-    plan->request.notes.push_back(std::move(note));
-  }
-  for (std::string& note :
-       ir::runtime_of(plan->request.plan).notes(plan->model.spec, plan->request.plan)) {
-    plan->request.notes.push_back(std::move(note));
-  }
-  for (std::string& note :
-       ir::runtime_of(plan->request.plan).device_notes(plan->request.plan, device->traits)) {
+  for (std::string& note : notes_of(plan->model.spec, *device, plan->request.plan)) {
     plan->request.notes.push_back(std::move(note));
   }
   return Question{.model = std::move(plan->model),
@@ -200,6 +192,17 @@ std::vector<std::string> device_notes(const cost::DeviceSpec& device) {
           ": the answer is what PyTorch allocates on NVIDIA's GPUs; nothing was "
           "measured on GPUs of " +
           device.vendor + ", so the intervals and the chance to fit do not apply"};
+}
+
+std::vector<std::string> notes_of(const ir::ModelSpec& model, const cost::DeviceSpec& device,
+                                  const ir::ParallelPlan& plan) {
+  std::vector<std::string> notes = device_notes(device);
+  const ir::Runtime& runtime = ir::runtime_of(plan);
+  for (const std::vector<std::string>& some :
+       {runtime.notes(model, plan), runtime.device_notes(plan, device.traits)}) {
+    notes.insert(notes.end(), some.begin(), some.end());
+  }
+  return notes;
 }
 
 std::string changed_options(const Question& question, const ir::ParallelPlan& plan) {

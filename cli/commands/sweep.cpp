@@ -10,20 +10,12 @@
 #include "cli/ranks.h"
 #include "cli/report/plan_answer.h"
 #include "cli/report/why_text.h"
+#include "cli/scalars.h"
 #include "cli/sweep_file.h"
 #include "model_ir/json/json_writer.h"
 
 namespace headroom::cli {
 namespace {
-
-std::vector<std::string> comma_separated(const std::string& text) {
-  std::vector<std::string> parts;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) {
-    parts.push_back(part);
-  }
-  return parts;
-}
 
 /// The other options on which the answers of a sweep depend. Options of the output are left out.
 std::string search_options_text(const Arguments& arguments) {
@@ -42,9 +34,13 @@ std::string search_options_text(const Arguments& arguments) {
 std::vector<SweepItem> items_of(const Arguments& arguments) {
   std::vector<SweepItem> items;
   const std::string options = search_options_text(arguments);
+  const std::optional<std::string> devices = arguments.value("gpu");
+  if (!devices) {
+    return items;
+  }
   for (const std::string& model : arguments.positionals()) {
-    for (const std::string& gpu : comma_separated(arguments.value("gpu").value_or(""))) {
-      for (const std::string& gpus : comma_separated(arguments.value("gpus").value_or("1"))) {
+    for (const std::string& gpu : split_at(*devices, ',')) {
+      for (const std::string& gpus : split_at(arguments.value("gpus").value_or("1"), ',')) {
         const SweepItem item{model, gpu, gpus, options};
         if (std::ranges::find(items, item) == items.end()) {
           items.push_back(item);
@@ -249,7 +245,9 @@ Result<ExitCode> run_sweep(const Arguments& typed, const Context& context) {
     return filed.error();
   }
   const Arguments& arguments = *filed;
-  print_filed_notes(context.err, arguments);
+  if (ranks->is_first()) {
+    add_notes(context, filed_notes(arguments));
+  }
   const Result<SweepFormat> format = read_format(arguments);
   const Status wrong = format ? check_items(arguments, items_of(arguments)) : format.error();
   if (!wrong) {
