@@ -12,6 +12,7 @@
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
 #include "cli/synonyms.h"
+#include "model_ir/base/error.h"
 #include "model_ir/base/file.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/common_options.h"
@@ -102,7 +103,7 @@ Result<std::vector<AskedPlan>> varied(const AskedPlan& plan,
     for (const AskedPlan& before : all) {
       for (const std::string& value : variation.values) {
         AskedPlan one = before;
-        one.name += " " + std::string(variation.option.name) + "=" + value;
+        one.name += " " + std::string(variation.option.name) + "=" + printable(value);
         if (Status known = apply_value(variation, value, one.arguments); !known) {
           return std::move(known).error();
         }
@@ -130,7 +131,7 @@ Arguments without_positionals(const Arguments& arguments) {
 
 /// What a positional asks for: a plan file, or a model with the options that were typed.
 Result<AskedPlan> asked_by(const VerbSpec& verb, const Arguments& typed, const std::string& text) {
-  AskedPlan asked{.name = text, .arguments = without_positionals(typed)};
+  AskedPlan asked{.name = printable(text), .arguments = without_positionals(typed)};
   const bool file = text.ends_with(".json") && [&text] {
     const Result<std::string> content = read_file(text);
     return content && ir::is_plan_file(*content);

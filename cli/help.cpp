@@ -88,8 +88,8 @@ std::string program_help(std::span<const Command> commands, const Terminal& term
       "  headroom VERB --help TOPIC   more: lora, hardware, a framework, all ...\n"
       "  headroom --version\n\n"
       "exit codes: 0 yes or done, 1 no (does not fit, or probably not), 2 wrong use,\n"
-      "            3 bad input, 4 environment (a file cannot be read, a part is missing),\n"
-      "            5 a bug\n\n"
+      "            3 bad input, 4 environment (a file cannot be read, a part is\n"
+      "            missing), 5 a bug\n\n"
       "example: headroom fit llama-3.1-8b --gpu a100-80gb\n";
   return text;
 }

@@ -192,7 +192,9 @@ Status write_plan_file(const Arguments& arguments, const Context& context,
     return ok();
   }
   if (!answer.file) {
-    add_notes(context, {"no plan was found, so " + *path + " is not written"});
+    add_notes(context,
+              {"no plan was found, so " +
+               (*path == "-" ? "standard output has no plan file" : *path + " is not written")});
     return ok();
   }
   const std::string content = to_pretty_json(ir::plan_file_to_json(*answer.file)) + "\n";
@@ -305,7 +307,9 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     return written.error();
   }
   answer.notes = context.notes->lines;
-  if (arguments.value("output") != "-") {
+  // Without a plan there is no file; whoever asked for JSON gets the answer in its place.
+  const bool in_place = arguments.value("output") == "-" && (answer.file || !context.json);
+  if (!in_place) {
     context.out << (context.json ? plan_answer_json(answer)
                                  : plan_answer_text(answer, context.terminal));
   }

@@ -200,6 +200,10 @@ TEST_CASE("plan file: plan writes it only if it found a plan") {
   CHECK(answer.code == ExitCode::kNo);
   CHECK(answer.complains("no plan was found"));
   CHECK_FALSE(read_file(path));
+  const Answer none = test::headroom(
+      "plan gpt2 --gpu t4 --runtime megatron --micro-batch 8 --budget 2GiB --output - --json");
+  CHECK(Document(none.out).text("status") == "infeasible");
+  CHECK(none.complains("no plan was found, so standard output has no plan file"));
   const Answer file = test::headroom("plan gpt2 --gpu t4 --runtime megatron --output -");
   const ir::JsonValue schema = test::read_schema("plan_file.schema.json");
   for (const std::string& fault :
