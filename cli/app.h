@@ -9,8 +9,8 @@
 namespace headroom::cli {
 
 /// Runs `headroom` with the arguments after the program's name. Answers go to `out`, warnings and
-/// errors to `err`. With --json, `out` receives exactly one document; if there is an error, `err`
-/// receives one error object and `out` nothing.
+/// errors to `err`. With --json, `out` receives exactly one document, which is that of the error if
+/// there is one; --help and --version remain text.
 ///
 /// Errors:  an `InternalError` is not caught; every other error becomes a message and an exit code.
 [[nodiscard]] ExitCode run(std::span<const std::string> arguments, std::ostream& out,

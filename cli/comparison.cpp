@@ -4,11 +4,15 @@
 #include <set>
 #include <utility>
 
+#include "cli/judged_question.h"
 #include "cli/option_text.h"
 #include "cli/own_options.h"
 #include "cli/plan_file.h"
 #include "cli/question.h"
-#include "cli/time_options.h"
+#include "cli/report/time_report.h"
+#include "cli/scalars.h"
+#include "cli/synonyms.h"
+#include "model_ir/base/error.h"
 #include "model_ir/base/file.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/common_options.h"
@@ -19,7 +23,8 @@ namespace {
 
 /// One option with the values that are tried.
 struct Variation {
-  const OptionSpec* option = nullptr;
+  OptionSpec option;  ///< As it was typed, which can be another name of `meant`.
+  std::string meant;  ///< The option of the verb.
   std::vector<std::string> values;
 };
 
@@ -29,35 +34,26 @@ struct AskedPlan {
   Arguments arguments;
 };
 
-std::vector<std::string> split_at(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  while (true) {
-    const std::size_t end = text.find(separator);
-    parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) {
-      return parts;
-    }
-    text.remove_prefix(end + 1);
-  }
-}
-
 /// "zero=1,2,3". Values that hold commas themselves are separated by semicolons.
 Result<Variation> read_variation(const VerbSpec& verb, std::string_view text) {
   const std::size_t equals = text.find('=');
   std::string name(text.substr(0, equals));
   name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
-  std::vector<std::string> known;
-  Variation found;
-  for (const OptionSpec& option : verb.options) {
-    known.emplace_back(option.name);
-    if (option.name == name && !option.repeats && name != "plan") {
-      found.option = &option;
+  std::vector<OptionSpec> options = verb.options;
+  const std::vector<OptionSpec> others = synonym_specs(verb);
+  options.insert(options.end(), others.begin(), others.end());
+  std::erase_if(options,
+                [](const OptionSpec& option) { return option.repeats || option.name == "plan"; });
+  const auto option = std::ranges::find(options, name, &OptionSpec::name);
+  if (option == options.end()) {
+    std::vector<std::string> known;
+    for (const OptionSpec& one : options) {
+      known.emplace_back(one.name);
     }
-  }
-  if (found.option == nullptr) {
     return Error::invalid_argument("vary", std::string(text), "OPTION=VALUE,VALUE of an option",
                                    ir::suggestion(name, known));
   }
+  Variation found{.option = *option, .meant = std::string(meant_option(verb, name)), .values = {}};
   const std::string_view values =
       equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
   found.values = split_at(values, values.find(';') == std::string_view::npos ? ',' : ';');
@@ -81,8 +77,10 @@ bool takes_none(std::string_view option) {
                              [&has](const ir::PlanPart* part) { return has(*part); });
 }
 
-Status apply_value(const OptionSpec& option, const std::string& value, Arguments& arguments) {
-  arguments.remove(option.name);
+Status apply_value(const Variation& variation, const std::string& value, Arguments& arguments) {
+  const OptionSpec& option = variation.option;
+  arguments.remove(variation.meant);
+  remove_own_option(option.name, arguments);
   if (option.value.empty()) {
     if (value != "yes" && value != "no") {
       return Error::invalid_argument("vary", std::string(option.name) + "=" + value,
@@ -91,7 +89,7 @@ Status apply_value(const OptionSpec& option, const std::string& value, Arguments
     if (value == "yes") {
       arguments.set(option.name, "");
     }
-  } else if (value != "none" || takes_none(option.name)) {
+  } else if (value != "none" || takes_none(variation.meant)) {
     arguments.set(option.name, value);
   }
   return ok();
@@ -105,8 +103,8 @@ Result<std::vector<AskedPlan>> varied(const AskedPlan& plan,
     for (const AskedPlan& before : all) {
       for (const std::string& value : variation.values) {
         AskedPlan one = before;
-        one.name += " " + std::string(variation.option->name) + "=" + value;
-        if (Status known = apply_value(*variation.option, value, one.arguments); !known) {
+        one.name += " " + std::string(variation.option.name) + "=" + printable(value);
+        if (Status known = apply_value(variation, value, one.arguments); !known) {
           return std::move(known).error();
         }
         more.push_back(std::move(one));
@@ -133,7 +131,7 @@ Arguments without_positionals(const Arguments& arguments) {
 
 /// What a positional asks for: a plan file, or a model with the options that were typed.
 Result<AskedPlan> asked_by(const VerbSpec& verb, const Arguments& typed, const std::string& text) {
-  AskedPlan asked{.name = text, .arguments = without_positionals(typed)};
+  AskedPlan asked{.name = printable(text), .arguments = without_positionals(typed)};
   const bool file = text.ends_with(".json") && [&text] {
     const Result<std::string> content = read_file(text);
     return content && ir::is_plan_file(*content);
@@ -187,14 +185,16 @@ Result<std::vector<AskedPlan>> asked_plans(const VerbSpec& verb, const Arguments
 
 void take_estimate(const cost::StepEstimate& estimate, ComparedPlan& plan) {
   plan.verdict = estimate.verdict;
+  plan.yes = cost::is_yes(estimate.verdict, estimate.chance);
+  plan.chance = estimate.chance;
   plan.margin = estimate.margin;
   plan.capacity = estimate.capacity;
   plan.peak_allocated = estimate.peak_allocated;
   plan.peak_reserved = estimate.peak_reserved;
   plan.by_role = estimate.peak_by_role;
   plan.moment = estimate.peak_moment;
-  plan.host_bytes = estimate.program.host_bytes;
-  plan.nvme_bytes = estimate.program.nvme_bytes;
+  plan.host = estimate.host;
+  plan.host_verdict = estimate.host_verdict;
   if (estimate.time) {
     plan.step = estimate.time->total;
     plan.parts = estimate.time->parts;
@@ -202,30 +202,39 @@ void take_estimate(const cost::StepEstimate& estimate, ComparedPlan& plan) {
   }
 }
 
-Status judge_asked(const AskedPlan& asked, ComparedPlan& plan) {
-  const Result<Arguments> arguments = with_own_options(asked.arguments);
+/// Judges the question that `arguments` ask, as `fit` does.
+Status judge_arguments(const Arguments& arguments, ComparedPlan& plan) {
+  Result<Question> question = read_question(arguments);
+  if (!question) {
+    return std::move(question).error();
+  }
+  plan.notes = question->model.notes;
+  plan.notes.insert(plan.notes.end(), question->request.notes.begin(),
+                    question->request.notes.end());
+  const Result<JudgedQuestion> judged = judge_question(arguments, std::move(question).value());
+  if (!judged) {
+    return judged.error();
+  }
+  if (judged->time.machine) {
+    const std::vector<std::string> more = machine_notes(*judged->time.machine);
+    plan.notes.insert(plan.notes.end(), more.begin(), more.end());
+  }
+  const Question& asked = judged->question;
+  plan.model = asked.model.label;
+  plan.device = asked.device.name;
+  plan.file = plan_file_of(arguments, asked.model, &asked.device, asked.request.plan);
+  take_estimate(judged->estimate, plan);
+  return ok();
+}
+
+Status judge_asked(const VerbSpec& verb, const AskedPlan& asked, ComparedPlan& plan) {
+  const Result<Arguments> plain = with_synonyms(verb, asked.arguments);
+  const Result<Arguments> arguments = plain ? with_own_options(*plain) : plain;
   if (!arguments) {
     return arguments.error();
   }
-  const Result<Question> question = read_question(*arguments);
-  if (!question) {
-    return question.error();
-  }
-  const Result<TimeRequest> time = read_time_options(*arguments, question->device);
-  if (!time) {
-    return time.error();
-  }
-  const Result<cost::StepEstimate> estimate =
-      cost::estimate(question->model.spec, question->request.plan, question->device,
-                     question->budget, time->machine ? &*time->machine : nullptr);
-  if (!estimate) {
-    return estimate.error();
-  }
-  plan.model = question->model.label;
-  plan.device = question->device.name;
-  plan.file = plan_file_of(*arguments, question->model, &question->device, question->request.plan);
-  take_estimate(*estimate, plan);
-  return ok();
+  Status judged = judge_arguments(*arguments, plan);
+  return judged ? ok() : Status(arguments->as_typed(std::move(judged).error()));
 }
 
 /// Adds a difference unless all plans that exist have the same value.
@@ -296,7 +305,7 @@ Result<std::vector<ComparedPlan>> compare_plans(const VerbSpec& verb, const Argu
   for (const AskedPlan& one : *asked) {
     ComparedPlan plan;
     plan.name = one.name;
-    if (Status judged = judge_asked(one, plan); !judged) {
+    if (Status judged = judge_asked(verb, one, plan); !judged) {
       plan.refusal = std::move(judged).error();
     }
     plans.push_back(std::move(plan));
@@ -304,6 +313,25 @@ Result<std::vector<ComparedPlan>> compare_plans(const VerbSpec& verb, const Argu
   const bool none =
       std::ranges::all_of(plans, [](const ComparedPlan& plan) { return plan.refusal.has_value(); });
   return none ? Result<std::vector<ComparedPlan>>(*plans.front().refusal) : plans;
+}
+
+std::vector<std::string> numbered_notes(const std::vector<ComparedPlan>& plans) {
+  std::vector<std::string> texts;
+  std::vector<std::string> numbers;
+  for (std::size_t at = 0; at < plans.size(); ++at) {
+    for (const std::string& note : plans[at].notes) {
+      const auto found = std::ranges::find(texts, note) - texts.begin();
+      if (found == std::ssize(texts)) {
+        texts.push_back(note);
+        numbers.emplace_back();
+      }
+      numbers[static_cast<std::size_t>(found)] += "(" + std::to_string(at + 1) + ") ";
+    }
+  }
+  for (std::size_t at = 0; at < texts.size(); ++at) {
+    texts[at].insert(0, numbers[at]);
+  }
+  return texts;
 }
 
 std::vector<PlanDifference> differences_of(const std::vector<ComparedPlan>& plans) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "cli/scalars.h"
-#include "cli/time_options.h"
 #include "costmodel/hardware/bandwidth.h"
 #include "costmodel/hardware/host.h"
 
@@ -33,38 +32,20 @@ std::vector<OptionSpec> host_options() {
 
 Result<cost::DeviceSpec> with_asked_host(const Arguments& arguments, const std::string& config_dir,
                                          cost::DeviceSpec device) {
-  const std::optional<std::string> node = asked_node(arguments, config_dir);
-  Result<cost::DeviceSpec> placed = cost::with_host(config_dir, device, node);
-  if (!placed && node) {
-    return placed;
-  }
-  if (placed) {
-    device = std::move(placed).value();
-  } else {
-    device.host = cost::host_of(device, std::nullopt);
-  }
-  cost::HostSpec& host = *device.host;
   const Result<std::optional<Bytes>> memory = asked_size(arguments, "host-memory");
   const Result<std::optional<Bytes>> nvme = asked_size(arguments, "nvme");
   if (!memory || !nvme) {
     return memory ? nvme.error() : memory.error();
   }
-  if (*memory) {
-    host.memory = **memory;
-    host.memory_per_rank = false;
-    host.node.clear();
-    host.note.clear();
-  }
-  if (*nvme) {
-    host.nvme = **nvme;
-  }
+  cost::HostRequest request{
+      .node = arguments.value("node"), .memory = *memory, .nvme = *nvme, .nvme_rate = {}};
   if (const std::optional<std::string> text = arguments.value("nvme-rate")) {
-    host.nvme_rate = cost::parse_bandwidth(*text);
-    if (!host.nvme_rate) {
+    request.nvme_rate = cost::parse_bandwidth(*text);
+    if (!request.nvme_rate) {
       return Error::invalid_argument("nvme-rate", *text, "a rate above zero, as 12GB/s");
     }
   }
-  return device;
+  return cost::in_host(config_dir, std::move(device), request);
 }
 
 }  // namespace headroom::cli

@@ -15,7 +15,7 @@ namespace headroom::cli {
 /// `device` in the host of its node (--node), with what the three options say of it. A catalogue
 /// without nodes is no error unless one was named.
 ///
-/// Errors:  kInvalidArgument for a size or a rate that is none; those of `cost::with_host`.
+/// Errors:  kInvalidArgument for a size or a rate that is none; those of `cost::in_host`.
 [[nodiscard]] Result<cost::DeviceSpec> with_asked_host(const Arguments& arguments,
                                                        const std::string& config_dir,
                                                        cost::DeviceSpec device);

@@ -8,6 +8,7 @@
 
 #include "cli/option_text.h"
 #include "cli/plan_options.h"
+#include "cli/scalars.h"
 #include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
 
@@ -180,6 +181,33 @@ Result<Arguments> with_own_options(const Arguments& arguments) {
     replaced.set(option, before && !before->empty() ? *before + "," + *value : *value);
   }
   return replaced;
+}
+
+void remove_own_option(std::string_view name, Arguments& arguments) {
+  arguments.remove(name);
+  const auto own = std::ranges::find_if(
+      own_options(), [name](const OwnOption& option) { return option.spec.name == name; });
+  if (own == own_options().end()) {
+    return;
+  }
+  const ir::OptionField& field = *meant_row(*own, arguments).field;
+  const std::optional<std::string> given = arguments.value(field.option);
+  if (!given) {
+    return;
+  }
+  arguments.remove(field.option);
+  if (!field.in_spec) {
+    return;
+  }
+  const std::string key = plain_key(field.key);
+  std::string rest;
+  for (const std::string& part : split_at(*given, ',')) {
+    if (part.substr(0, part.find('=')) != key) {
+      rest += (rest.empty() ? "" : ",") + part;
+    }
+  }
+  // An option without keys still says which framework is meant.
+  arguments.set(field.option, rest);
 }
 
 }  // namespace headroom::cli

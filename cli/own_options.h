@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "cli/arguments.h"
 #include "model_ir/base/result.h"
@@ -16,5 +17,9 @@ namespace headroom::cli {
 ///
 /// Errors:  kInvalidArgument for a value that the framework's argument does not accept.
 [[nodiscard]] Result<Arguments> with_own_options(const Arguments& arguments);
+
+/// Takes out of `arguments` what they say of the option or key that `name` means, if `name` is a
+/// framework's own spelling: the key tp of --megatron for "tensor-model-parallel-size".
+void remove_own_option(std::string_view name, Arguments& arguments);
 
 }  // namespace headroom::cli

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/calibration.h"
+#include "cli/host_options.h"
 #include "cli/question.h"
 #include "cli/routing.h"
 #include "cli/time_options.h"
@@ -39,26 +40,31 @@ const OptionSpec* option_of(const VerbSpec& verb, std::string_view name) {
   return found == verb.options.end() ? nullptr : &*found;
 }
 
-Status check_assumption(const std::string& file, const std::string& option) {
+/// The options that the assumptions of a plan file can have.
+std::vector<std::string> filed_assumptions() {
   std::vector<std::string> known = {"gpu"};
   for (const OptionSpec& one : assumption_options()) {
     known.emplace_back(one.name);
   }
+  return known;
+}
+
+}  // namespace
+
+Status check_filed_option(const std::string& file, const std::string& section,
+                          const std::string& option, const std::vector<std::string>& known) {
   if (std::ranges::find(known, option) != known.end()) {
     return ok();
   }
-  return Error::invalid_input(file, "/assumptions/" + option, "an option of that name",
+  return Error::invalid_input(file, "/" + section + "/" + option, "an option of that name",
                               "one of " + ir::join(known), ir::suggestion(option, known));
 }
 
-/// "plan.json has --gpu h100, the command line --gpu a100-80gb, which is used".
 std::string typed_instead(const std::string& file, const std::string& name, const std::string& said,
                           const std::string& typed) {
   return file + " has " + name + " " + said + ", the command line " + name + " " + typed +
          ", which is used";
 }
-
-}  // namespace
 
 const std::vector<OptionSpec>& assumption_options() {
   static const std::vector<OptionSpec> options = [] {
@@ -68,7 +74,8 @@ const std::vector<OptionSpec>& assumption_options() {
         all.push_back(option);
       }
     }
-    for (const std::vector<OptionSpec>& some : {time_options(), calibration_options()}) {
+    for (const std::vector<OptionSpec>& some :
+         {host_options(), time_options(), calibration_options()}) {
       all.insert(all.end(), some.begin(), some.end());
     }
     all.push_back(routing_option());
@@ -133,9 +140,10 @@ Result<Arguments> with_plan_file(const VerbSpec& verb, Arguments arguments) {
   if (!file->device.empty()) {
     assumptions.insert(assumptions.begin(), {.option = "gpu", .value = file->device});
   }
+  const std::vector<std::string> known = filed_assumptions();
   for (const ir::Assumption& assumption : assumptions) {
-    if (Status known = check_assumption(name, assumption.option); !known) {
-      return std::move(known).error();
+    if (Status valid = check_filed_option(name, "assumptions", assumption.option, known); !valid) {
+      return std::move(valid).error();
     }
     if (option_of(verb, assumption.option) == nullptr) {
       continue;

@@ -13,7 +13,7 @@
 namespace headroom::cli {
 
 /// Options that are no part of a plan and that an answer depends on: of the model, the device, the
-/// machine, the costs and the calibration.
+/// host, the machine, the costs and the calibration.
 [[nodiscard]] const std::vector<OptionSpec>& assumption_options();
 
 /// What the answer about `plan` is an answer to, with everything that was typed and matters.
@@ -21,6 +21,17 @@ namespace headroom::cli {
 [[nodiscard]] ir::PlanFile plan_file_of(const Arguments& arguments, const LoadedModel& model,
                                         const cost::DeviceSpec* device,
                                         const ir::ParallelPlan& plan);
+
+/// Refuses an option of the section `section` of a plan file that is none of `known`.
+///
+/// Errors:  kInvalidInput with the file and the place.
+[[nodiscard]] Status check_filed_option(const std::string& file, const std::string& section,
+                                        const std::string& option,
+                                        const std::vector<std::string>& known);
+
+/// "plan.json has --gpu h100, the command line --gpu a100-80gb, which is used".
+[[nodiscard]] std::string typed_instead(const std::string& file, const std::string& name,
+                                        const std::string& said, const std::string& typed);
 
 /// The arguments with what the file of `--plan` says and nobody typed: MODEL, --gpu and the
 /// assumptions that `verb` has options for. The plan itself is read by the verb, from

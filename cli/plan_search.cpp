@@ -4,7 +4,6 @@
 #include <array>
 #include <functional>
 #include <mutex>
-#include <ostream>
 #include <set>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "cli/allocator_options.h"
 #include "cli/calibration.h"
 #include "cli/host_options.h"
+#include "cli/plan_file.h"
 #include "cli/plan_options.h"
 #include "cli/question.h"
 #include "cli/scalars.h"
@@ -27,15 +27,6 @@
 
 namespace headroom::cli {
 namespace {
-
-constexpr std::array<OptionSpec, 4> kMachineOptions = {
-    {{"node", "NAME", "one of the catalogue with this GPU",
-      "machine that holds the GPUs (headroom catalog nodes lists them)"},
-     {"network", "RATE", "that of the node",
-      "bandwidth of each GPU to other nodes in one direction, as 400Gbit/s or 50GB/s"},
-     {"performance", "FILE", "configs/performance",
-      "JSON file with what this GPU achieves, measured on your own machine"},
-     {"budget", "SIZE", "all that the GPU has", "GPU memory that the run may use, as 70GiB"}}};
 
 constexpr std::array<OptionSpec, 9> kSearchOptions = {
     {{"global-batch", "N", "8 for each GPU", "sequences per optimizer step, over all GPUs"},
@@ -246,7 +237,8 @@ std::vector<ir::Assumption> search_of_plan(const ir::ParallelPlan& plan) {
           {.option = "global-batch", .value = std::to_string(batch)}};
 }
 
-Status check_search_option(const std::string& file, const std::string& option) {
+/// The options that the search of a plan file can have.
+std::vector<std::string> filed_search_options() {
   std::vector<std::string> known;
   for (const plan::Axis axis : plan::all_axes()) {
     known.emplace_back(axis->option);
@@ -256,11 +248,7 @@ Status check_search_option(const std::string& file, const std::string& option) {
       known.emplace_back(one.name);
     }
   }
-  if (std::ranges::find(known, option) != known.end()) {
-    return ok();
-  }
-  return Error::invalid_input(file, "/search/" + option, "an option of that name",
-                              "one of " + ir::join(known), ir::suggestion(option, known));
+  return known;
 }
 
 }  // namespace
@@ -288,12 +276,10 @@ plan::SearchQuestion PlanSearch::question() const {
 }
 
 std::vector<OptionSpec> plan_search_options() {
-  std::vector<OptionSpec> options = {
-      {"gpu", "NAME", "",
-       "name of the GPU, as h100 (headroom catalog gpus lists them), or a .json file"}};
-  options.insert(options.end(), kMachineOptions.begin(), kMachineOptions.end());
-  const std::vector<OptionSpec> host = host_options();
-  options.insert(options.end(), host.begin(), host.end());
+  std::vector<OptionSpec> options(device_options().begin(), device_options().end());
+  for (const std::vector<OptionSpec>& some : {machine_options(), host_options()}) {
+    options.insert(options.end(), some.begin(), some.end());
+  }
   for (const plan::Axis axis : plan::all_axes()) {
     options.push_back({axis->option, axis->values, axis->usual, kept(plan::help_of(axis))});
   }
@@ -334,29 +320,26 @@ Result<Arguments> with_filed_search(const Arguments& arguments) {
       file->search ? *file->search : search_of_plan(file->plan);
   Arguments with = arguments;
   PlanDocument notes = *document;
+  const std::vector<std::string> known = filed_search_options();
   for (const ir::Assumption& option : options) {
-    if (Status known = check_search_option(document->name, option.option); !known) {
-      return std::move(known).error();
+    if (Status valid = check_filed_option(document->name, "search", option.option, known); !valid) {
+      return std::move(valid).error();
     }
     const std::optional<std::string> typed = with.value(option.option);
     if (!typed) {
       with.set(option.option, option.value);
     } else if (*typed != option.value) {
-      notes.notes.push_back(document->name + " has --" + option.option + " " + option.value +
-                            ", the command line --" + option.option + " " + *typed +
-                            ", which is used");
+      notes.notes.push_back(
+          typed_instead(document->name, "--" + option.option, option.value, *typed));
     }
   }
   with.set_plan_document(std::move(notes));
   return with;
 }
 
-void print_filed_notes(std::ostream& err, const Arguments& arguments) {
-  if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
-    for (const std::string& note : document->notes) {
-      err << "note: " << note << "\n";
-    }
-  }
+std::vector<std::string> filed_notes(const Arguments& arguments) {
+  const std::optional<PlanDocument>& document = arguments.plan_document();
+  return document ? document->notes : std::vector<std::string>();
 }
 
 Result<PlanSearch> read_plan_search(const Arguments& arguments) {

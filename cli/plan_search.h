@@ -1,7 +1,7 @@
 #pragma once
 
-#include <iosfwd>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cli/arguments.h"
@@ -48,8 +48,8 @@ struct PlanSearch {
 /// Errors:  those of `ir::parse_plan_file`; kInvalidInput for an option that no search has.
 [[nodiscard]] Result<Arguments> with_filed_search(const Arguments& arguments);
 
-/// Writes what the command line says instead of the file of `--plan`, a line each.
-void print_filed_notes(std::ostream& err, const Arguments& arguments);
+/// What the command line says instead of the file of `--plan`.
+[[nodiscard]] std::vector<std::string> filed_notes(const Arguments& arguments);
 
 /// Reads the question.
 ///

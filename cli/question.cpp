@@ -164,15 +164,7 @@ Result<Question> read_question(const Arguments& arguments) {
   if (!budget) {
     return budget.error();
   }
-  for (std::string& note : device_notes(*device)) {
-    plan->request.notes.push_back(std::move(note));
-  }
-  for (std::string& note :
-       ir::runtime_of(plan->request.plan).notes(plan->model.spec, plan->request.plan)) {
-    plan->request.notes.push_back(std::move(note));
-  }
-  for (std::string& note :
-       ir::runtime_of(plan->request.plan).device_notes(plan->request.plan, device->traits)) {
+  for (std::string& note : notes_of(plan->model.spec, *device, plan->request.plan)) {
     plan->request.notes.push_back(std::move(note));
   }
   return Question{.model = std::move(plan->model),
@@ -196,6 +188,17 @@ std::vector<std::string> device_notes(const cost::DeviceSpec& device) {
           device.vendor + ", so the intervals and the chance to fit do not apply"};
 }
 
+std::vector<std::string> notes_of(const ir::ModelSpec& model, const cost::DeviceSpec& device,
+                                  const ir::ParallelPlan& plan) {
+  std::vector<std::string> notes = device_notes(device);
+  const ir::Runtime& runtime = ir::runtime_of(plan);
+  for (const std::vector<std::string>& some :
+       {runtime.notes(model, plan), runtime.device_notes(plan, device.traits)}) {
+    notes.insert(notes.end(), some.begin(), some.end());
+  }
+  return notes;
+}
+
 std::string changed_options(const Question& question, const ir::ParallelPlan& plan) {
   std::string text;
   for (const OptionValue& option : difference(question, plan).changes) {
@@ -214,8 +217,12 @@ std::string worded_changes(const Question& question, const ir::ParallelPlan& pla
 
 namespace {
 
-/// What else `fit` takes that decides the verdict or is shown with it.
-std::vector<OptionSpec> judging_options() {
+/// The options besides those of the question that a command for `verb` repeats: for `fit` all that
+/// decide the verdict or are shown with it, for other verbs those of the machine.
+std::vector<OptionSpec> repeated_options(std::string_view verb) {
+  if (verb != "fit") {
+    return machine_options();
+  }
   std::vector<OptionSpec> options = time_options();
   const auto& calibration = calibration_options();
   options.insert(options.end(), calibration.begin(), calibration.end());
@@ -241,7 +248,7 @@ std::string command_line(std::string_view verb, const Arguments& arguments,
       line += " " + typed({.name = std::string(spec.name), .value = *given});
     }
   }
-  for (const OptionSpec& spec : verb == "fit" ? judging_options() : machine_options()) {
+  for (const OptionSpec& spec : repeated_options(verb)) {
     if (const std::optional<std::string> given = arguments.value(spec.name)) {
       line += " " + typed({.name = std::string(spec.name), .value = *given});
     }

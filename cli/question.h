@@ -53,6 +53,11 @@ struct PlanQuestion {
 void add_notes(const Context& context, const LoadedModel& model, const PlanRequest& request);
 /// What is to be known about predictions for this GPU; empty for one like those measured.
 [[nodiscard]] std::vector<std::string> device_notes(const cost::DeviceSpec& device);
+/// What is to be known about the prediction of a plan: that of the GPU, and what the framework says
+/// of the plan and of the plan on this GPU.
+[[nodiscard]] std::vector<std::string> notes_of(const ir::ModelSpec& model,
+                                                const cost::DeviceSpec& device,
+                                                const ir::ParallelPlan& plan);
 
 /// The command line that asks the same question for `plan`: `verb`, the model and the given
 /// options, changed where `plan` differs from the question's plan.

@@ -48,6 +48,18 @@ std::string percent_text(double share) {
   return decimal_text(100 * share, 1) + " %";
 }
 
+std::vector<std::string> split_at(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(end + 1);
+  }
+}
+
 Result<std::int64_t> parse_whole(std::string_view option, std::string_view text, std::int64_t least,
                                  std::int64_t greatest) {
   std::int64_t value = 0;

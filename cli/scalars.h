@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model_ir/base/result.h"
 #include "model_ir/base/units.h"
@@ -22,6 +23,10 @@ namespace headroom::cli {
 [[nodiscard]] std::string duration_text(double seconds);
 /// "12.5 %" for a share of 0.125.
 [[nodiscard]] std::string percent_text(double share);
+
+/// The parts of `text` between separators, at least one. Two separators in a row have an empty part
+/// between them.
+[[nodiscard]] std::vector<std::string> split_at(std::string_view text, char separator);
 
 /// Parses the value of an option as a whole number in [least, greatest].
 ///

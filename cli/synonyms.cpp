@@ -108,6 +108,16 @@ std::vector<OptionSpec> synonym_specs(const VerbSpec& verb) {
   return specs;
 }
 
+std::string_view meant_option(const VerbSpec& verb, std::string_view name) {
+  if (find_shown(verb, name) != nullptr) {
+    return name;
+  }
+  const auto row = std::ranges::find_if(ir::synonyms(), [&](const Synonym& one) {
+    return !one.name.empty() && one.name == name && find_shown(verb, one.option) != nullptr;
+  });
+  return row == ir::synonyms().end() ? name : row->option;
+}
+
 Result<Arguments> with_synonyms(const VerbSpec& verb, const Arguments& arguments) {
   Arguments replaced = arguments;
   for (const Synonym& row : ir::synonyms()) {

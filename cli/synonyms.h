@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "cli/arguments.h"
@@ -10,6 +11,9 @@ namespace headroom::cli {
 /// The other names of the verb's options, as hidden options. A name that the verb has itself is not
 /// among them.
 [[nodiscard]] std::vector<OptionSpec> synonym_specs(const VerbSpec& verb);
+
+/// The verb's option that `name` is another name of; otherwise `name`.
+[[nodiscard]] std::string_view meant_option(const VerbSpec& verb, std::string_view name);
 
 /// The same arguments in the program's own spelling. `Arguments::typed_name` keeps what was typed.
 ///

@@ -1,12 +1,12 @@
 #include "cli/time_options.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "cli/model_argument.h"
 #include "cli/scalars.h"
 #include "costmodel/hardware/bandwidth.h"
 #include "costmodel/hardware/catalogue.h"
+#include "costmodel/hardware/host.h"
 #include "costmodel/hardware/topology.h"
 
 namespace headroom::cli {
@@ -42,19 +42,13 @@ std::vector<OptionSpec> machine_options() {
            "configs/schema/performance.schema.json"}};
 }
 
-std::optional<std::string> asked_node(const Arguments& arguments, const std::string& config_dir) {
-  std::optional<std::string> node = arguments.value("node");
-  if (node && node->find(' ') != std::string::npos) {
-    const Result<std::vector<cost::NodeSpec>> nodes = cost::list_nodes(config_dir);
-    if (nodes) {
-      const auto found = std::ranges::find(*nodes, *node, &cost::NodeSpec::title);
-      return found == nodes->end() ? node : found->name;
-    }
-  }
-  return node;
-}
-
 namespace {
+
+/// --node; the name of the node if `headroom catalog nodes` prints this title.
+std::optional<std::string> asked_node(const Arguments& arguments, const std::string& config_dir) {
+  const std::optional<std::string> node = arguments.value("node");
+  return node ? std::optional(cost::node_named(config_dir, *node)) : node;
+}
 
 Result<cost::Machine> load_with_performance(const Arguments& arguments,
                                             const std::string& config_dir,

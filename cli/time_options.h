@@ -20,9 +20,6 @@ struct TimeRequest {
 
 /// The options --node, --network, --performance.
 [[nodiscard]] std::vector<OptionSpec> machine_options();
-/// --node; the name of the node if `headroom catalog nodes` prints this title.
-[[nodiscard]] std::optional<std::string> asked_node(const Arguments& arguments,
-                                                    const std::string& config_dir);
 /// Loads the machine that these options describe: `cost::load_machine`, with the figures of the
 /// user's own file instead of the catalogue's, and with another network.
 ///

@@ -14,9 +14,9 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "gui/whatif/estimator.h"
+#include "gui/whatif/plan_scenario.h"
 #include "model_ir/base/config_dir.h"
 #include "model_ir/spec/model_catalogue.h"
-#include "runtimes/plan_file.h"
 
 namespace headroom::gui {
 namespace {
@@ -108,32 +108,30 @@ std::vector<CatalogueEntry> gpu_entries(const std::string& config_dir) {
   return names ? entries_of(*names) : std::vector<CatalogueEntry>();
 }
 
-/// Limits the sequence to a model's positions, as `headroom fit` does, if the model has fewer than
-/// the default sequence.
-void limit_sequence(Scenario& scenario, const std::string& config_dir) {
-  const auto model = load_source(config_dir, scenario.model);
-  if (model && model->max_positions > 0) {
-    scenario.plan.sequence = std::min(scenario.plan.sequence, model->max_positions);
+/// Says what the window leaves out of a plan file; nothing if it takes all of it.
+QStringList notes_on(const std::string& path, const std::vector<ir::Assumption>& left_out) {
+  QStringList names;
+  for (const ir::Assumption& assumption : left_out) {
+    names.append(QString::fromStdString(assumption.option + " " + assumption.value).trimmed());
   }
+  if (names.isEmpty()) {
+    return {};
+  }
+  return {words("The window does not take into account what %1 says of %2; "
+                "headroom fit --plan %1 does.")
+              .arg(QString::fromStdString(path), names.join(QStringLiteral(", ")))};
 }
 
-/// What a plan file says of the scenario.
-Status read_plan_scenario(const std::string& path, Scenario& scenario) {
-  Result<ir::PlanFile> file = ir::read_plan_file(path, scenario.plan);
-  if (!file) {
-    return std::move(file).error();
+/// The scenario of --plan, which MODEL and --gpu change.
+Status take_plan(const LaunchOptions& options, const std::string& config_dir, WindowSetup& setup) {
+  Result<PlanScenario> plan = read_plan_scenario(config_dir, *options.plan, setup.scenario);
+  if (!plan) {
+    return std::move(plan).error();
   }
-  scenario.plan = std::move(file->plan);
-  if (!file->model.empty()) {
-    scenario.model = model_source(file->model);
-  }
-  if (!file->device.empty()) {
-    scenario.gpu = file->device;
-  }
-  for (const ir::Assumption& assumption : file->assumptions) {
-    if (assumption.option == "budget") {
-      scenario.budget = parse_bytes(assumption.value).value_or(scenario.budget);
-    }
+  setup.scenario = std::move(plan->scenario);
+  setup.notes = notes_on(*options.plan, plan->left_out);
+  if (options.gpu && *options.gpu != setup.scenario.gpu) {
+    setup.scenario.host.node.reset();  // It holds the file's GPU.
   }
   return ok();
 }
@@ -228,16 +226,17 @@ Result<WindowSetup> window_setup(const LaunchOptions& options) {
   WindowSetup setup{.scenario = default_scenario(),
                     .estimator = make_estimator(found->path),
                     .models = model_entries(found->path),
-                    .gpus = gpu_entries(found->path)};
+                    .gpus = gpu_entries(found->path),
+                    .notes = {}};
   if (options.plan) {
-    if (Status read = read_plan_scenario(*options.plan, setup.scenario); !read) {
-      return std::move(read).error();
+    if (Status taken = take_plan(options, found->path, setup); !taken) {
+      return std::move(taken).error();
     }
   }
   if (options.model) {
     setup.scenario.model = model_source(*options.model);
     if (!options.plan) {
-      limit_sequence(setup.scenario, found->path);
+      setup.scenario = with_possible_sequence(found->path, std::move(setup.scenario));
     }
   }
   if (options.gpu) {

@@ -59,6 +59,9 @@ int main(int argc, char** argv) {
   if (!setup) {
     return fail(setup.error());
   }
+  for (const QString& note : setup->notes) {
+    std::fprintf(stderr, "note: %s\n", qUtf8Printable(note));
+  }
   MainWindow window(std::move(setup).value());
   window.setLook(options->look);
   if (options->grab) {

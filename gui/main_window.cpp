@@ -62,6 +62,16 @@ QLabel* section_title(const QString& text) {
   return label;
 }
 
+/// Lines of text that wrap and that can be copied.
+QLabel* notes_label(const QStringList& notes) {
+  auto* const label = new QLabel(notes.join(QLatin1Char('\n')));
+  label->setObjectName(QStringLiteral("notes"));
+  label->setTextFormat(Qt::PlainText);  // Names come from files.
+  label->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  label->setWordWrap(true);
+  return label;
+}
+
 /// The path of a local file or folder if exactly one is dragged; else empty.
 QString dragged_path(const QMimeData* data) {
   const QList<QUrl> urls = data->urls();
@@ -78,7 +88,7 @@ MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
       what_if_(std::move(setup.scenario)),
       worker_(std::move(setup.estimator)) {
   setAcceptDrops(true);
-  buildContents();
+  buildContents(setup.notes);
   buildMenus();
   patience_.setSingleShot(true);
   patience_.setInterval(kPatience);
@@ -101,7 +111,7 @@ QSize MainWindow::usualSize() const {
   return seen ? wanted.boundedTo(screen()->availableSize() * 0.95) : wanted;
 }
 
-void MainWindow::buildContents() {
+void MainWindow::buildContents(const QStringList& notes) {
   editor_ = new ScenarioEditor({.models = &models_, .gpus = &gpus_});
   header_ = new VerdictHeader;
   table_ = makeTable();
@@ -132,6 +142,9 @@ void MainWindow::buildContents() {
   column->setContentsMargins(0, 0, 0, 0);
   column->setSpacing(fontMetrics().height());
   column->addWidget(header_);
+  if (!notes.isEmpty()) {
+    column->addWidget(notes_label(notes));
+  }
   column->addWidget(pictures_, 1);
 
   auto* const contents = new QWidget;

@@ -4,6 +4,7 @@
 
 #include <QActionGroup>
 #include <QMainWindow>
+#include <QStringList>
 #include <QTimer>
 
 #include "gui/models/breakdown_model.h"
@@ -29,6 +30,7 @@ struct WindowSetup {
   Estimator estimator;
   std::vector<CatalogueEntry> models;
   std::vector<CatalogueEntry> gpus;
+  QStringList notes{};  ///< What the user is to know of the scenario, as sentences.
 };
 
 /// The what-if window, with controls on the left and the answer on the right.
@@ -57,7 +59,7 @@ class MainWindow : public QMainWindow {
  private:
   void buildMenus();
   void addLooks(QMenu* menu);
-  void buildContents();
+  void buildContents(const QStringList& notes);
   [[nodiscard]] QTableView* makeTable();
   [[nodiscard]] QSize usualSize() const;
   void nameWindow();

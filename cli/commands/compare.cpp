@@ -3,16 +3,16 @@
 #include <algorithm>
 
 #include "cli/comparison.h"
+#include "cli/judged_question.h"
 #include "cli/question.h"
 #include "cli/report/comparison_report.h"
-#include "cli/time_options.h"
 
 namespace headroom::cli {
 namespace {
 
 VerbSpec compare_verb() {
   std::vector<OptionSpec> options = {vary_option()};
-  for (const std::vector<OptionSpec>& more : {question_options(), machine_options()}) {
+  for (const std::vector<OptionSpec>& more : {question_options(), judging_options()}) {
     options.insert(options.end(), more.begin(), more.end());
   }
   return {.name = "compare",
@@ -21,7 +21,7 @@ VerbSpec compare_verb() {
           .detail =
               "MODEL as headroom fit takes it, with the options that are typed; FILE is a "
               "plan file, as headroom plan --output writes it. All options about the run are "
-              "those of fit. Exit code 0 if one of them fits.",
+              "those of fit. Exit code 0 if fit would say yes to one of them.",
           .options = std::move(options),
           .example = "compare llama-3.2-1b --gpu h100 --vary checkpointing=none,full",
           .model_at = 0};
@@ -32,12 +32,12 @@ Result<ExitCode> run_compare(const Arguments& arguments, const Context& context)
   if (!plans) {
     return plans.error();
   }
-  context.out << (context.json ? comparison_json(*plans)
+  add_notes(context, numbered_notes(*plans));
+  context.out << (context.json ? comparison_json(*plans, context.notes->lines)
                                : comparison_text(*plans, context.terminal));
-  const bool fits = std::ranges::any_of(*plans, [](const ComparedPlan& plan) {
-    return !plan.refusal && plan.verdict != cost::Verdict::kDoesNotFit;
-  });
-  return fits ? ExitCode::kYes : ExitCode::kNo;
+  const bool any = std::ranges::any_of(
+      *plans, [](const ComparedPlan& plan) { return !plan.refusal && plan.yes; });
+  return any ? ExitCode::kYes : ExitCode::kNo;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/calibration.h"
+#include "cli/judged_question.h"
 #include "cli/plan_file.h"
 #include "cli/question.h"
 #include "cli/report/fit_answer.h"
@@ -11,53 +12,23 @@
 namespace headroom::cli {
 namespace {
 
-/// Intervals, the verdict that follows from them, and what judges remedies alike.
-Result<cost::Judge> judge_confidence(FitAnswer& answer) {
-  const ir::ParallelPlan& plan = answer.question.request.plan;
-  const Result<std::vector<cost::ResidualSet>> residuals = load_residuals(answer.arguments);
-  if (!residuals) {
-    return residuals.error();
-  }
-  const Result<cost::Calibration> own =
-      read_calibration(answer.arguments, cost::residual_runtime(plan));
-  if (!own) {
-    return own.error();
-  }
-  answer.confidence = cost::confidence_of(answer.estimate, plan, *residuals, *own);
-  cost::settle_verdict(answer.estimate, answer.confidence);
-  return cost::judge_by(*residuals, *own);
-}
-
 Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                                   cost::TreeWalk tree) {
-  Result<TimeRequest> time = read_time_options(arguments, question.device);
-  if (!time) {
-    return std::move(time).error();
+  Result<JudgedQuestion> result = judge_question(arguments, std::move(question));
+  if (!result) {
+    return std::move(result).error();
   }
-  const Result<std::optional<RoutingAnswer>> routing = ask_routing(arguments, question);
-  if (!routing) {
-    return routing.error();
-  }
-  Result<cost::StepEstimate> estimate =
-      cost::estimate(question.model.spec, question.request.plan, question.device, question.budget,
-                     time->machine ? &*time->machine : nullptr);
-  if (!estimate) {
-    return std::move(estimate).error();
-  }
+  JudgedQuestion judged = std::move(result).value();
   FitAnswer answer{.arguments = arguments,
-                   .question = std::move(question),
-                   .estimate = std::move(estimate).value(),
-                   .confidence = {},
+                   .question = std::move(judged.question),
+                   .estimate = std::move(judged.estimate),
+                   .confidence = std::move(judged.confidence),
                    .live = {},
                    .remedies = {},
-                   .time = std::move(time).value(),
-                   .routing = *routing,
+                   .time = std::move(judged.time),
+                   .routing = judged.routing,
                    .speedups = {},
                    .notes = {}};
-  const Result<cost::Judge> judge = judge_confidence(answer);
-  if (!judge) {
-    return judge.error();
-  }
   answer.live = cost::group_blocks(
       answer.estimate.program, cost::live_blocks(answer.estimate.program, answer.estimate.timeline,
                                                  answer.estimate.peak_site.event));
@@ -69,7 +40,7 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
         .budget = answer.question.budget,
         .tree = tree,
         .machine = answer.time.machine ? &*answer.time.machine : nullptr,
-        .judge = *judge};
+        .judge = judged.judge};
     answer.remedies = cost::find_remedies(asked, answer.estimate);
   }
   if (arguments.has("faster") && answer.estimate.time) {
@@ -78,7 +49,7 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                                       .device = answer.question.device,
                                       .budget = answer.question.budget,
                                       .machine = *answer.time.machine,
-                                      .judge = *judge};
+                                      .judge = judged.judge};
     answer.speedups = cost::find_speedups(asked, answer.estimate);
   }
   return answer;

@@ -192,7 +192,9 @@ Status write_plan_file(const Arguments& arguments, const Context& context,
     return ok();
   }
   if (!answer.file) {
-    context.err << "note: no plan was found, so " << *path << " is not written\n";
+    add_notes(context,
+              {"no plan was found, so " +
+               (*path == "-" ? "standard output has no plan file" : *path + " is not written")});
     return ok();
   }
   const std::string content = to_pretty_json(ir::plan_file_to_json(*answer.file)) + "\n";
@@ -207,19 +209,16 @@ Status write_plan_file(const Arguments& arguments, const Context& context,
   return written;
 }
 
-/// What `fit` would say about the answer: of the model's files, the GPU, the machine and the plan.
+/// What `fit` would say about the answer: of the model's files, the GPU, the plan and the machine.
 std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
   const PlanSearch& search = answer.search;
   std::vector<std::string> notes = search.model.notes;
   const auto add = [&notes](const std::vector<std::string>& more) {
     notes.insert(notes.end(), more.begin(), more.end());
   };
-  add(device_notes(search.device));
+  add(answer.result.best ? notes_of(search.model.spec, search.device, answer.result.best->plan)
+                         : device_notes(search.device));
   add(machine_notes(search.machine));
-  if (answer.result.best) {
-    const ir::ParallelPlan& best = answer.result.best->plan;
-    add(ir::runtime_of(best).notes(search.model.spec, best));
-  }
   return notes;
 }
 
@@ -234,7 +233,7 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     return filed.error();
   }
   const Arguments& arguments = *filed;
-  print_filed_notes(context.err, arguments);
+  add_notes(context, filed_notes(arguments));
   Result<PlanSearch> search = read_plan_search(arguments);
   if (!search) {
     return std::move(search).error();
@@ -303,12 +302,14 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     answer.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
   add_notes(context, notes_of_search(answer));
-  answer.notes = context.notes->lines;
   add_commands(arguments, answer);
   if (const Status written = write_plan_file(arguments, context, answer); !written) {
     return written.error();
   }
-  if (arguments.value("output") != "-") {
+  answer.notes = context.notes->lines;
+  // Without a plan there is no file; whoever asked for JSON gets the answer in its place.
+  const bool in_place = arguments.value("output") == "-" && (answer.file || !context.json);
+  if (!in_place) {
     context.out << (context.json ? plan_answer_json(answer)
                                  : plan_answer_text(answer, context.terminal));
   }

@@ -10,20 +10,13 @@
 #include "cli/ranks.h"
 #include "cli/report/plan_answer.h"
 #include "cli/report/why_text.h"
+#include "cli/scalars.h"
 #include "cli/sweep_file.h"
+#include "model_ir/json/json_value.h"
 #include "model_ir/json/json_writer.h"
 
 namespace headroom::cli {
 namespace {
-
-std::vector<std::string> comma_separated(const std::string& text) {
-  std::vector<std::string> parts;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) {
-    parts.push_back(part);
-  }
-  return parts;
-}
 
 /// The other options on which the answers of a sweep depend. Options of the output are left out.
 std::string search_options_text(const Arguments& arguments) {
@@ -42,9 +35,13 @@ std::string search_options_text(const Arguments& arguments) {
 std::vector<SweepItem> items_of(const Arguments& arguments) {
   std::vector<SweepItem> items;
   const std::string options = search_options_text(arguments);
+  const std::optional<std::string> devices = arguments.value("gpu");
+  if (!devices) {
+    return items;
+  }
   for (const std::string& model : arguments.positionals()) {
-    for (const std::string& gpu : comma_separated(arguments.value("gpu").value_or(""))) {
-      for (const std::string& gpus : comma_separated(arguments.value("gpus").value_or("1"))) {
+    for (const std::string& gpu : split_at(*devices, ',')) {
+      for (const std::string& gpus : split_at(arguments.value("gpus").value_or("1"), ',')) {
         const SweepItem item{model, gpu, gpus, options};
         if (std::ranges::find(items, item) == items.end()) {
           items.push_back(item);
@@ -103,8 +100,12 @@ Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
   return std::move(fields).finish();
 }
 
-Result<SweepFormat> read_format(const Arguments& arguments) {
+Result<SweepFormat> read_format(const Arguments& arguments, bool json) {
   const std::string text = arguments.value("format").value_or("jsonl");
+  if (json && text == "csv" && !arguments.has("output")) {
+    return Error::invalid_argument("json", "needs --output FILE here: CSV is not JSON", {},
+                                   "add --output FILE, or leave out --format csv");
+  }
   if (text == "jsonl") {
     return SweepFormat::kJsonLines;
   }
@@ -159,7 +160,7 @@ class Sweep {
   }
 
  private:
-  [[nodiscard]] bool streams() const { return !file_ && ranks_.size() == 1; }
+  [[nodiscard]] bool streams() const { return !file_ && ranks_.size() == 1 && !context_.json; }
   [[nodiscard]] bool is_mine(std::size_t index) const {
     return index % static_cast<std::size_t>(ranks_.size()) ==
            static_cast<std::size_t>(ranks_.rank());
@@ -217,17 +218,40 @@ class Sweep {
         }
       }
     }
-    return file_ ? file_->finish(items_, lines_) : print();
+    const Status finished = file_ ? file_->finish(items_, lines_) : ok();
+    if (finished && context_.json) {
+      print_document();
+    } else if (finished && !file_) {
+      print();
+    }
+    return finished;
   }
 
-  Status print() {
+  void print() {
     const std::string header = sweep_header(format_);
     context_.out << (header.empty() ? "" : header + "\n");
     for (const SweepItem& item : items_) {
       const auto line = lines_.find(item);
       context_.out << (line != lines_.end() ? line->second + "\n" : "");
     }
-    return ok();
+  }
+
+  /// One document for --json: all answers, or the file that has them.
+  void print_document() {
+    ir::JsonFields document;
+    document.add("schema_version", 1);
+    if (file_) {
+      document.add("output", *arguments_.value("output"));
+      document.add("items", items_.size());
+    } else {
+      ir::JsonValue::Array answers;
+      for (const SweepItem& item : items_) {
+        answers.push_back(ir::parse_json(lines_.at(item), "sweep").value());
+      }
+      document.add("answers", ir::JsonValue{std::move(answers)});
+    }
+    document.add("notes", ir::json_texts(context_.notes->lines));
+    context_.out << to_pretty_json(std::move(document).finish()) << "\n";
   }
 
   const Arguments& arguments_;
@@ -249,8 +273,10 @@ Result<ExitCode> run_sweep(const Arguments& typed, const Context& context) {
     return filed.error();
   }
   const Arguments& arguments = *filed;
-  print_filed_notes(context.err, arguments);
-  const Result<SweepFormat> format = read_format(arguments);
+  if (ranks->is_first()) {
+    add_notes(context, filed_notes(arguments));
+  }
+  const Result<SweepFormat> format = read_format(arguments, context.json);
   const Status wrong = format ? check_items(arguments, items_of(arguments)) : format.error();
   if (!wrong) {
     // All ranks find the same error; only the first one reports it. The others return success,
@@ -289,7 +315,8 @@ Command sweep_command() {
                          "--gpus several counts, separated by commas. The answer has one line "
                          "for each combination. mpirun -n N headroom sweep ... splits the work "
                          "over processes and machines, with the same answer. If a sweep with "
-                         "--output FILE is interrupted, the same command completes the file.",
+                         "--output FILE is interrupted, the same command completes the file. "
+                         "--json prints one document in place of lines.",
                .options = sweep_options(),
                .example = "sweep gpt2 --gpu a100-80gb --gpus 1,2",
                .model_at = 0},

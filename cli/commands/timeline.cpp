@@ -4,11 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "cli/calibration.h"
+#include "cli/judged_question.h"
 #include "cli/output.h"
 #include "cli/question.h"
 #include "cli/time_options.h"
-#include "costmodel/confidence.h"
 #include "costmodel/estimate.h"
 #include "costmodel/memory/export.h"
 #include "costmodel/time/export_streams.h"
@@ -62,38 +61,29 @@ Result<ExitCode> run_timeline(const Arguments& arguments, const Context& context
   if (!format) {
     return format.error();
   }
-  const Result<Question> question = read_question(arguments);
+  Result<Question> question = read_question(arguments);
   if (!question) {
-    return question.error();
+    return std::move(question).error();
   }
   add_notes(context, question->model, question->request);
-  const Result<TimeRequest> time = read_time_options(arguments, question->device);
-  if (!time) {
-    return time.error();
+  const Result<JudgedQuestion> judged = judge_question(arguments, std::move(question).value());
+  if (!judged) {
+    return judged.error();
   }
-  Result<cost::StepEstimate> estimate =
-      cost::estimate(question->model.spec, question->request.plan, question->device,
-                     question->budget, time->machine ? &*time->machine : nullptr);
-  if (!estimate) {
-    return std::move(estimate).error();
-  }
-  Result<std::vector<cost::ResidualSet>> residuals = load_residuals(arguments);
-  if (!residuals) {
-    return std::move(residuals).error();
-  }
-  cost::judge_by(std::move(residuals).value())(question->request.plan, estimate.value());
+  const cost::StepEstimate& estimate = judged->estimate;
   const bool limited = !arguments.has("no-limit");
-  if (estimate->out_of_memory && limited) {
+  if (estimate.out_of_memory && limited) {
     add_notes(context, {"the run is out of memory and ends there; --no-limit shows all of it"});
   }
-  const std::string content = content_of(*format, *estimate, question->request.plan,
-                                         limited ? estimate->capacity : kNoLimit, time->machine);
+  const std::string content =
+      content_of(*format, estimate, judged->question.request.plan,
+                 limited ? estimate.capacity : kNoLimit, judged->time.machine);
   ir::JsonFields summary;
   summary.add("schema_version", 1);
   summary.add("format", word);
-  summary.add("verdict", name_of(estimate->verdict));
-  summary.add("events", estimate->program.events.size());
-  summary.add("out_of_memory", estimate->out_of_memory && limited);
+  summary.add("verdict", name_of(estimate.verdict));
+  summary.add("events", estimate.program.events.size());
+  summary.add("out_of_memory", estimate.out_of_memory && limited);
   return put_out(arguments, context, content, std::move(summary), *format == Format::kChrome);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/error_json.h"
+#include "cli/report/host_text.h"
 #include "cli/scalars.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/rank_program.h"
@@ -152,13 +153,18 @@ void add_memory(ComparisonTable& table, const std::vector<ComparedPlan>& plans) 
                 [&](const ComparedPlan& plan) { return bytes(plan.by_role.at(role)); });
     }
   }
-  if (any_plan(plans, [](const ComparedPlan& plan) { return plan.host_bytes > 0; })) {
-    table.add("host, per rank",
-              [&](const ComparedPlan& plan) { return bytes(Bytes{plan.host_bytes}); });
+  if (any_plan(plans, [](const ComparedPlan& plan) { return shows_host(plan.host); })) {
+    table.add("host, of the node",
+              [&](const ComparedPlan& plan) { return bytes(plan.host.bytes); });
+    table.add("  capacity", [&](const ComparedPlan& plan) {
+      return plan.host.capacity ? bytes(*plan.host.capacity) : std::string("-");
+    });
   }
-  if (any_plan(plans, [](const ComparedPlan& plan) { return plan.nvme_bytes > 0; })) {
-    table.add("NVMe, per rank",
-              [&](const ComparedPlan& plan) { return bytes(Bytes{plan.nvme_bytes}); });
+  if (any_plan(plans, [](const ComparedPlan& plan) { return plan.host.nvme > Bytes{0}; })) {
+    table.add("NVMe, of the node", [&](const ComparedPlan& plan) { return bytes(plan.host.nvme); });
+    table.add("  capacity", [&](const ComparedPlan& plan) {
+      return plan.host.nvme_capacity ? bytes(*plan.host.nvme_capacity) : std::string("-");
+    });
   }
 }
 
@@ -207,6 +213,7 @@ JsonFields plan_fields(const ComparedPlan& plan) {
   fields.add("model", plan.model);
   fields.add("device", plan.device);
   fields.add("verdict", name_of(plan.verdict));
+  fields.add("fits_probability", plan.chance ? JsonValue{*plan.chance} : JsonValue{});
   fields.add("margin_bytes", plan.margin);
   fields.add("capacity_bytes", plan.capacity);
   fields.add("peak_allocated_bytes", plan.peak_allocated);
@@ -217,8 +224,7 @@ JsonFields plan_fields(const ComparedPlan& plan) {
     roles.add(name_of(static_cast<ir::TensorRole>(role)), plan.by_role.at(role));
   }
   fields.add("by_role_bytes", std::move(roles));
-  fields.add("host_bytes", plan.host_bytes);
-  fields.add("nvme_bytes", plan.nvme_bytes);
+  fields.add("host", host_json(plan.host, plan.host_verdict));
   fields.add("step_seconds", plan.step ? JsonValue{plan.step->value()} : JsonValue{});
   JsonFields parts;
   for (std::size_t i = 0; i < cost::kStepParts; ++i) {
@@ -247,19 +253,26 @@ std::string comparison_text(const std::vector<ComparedPlan>& plans, const Termin
   }
   table.heading("answer");
   table.add("verdict", [](const ComparedPlan& plan) { return std::string(name_of(plan.verdict)); });
+  if (any_plan(plans, [](const ComparedPlan& plan) { return plan.chance.has_value(); })) {
+    table.add("chance to fit", [](const ComparedPlan& plan) {
+      return plan.chance ? percent_text(*plan.chance) : std::string("-");
+    });
+  }
   add_memory(table, plans);
   add_time(table, plans);
   text += "\n" + table.text(terminal);
   for (std::size_t at = 0; at < plans.size(); ++at) {
-    if (plans[at].refusal) {
-      text += "\n(" + std::to_string(at + 1) + ") is refused: " + refusal_text(*plans[at].refusal) +
-              "\n";
-    }
+    const ComparedPlan& plan = plans[at];
+    const std::string number = "\n(" + std::to_string(at + 1) + ") ";
+    const std::string shortage = plan.refusal ? std::string() : host_shortage(plan.host);
+    text += plan.refusal ? number + "is refused: " + refusal_text(*plan.refusal) + "\n" : "";
+    text += shortage.empty() ? "" : number + "does not fit: " + shortage + "\n";
   }
   return text;
 }
 
-std::string comparison_json(const std::vector<ComparedPlan>& plans) {
+std::string comparison_json(const std::vector<ComparedPlan>& plans,
+                            const std::vector<std::string>& notes) {
   JsonValue::Array differences;
   for (const PlanDifference& difference : differences_of(plans)) {
     JsonFields fields;
@@ -275,6 +288,7 @@ std::string comparison_json(const std::vector<ComparedPlan>& plans) {
   document.add("schema_version", 1);
   document.add("differences", JsonValue{std::move(differences)});
   document.add("plans", JsonValue{std::move(all)});
+  document.add("notes", ir::json_texts(notes));
   return to_pretty_json(std::move(document).finish()) + "\n";
 }
 

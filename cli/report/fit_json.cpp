@@ -316,7 +316,7 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("retries", estimate.retries);
   fields.add("host_bytes", estimate.program.host_bytes);
   fields.add("nvme_bytes", estimate.program.nvme_bytes);
-  fields.add("host", host_json(estimate));
+  fields.add("host", host_json(estimate.host, estimate.host_verdict));
   fields.add("outside", outside_json(estimate.outside));
   fields.add("phases", phases_json(estimate));
   fields.add("live_at_peak", live_json(answer.live));

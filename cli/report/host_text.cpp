@@ -23,14 +23,6 @@ bool offloads(const cost::HostMemory& host) {
          });
 }
 
-/// Whether the text has something to say of the host.
-bool is_shown(const cost::HostMemory& host) {
-  constexpr double kMuch = 0.95;  // Less than `cost::kTightShare` to spare.
-  return host.capacity && (offloads(host) || !host.fits() ||
-                           static_cast<double>(host.bytes.value()) >
-                               kMuch * static_cast<double>(host.capacity->value()));
-}
-
 std::string term_remark(const ir::HostTerm& term) {
   std::string text = term.once ? "once on a node" : "per rank";
   if (term.pinned) {
@@ -60,6 +52,13 @@ std::string ranks_text(const cost::HostMemory& host) {
 
 }  // namespace
 
+bool shows_host(const cost::HostMemory& host) {
+  constexpr double kMuch = 0.95;  // Less than `cost::kTightShare` to spare.
+  return host.capacity && (offloads(host) || !host.fits() ||
+                           static_cast<double>(host.bytes.value()) >
+                               kMuch * static_cast<double>(host.capacity->value()));
+}
+
 std::string host_shortage(const cost::HostMemory& host) {
   if (host.capacity && host.bytes > *host.capacity) {
     return "the host needs " + to_text(host.bytes) + ", the node has " + to_text(*host.capacity);
@@ -72,7 +71,7 @@ std::string host_shortage(const cost::HostMemory& host) {
 }
 
 std::string host_summary(const cost::HostMemory& host) {
-  if (!is_shown(host)) {
+  if (!shows_host(host)) {
     return {};
   }
   return ranks_text(host) + " " + to_text(host.bytes) + " of " + to_text(*host.capacity) +
@@ -84,7 +83,7 @@ std::string host_lines(const cost::StepEstimate& estimate, const cost::DeviceSpe
                        const Terminal& terminal) {
   const cost::HostMemory& host = estimate.host;
   const std::string when = "while " + std::string(name_of(host.peak_span));
-  if (!is_shown(host)) {
+  if (!shows_host(host)) {
     return {};
   }
   std::string text = heading(terminal, "against the host");
@@ -106,8 +105,7 @@ std::string host_lines(const cost::StepEstimate& estimate, const cost::DeviceSpe
   return text;
 }
 
-ir::JsonValue host_json(const cost::StepEstimate& estimate) {
-  const cost::HostMemory& host = estimate.host;
+ir::JsonValue host_json(const cost::HostMemory& host, cost::Verdict verdict) {
   ir::JsonValue::Array terms;
   for (const ir::HostTerm& term : host.terms) {
     ir::JsonFields fields;
@@ -122,7 +120,7 @@ ir::JsonValue host_json(const cost::StepEstimate& estimate) {
     terms.push_back(std::move(fields).finish());
   }
   ir::JsonFields fields;
-  fields.add("verdict", name_of(estimate.host_verdict));
+  fields.add("verdict", name_of(verdict));
   fields.add("ranks", host.ranks);
   fields.add("peak_span", name_of(host.peak_span));
   fields.add("rank_bytes", host.rank_bytes);

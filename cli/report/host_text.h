@@ -21,7 +21,11 @@ namespace headroom::cli {
 [[nodiscard]] std::string host_lines(const cost::StepEstimate& estimate,
                                      const cost::DeviceSpec& device, const Terminal& terminal);
 
+/// Whether a text has something to say of the host: the run offloads, or the node has not much more
+/// than it takes.
+[[nodiscard]] bool shows_host(const cost::HostMemory& host);
+
 /// The same as `configs/schema/fit.schema.json` has it.
-[[nodiscard]] ir::JsonValue host_json(const cost::StepEstimate& estimate);
+[[nodiscard]] ir::JsonValue host_json(const cost::HostMemory& host, cost::Verdict verdict);
 
 }  // namespace headroom::cli

@@ -86,4 +86,43 @@ Result<DeviceSpec> with_host(const std::string& config_dir, DeviceSpec device,
   return device;
 }
 
+std::string node_named(const std::string& config_dir, const std::string& text) {
+  if (text.find(' ') == std::string::npos) {
+    return text;  // A name; titles are several words.
+  }
+  const Result<std::vector<NodeSpec>> nodes = list_nodes(config_dir);
+  if (!nodes) {
+    return text;
+  }
+  const auto found = std::ranges::find(*nodes, text, &NodeSpec::title);
+  return found == nodes->end() ? text : found->name;
+}
+
+Result<DeviceSpec> in_host(const std::string& config_dir, DeviceSpec device,
+                           const HostRequest& request) {
+  std::optional<std::string> node = request.node;
+  if (node) {
+    node = node_named(config_dir, *node);
+  }
+  Result<DeviceSpec> placed = with_host(config_dir, device, node);
+  if (!placed && node) {
+    return placed;
+  }
+  if (placed) {
+    device = std::move(placed).value();
+  } else {
+    device.host = host_of(device, std::nullopt);
+  }
+  HostSpec& host = *device.host;
+  if (request.memory) {
+    host.memory = *request.memory;
+    host.memory_per_rank = false;
+    host.node.clear();
+    host.note.clear();
+  }
+  host.nvme = request.nvme ? request.nvme : host.nvme;
+  host.nvme_rate = request.nvme_rate ? request.nvme_rate : host.nvme_rate;
+  return device;
+}
+
 }  // namespace headroom::cost

@@ -27,4 +27,23 @@ namespace headroom::cost {
 [[nodiscard]] Result<DeviceSpec> with_host(const std::string& config_dir, DeviceSpec device,
                                            const std::optional<std::string>& node = std::nullopt);
 
+/// What is said of the host in place of what the catalogue has.
+struct HostRequest {
+  std::optional<std::string> node;  ///< Name or title of a node type; nothing: `find_node`'s.
+  std::optional<Bytes> memory;      ///< Of a node, for the run.
+  std::optional<Bytes> nvme;        ///< All drives of a node.
+  std::optional<BytesPerSecond> nvme_rate;  ///< Of all drives of a node together.
+  friend bool operator==(const HostRequest&, const HostRequest&) = default;
+};
+
+/// The name of the node type with this title; `text` itself if there is none.
+[[nodiscard]] std::string node_named(const std::string& config_dir, const std::string& text);
+
+/// `device` in the host that `request` describes. A catalogue without nodes is no error unless one
+/// was named.
+///
+/// Errors:  those of `with_host`.
+[[nodiscard]] Result<DeviceSpec> in_host(const std::string& config_dir, DeviceSpec device,
+                                         const HostRequest& request);
+
 }  // namespace headroom::cost

@@ -1,5 +1,7 @@
 #include "gui/whatif/estimator.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "costmodel/confidence.h"
@@ -32,14 +34,19 @@ Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario&
   if (!device) {
     return std::move(device).error();
   }
-  if (Result<cost::DeviceSpec> placed = cost::with_host(config_dir, *device)) {
-    device = std::move(placed);
+  device = cost::in_host(config_dir, std::move(device).value(), scenario.host);
+  if (!device) {
+    return std::move(device).error();
   }
   if (stop.stop_requested()) {
     return Error::invalid_argument("scenario", "a newer one", "the newest");
   }
   // A device without performance data gets a verdict without a time.
-  const Result<cost::Machine> machine = cost::load_machine(config_dir, *device);
+  std::optional<std::string> node = scenario.host.node;
+  if (node) {
+    node = cost::node_named(config_dir, *node);
+  }
+  const Result<cost::Machine> machine = cost::load_machine(config_dir, *device, node);
   Result<cost::StepEstimate> found = cost::estimate(*model, scenario.plan, *device, scenario.budget,
                                                     machine ? &*machine : nullptr);
   const Result<std::vector<cost::ResidualSet>> residuals =

@@ -15,7 +15,7 @@ namespace headroom::gui {
                                                 const ModelSource& source);
 
 /// An `Estimator` that loads the model (`load_source`) and the GPU (from the catalogue in
-/// `config_dir`) and replays the plan.
+/// `config_dir`), places it in its host and replays the plan.
 [[nodiscard]] Estimator make_estimator(std::string config_dir);
 
 }  // namespace headroom::gui

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "costmodel/hardware/host.h"
 #include "model_ir/base/units.h"
 #include "model_ir/plan/parallel_plan.h"
 
@@ -31,7 +32,8 @@ struct Scenario {
   ModelSource model;
   std::string gpu;  ///< Catalogue name.
   ir::ParallelPlan plan;
-  Bytes budget;  ///< Replaces the device's total; 0: the device's total.
+  Bytes budget;              ///< Replaces the device's total; 0: the device's total.
+  cost::HostRequest host{};  ///< What a plan file says of the host; no control changes it.
   friend bool operator==(const Scenario&, const Scenario&) = default;
 };
 

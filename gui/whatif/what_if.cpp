@@ -67,6 +67,9 @@ WhatIf::WhatIf(Scenario initial, QObject* parent)
 
 void WhatIf::change(const Scenario& after, const Edit& edit) {
   Scenario next = settled(after);
+  if (next.gpu != scenario_.gpu && next.host == scenario_.host) {
+    next.host.node.reset();  // It holds the other GPU.
+  }
   if (next == scenario_) {
     // Settling may have undone the edit. The editor must then show the old value again.
     Q_EMIT changed(scenario_);

@@ -1,8 +1,12 @@
+#include <cstdint>
+#include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "model_ir/json/json_writer.h"
 #include "tests/support/cli.h"
 #include "tests/support/schema.h"
 #include "tests/support/temporary_folder.h"
@@ -13,7 +17,122 @@ namespace {
 using test::Answer;
 using test::Document;
 
+/// Options about a plan that neither surely fits nor surely does not: budgets around its need.
+std::vector<std::string> budgets_around(const std::string& question) {
+  const Document fit = test::json_of("fit " + question);
+  const std::int64_t need = fit.integer("peak/reserved_bytes") + fit.integer("outside_bytes");
+  std::vector<std::string> budgets;
+  for (const std::int64_t percent : {90, 98, 100, 102, 105, 110, 130}) {
+    budgets.push_back(" --budget " + std::to_string(need / 100 * percent) + "B");
+  }
+  return budgets;
+}
+
+/// The verdict of two equal plans must be that of `fit`. Returns it.
+std::string compared_verdict(const std::string& question) {
+  CAPTURE(question);
+  const Answer fit = test::headroom("fit " + question + " --json");
+  const std::string model = question.substr(0, question.find(' '));
+  const Answer compared = test::headroom("compare " + model + " " + question + " --json");
+  CHECK(compared.code == fit.code);
+  const Document one(fit.out);
+  const Document both(compared.out);
+  CHECK(both.text("plans/1/verdict") == one.text("verdict"));
+  CHECK(both.number("plans/1/fits_probability") == one.number("confidence/fits_probability"));
+  CHECK(ir::to_json(both.at("plans/1/host")) == ir::to_json(one.at("host")));
+  CHECK(both.integer("plans/1/margin_bytes") == one.integer("margin_bytes"));
+  CHECK(both.array("notes").size() == one.array("notes").size());
+  return one.text("verdict") + (fit.code == ExitCode::kYes ? ", yes" : ", no");
+}
+
 }  // namespace
+
+TEST_CASE("property: compare has the verdict, the chance and the exit code of fit") {
+  std::set<std::string> verdicts;
+  for (const std::string question :
+       {"gpt2 --gpu a100-80gb --seq 128", "gpt2 --gpu h100 --gpus 2 --zero 2 --seq 128",
+        "gpt2 --gpu h100 --gpus 2 --tp 2 --seq 128"}) {
+    for (const std::string& budget : budgets_around(question)) {
+      verdicts.insert(compared_verdict(question + budget));
+    }
+  }
+  CHECK(verdicts ==
+        std::set<std::string>{"does not fit, no", "fits, yes", "tight, no", "tight, yes"});
+}
+
+TEST_CASE("property: compare judges with the runs of --calibrate-from as fit does") {
+  const test::TemporaryFolder folder;
+  const std::string question = "gpt2 --gpu a100-80gb --seq 128";
+  const std::int64_t measured =
+      test::json_of("fit " + question).integer("peak/reserved_bytes") / 100 * 108;
+  const std::string runs =
+      folder.write("runs.json", R"({"runs": [{"model": "gpt2", "gpu": "a100-80gb", "plan": )"
+                                R"({"schema_version": 1, "sequence": 128}, "peak_reserved": )" +
+                                    std::to_string(measured) + "}]}");
+  for (const std::string& budget : budgets_around(question)) {
+    compared_verdict(question + budget + " --calibrate-from " + runs);
+  }
+}
+
+TEST_CASE("compare: the chance to fit and the host's memory have rows") {
+  const Answer answer = test::headroom(
+      "compare llama-3.2-1b --gpu rtx-4090 --zero 2 --checkpointing full --vary "
+      "offload=none,optimizer=cpu --vary host-memory=8GiB,64GiB");
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.says("\n  chance to fit  "));
+  CHECK(answer.says("\n  host, of the node  "));
+  CHECK(answer.says("\n    capacity  "));
+  CHECK(answer.says("\n  host-memory  "));
+  CHECK(answer.says("\n(3) does not fit: the host needs "));
+  CHECK(answer.says(", the node has 8.00 GiB\n"));
+  CHECK_FALSE(answer.says("(4) does not fit"));
+}
+
+TEST_CASE("compare: notes stand once, with the numbers of their plans") {
+  const Answer answer = test::headroom(
+      "compare gpt2 --gpu t4 --vary precision=bf16,fp16 --vary micro-batch=1,2 --json");
+  const Document document(answer.out);
+  REQUIRE_FALSE(document.array("notes").empty());
+  CHECK(document.text("notes/0").starts_with("(1) (2) PyTorch emulates bf16"));
+  CHECK(answer.complains("note: (1) (2) PyTorch emulates bf16"));
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("plan.json");
+  REQUIRE(test::headroom("plan gpt2 --gpu a100-80gb --runtime fsdp --gpus 2 -o " + path).code ==
+          ExitCode::kYes);
+  const Answer typed = test::headroom("compare gpt2 " + path + " --gpu h100");
+  CHECK(typed.complains("note: (2) " + path + " has --gpu a100-80gb, the command line --gpu h100"));
+}
+
+TEST_CASE("compare: --vary takes the other names of options and values") {
+  const auto differs = [](const std::string& line) {
+    CAPTURE(line);
+    const Answer answer = test::headroom("compare gpt2 --gpu h100 --seq 128 " + line + " --json");
+    CAPTURE(answer.err);
+    REQUIRE(answer.code == ExitCode::kYes);
+    std::string text;
+    const Document document(answer.out);
+    for (const ir::JsonValue& row : document.array("differences")) {
+      text += *row.find("option")->as_string();
+      for (const ir::JsonValue& value : *row.find("values")->as_array()) {
+        text += " " + *value.as_string();
+      }
+      text += "\n";
+    }
+    return text;
+  };
+  CHECK(differs("--vary optimizer=adamw_8bit,adamw") == "optimizer adamw-8bit adamw\n");
+  CHECK(differs("--vary batch-size=1,2") == "micro-batch 1 2\n");
+  CHECK(differs("--batch-size 4 --vary micro-batch-size=1,2") == "micro-batch 1 2\n");
+  CHECK(differs("--micro-batch 4 --vary per-device-train-batch-size=1,2") == "micro-batch 1 2\n");
+  CHECK(differs("--vary gradient-checkpointing=yes,no") == "checkpointing full none\n");
+  CHECK(differs("--gpus 2 --vary tp=1,2") == "megatron tp 1 2\n");
+  CHECK(differs("--gpus 2 --megatron tp=2 --vary tp=1,2") == "megatron tp 1 2\n");
+  CHECK(differs("--gpus 2 --megatron sequence-parallel,tp=2 --vary "
+                "tensor-model-parallel-size=1,2") == "megatron tp 1 2\n");
+  CHECK(differs("--gpus 2 --tp 2 --vary tp=1,2") == "megatron tp 1 2\n");
+  const Answer wrong = test::headroom("compare gpt2 --gpu h100 --vary batch-size=0,-1");
+  CHECK(wrong.complains("--batch-size"));
+}
 
 TEST_CASE("compare: every combination of the varied values has the figures of fit") {
   const std::string line =

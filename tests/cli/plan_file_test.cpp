@@ -200,6 +200,10 @@ TEST_CASE("plan file: plan writes it only if it found a plan") {
   CHECK(answer.code == ExitCode::kNo);
   CHECK(answer.complains("no plan was found"));
   CHECK_FALSE(read_file(path));
+  const Answer none = test::headroom(
+      "plan gpt2 --gpu t4 --runtime megatron --micro-batch 8 --budget 2GiB --output - --json");
+  CHECK(Document(none.out).text("status") == "infeasible");
+  CHECK(none.complains("no plan was found, so standard output has no plan file"));
   const Answer file = test::headroom("plan gpt2 --gpu t4 --runtime megatron --output -");
   const ir::JsonValue schema = test::read_schema("plan_file.schema.json");
   for (const std::string& fault :
@@ -241,6 +245,46 @@ TEST_CASE("launch: every framework says how it is started with the plan") {
       CHECK(launch.find(text) != std::string::npos);
     }
   }
+}
+
+TEST_CASE("plan file: what is typed otherwise is among the notes of plan, before its own") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("plan.json");
+  REQUIRE(test::headroom("plan gpt2 --gpu a100-80gb --gpus 2 --runtime fsdp -o " + path).code ==
+          ExitCode::kYes);
+  const Answer answer = test::headroom("plan --plan " + path + " --gpus 4 --json");
+  const std::string note = path + " has --gpus 2, the command line --gpus 4, which is used";
+  CHECK(Document(answer.out).text("notes/0") == note);
+  CHECK(answer.complains("note: " + note + "\n"));
+  const Answer sweep = test::headroom("sweep --plan " + path + " --gpus 1,4");
+  CHECK(sweep.complains("note: " + path + " has --gpus 2, the command line --gpus 1,4"));
+}
+
+TEST_CASE("plan file: plan has the notes of fit, and of its machine") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("plan.json");
+  const Document plan =
+      test::json_of("plan gpt2 --gpu t4 --runtime transformers --precision bf16 -o " + path);
+  const Document fit = test::json_of("fit --plan " + path);
+  REQUIRE_FALSE(fit.array("notes").empty());
+  std::string notes;
+  for (const ir::JsonValue& note : plan.array("notes")) {
+    notes += *note.as_string() + "\n";
+  }
+  for (const ir::JsonValue& note : fit.array("notes")) {
+    CHECK(notes.find(*note.as_string() + "\n") != std::string::npos);
+  }
+}
+
+TEST_CASE("plan file: it keeps what was said of the host") {
+  const test::TemporaryFolder folder;
+  const std::string question =
+      "fit llama-3.2-1b --gpu rtx-4090 --zero 2 --offload optimizer=cpu --checkpointing full";
+  const std::string path =
+      folder.write("fit.json", test::headroom(question + " --host-memory 8GiB --json").out);
+  const Answer answer = test::headroom("fit --plan " + path);
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(answer.says("the node has 8.00 GiB"));
 }
 
 }  // namespace headroom::cli

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/base/file.h"
+#include "model_ir/json/json_writer.h"
 #include "tests/support/cli.h"
 #include "tests/support/temporary_folder.h"
 
@@ -61,6 +62,26 @@ TEST_CASE("sweep: a rerun adds what is missing, in the order of the items") {
     CHECK(sweep_into(path, option) == whole);
     CHECK(!std::filesystem::exists(path + ".rank1"));
   }
+}
+
+TEST_CASE("sweep: --json prints one document, of the answers or of the file that has them") {
+  const test::TemporaryFolder folder;
+  const std::vector<std::string> lines = lines_of(test::headroom(kSweep).out);
+  const test::Document all(test::headroom(std::string(kSweep) + " --json").out);
+  REQUIRE(all.array("answers").size() == lines.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    CHECK(ir::to_json(all.array("answers")[i]) == ir::to_json(test::Document(lines[i]).at("")));
+  }
+  CHECK(all.array("notes").empty());
+  const std::string path = folder.path("sweep.csv");
+  const std::string csv = std::string(kSweep) + " --json --format csv";
+  const test::Document file(test::headroom(csv + " --output " + path).out);
+  CHECK(file.text("output") == path);
+  CHECK(file.integer("items") == 4);
+  CHECK(lines_of(read_file(path).value()).size() == 5);
+  const test::Answer refused = test::headroom(csv);
+  CHECK(refused.code == cli::ExitCode::kUsage);
+  CHECK(test::Document(refused.out).text("error/message").find("--output") != std::string::npos);
 }
 
 TEST_CASE("sweep: what the file has already is not done again") {

@@ -6,12 +6,14 @@
 #endif
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +80,36 @@ std::string shown(const std::vector<std::string>& arguments) {
   return line;
 }
 
+/// Whether a command line asks for text about the program, which is the same with --json.
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  static const std::set<std::string, std::less<>> kWords = {"--help", "-h", "--version"};
+  return arguments[0] == "help" || std::ranges::any_of(arguments, [](const std::string& word) {
+           return kWords.contains(word);
+         });
+}
+
+/// With --json, standard output is one JSON document. That of a refusal holds the error.
+void check_document(const Answer& answer) {
+  CAPTURE(answer.out.substr(0, 2'000));
+  CAPTURE(answer.err.substr(0, 2'000));
+  // The parser refuses what stands behind the document, and bytes that are no UTF-8.
+  const Result<ir::JsonValue> document = ir::parse_json(answer.out, "answer");
+  if (!document) {
+    FAIL_CHECK(to_text(document.error()));
+    return;
+  }
+  const bool answered = answer.code == ExitCode::kYes || answer.code == ExitCode::kNo;
+  const ir::JsonValue* const error = document->find("error");
+  CHECK((error == nullptr) == answered);
+  if (error != nullptr) {
+    const ir::JsonValue* const message = error->find("message");
+    CHECK(
+        (message != nullptr && message->as_string() != nullptr && !message->as_string()->empty()));
+    const ir::JsonValue* const code = error->find("exit_code");
+    CHECK((code != nullptr && code->as_integer() == static_cast<int>(answer.code)));
+  }
+}
+
 /// Runs a command line with --json, which must be answered or refused.
 void check_answered(std::vector<std::string> arguments) {
   arguments.emplace_back("--json");
@@ -91,9 +123,8 @@ void check_answered(std::vector<std::string> arguments) {
     return;
   }
   CHECK(answer.code != ExitCode::kBug);
-  const bool answered = answer.code == ExitCode::kYes || answer.code == ExitCode::kNo;
-  if (!answered) {
-    CHECK_FALSE((answer.out.empty() && answer.err.empty()));
+  if (!asks_for_help(arguments)) {
+    check_document(answer);
   }
   if (!test::kSanitized) {
     CHECK(resident.growth() < 500'000'000);
@@ -249,6 +280,8 @@ TEST_CASE("broken input: command lines") {
       "emit deepspeed gpt2 --gpus 8 --zero 2",
       "timeline gpt2 --gpu t4 --seq 64 --format csv",
       "graph gpt2",
+      "compare gpt2 --gpu t4 --vary seq=64,128 --vary batch-size=1,2 --budget 8GiB",
+      "sweep gpt2 --gpu t4,h100 --gpus 1,2 --runtime transformers --micro-batch 1",
       "catalog models --filter llama",
       "catalog gpus"};
   std::vector<std::string> pool;

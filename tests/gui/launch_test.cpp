@@ -1,11 +1,16 @@
 #include "gui/launch.h"
 
+#include <set>
+#include <string>
+
 #include <QFile>
+#include <QLabel>
 #include <QTemporaryDir>
 
 #include <doctest/doctest.h>
 
 #include "tests/gui/fake_estimate.h"
+#include "tests/support/cli.h"
 
 namespace headroom::gui {
 namespace {
@@ -16,6 +21,12 @@ QStringList arguments(std::initializer_list<const char*> words) {
     list.append(QString::fromUtf8(word));
   }
   return list;
+}
+
+void write(const std::string& path, const std::string& text) {
+  QFile file(QString::fromStdString(path));
+  REQUIRE(file.open(QIODevice::WriteOnly));
+  file.write(text.c_str());
 }
 
 }  // namespace
@@ -146,6 +157,64 @@ TEST_CASE("window_setup: opens with a plan file, and what is typed wins") {
   CHECK(setup->scenario.plan.sequence == 256);
   options->plan = "no/such/plan.json";
   CHECK(exit_code_of(window_setup(*options).error()) == 4);
+}
+
+TEST_CASE("window_setup: a plan file's node and host memory have the verdict of fit") {
+  const QTemporaryDir folder;
+  const std::string path = folder.filePath(QStringLiteral("plan.json")).toStdString();
+  const std::string question =
+      "fit llama-3.2-1b --zero 2 --offload optimizer=cpu --checkpointing full --json ";
+  std::set<std::string> verdicts;
+  for (const std::string more :
+       {"--gpu rtx-4090", "--gpu rtx-4090 --host-memory 8GiB", "--gpu rtx-4090 --budget 5GiB",
+        "--gpu a100-80gb --gpus 8 --node aws-p4de-24xlarge",
+        "--gpu a100-80gb --gpus 8 --node aws-p4de-24xlarge --host-memory 60GiB"}) {
+    CAPTURE(more);
+    write(path, headroom::test::headroom(question + more).out);
+    const headroom::test::Document fit(headroom::test::headroom("fit --json --plan " + path).out);
+    auto options = parse_launch(arguments({"--plan", path.c_str()}));
+    REQUIRE(options);
+    options->config_dir = HEADROOM_SOURCE_DIR "/configs";
+    const auto setup = window_setup(*options);
+    REQUIRE(setup);
+    CHECK(setup->notes.isEmpty());
+    const auto estimate = setup->estimator(setup->scenario, {});
+    REQUIRE(estimate);
+    CHECK(name_of(estimate->verdict) == fit.text("verdict"));
+    CHECK(estimate->margin == Bytes{fit.integer("margin_bytes")});
+    CHECK(estimate->host.bytes == Bytes{fit.integer("host/bytes")});
+    CHECK(estimate->host.capacity == Bytes{fit.integer("host/capacity_bytes")});
+    CHECK(estimate->time->total.value() == fit.number("time/step_seconds"));
+    verdicts.insert(fit.text("verdict"));
+  }
+  CHECK(verdicts == std::set<std::string>{"does not fit", "fits"});
+}
+
+TEST_CASE("window_setup: a note says what the window leaves out of a plan file") {
+  const QTemporaryDir folder;
+  const std::string path = folder.filePath(QStringLiteral("plan.json")).toStdString();
+  write(path, R"({"schema_version": 1, "model": "gpt2", "device": "a100-80gb", "node": "dgx-a100",
+    "assumptions": {"network": "25GB/s", "calibrate-from": "runs.json", "nvme": "4TB",
+    "nvme-rate": "12GB/s"}, "plan": {"schema_version": 1}})");
+  auto options = parse_launch(arguments({"--plan", path.c_str()}));
+  REQUIRE(options);
+  options->config_dir = HEADROOM_SOURCE_DIR "/configs";
+  const auto setup = window_setup(*options);
+  REQUIRE(setup);
+  REQUIRE(setup->notes.size() == 1);
+  CHECK(setup->notes[0].contains(QStringLiteral("of network 25GB/s, calibrate-from runs.json;")));
+  CHECK_FALSE(setup->notes[0].contains(QStringLiteral("nvme")));
+  CHECK(setup->scenario.host.nvme == Bytes{4'000'000'000'000});
+  CHECK(setup->scenario.host.node.has_value());
+  CHECK(setup->scenario.plan.sequence == 1024);  // All positions that GPT-2 has.
+  MainWindow window(*setup);
+  CHECK(window.findChild<QLabel*>(QStringLiteral("notes"))->text() == setup->notes[0]);
+  CHECK(MainWindow(test::fake_setup()).findChild<QLabel*>(QStringLiteral("notes")) == nullptr);
+  options->gpu = "h100";  // The node holds the other GPU.
+  CHECK_FALSE(window_setup(*options)->scenario.host.node);
+  write(path, R"({"schema_version": 1, "assumptions": {"host-memory": "much"},
+    "plan": {"schema_version": 1}})");
+  CHECK(window_setup(*options).error().pointer == "/assumptions/host-memory");
 }
 
 TEST_CASE("window_setup: a catalogue that is not there is the environment's fault") {

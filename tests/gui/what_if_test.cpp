@@ -29,6 +29,21 @@ TEST_CASE("WhatIf: undo and redo walk through every edit") {
   CHECK(what_if.scenario() == with_micro_batch(first, 3));
 }
 
+TEST_CASE("WhatIf: another GPU leaves the node of a plan file and keeps its host's memory") {
+  Scenario first = default_scenario();
+  first.host = {.node = "dgx-a100", .memory = Bytes{kGiB}, .nvme = {}, .nvme_rate = {}};
+  WhatIf what_if(first);
+  what_if.change(with_micro_batch(first, 2), {.field = Field::kMicroBatch, .gesture = 0});
+  CHECK(what_if.scenario().host == first.host);
+  Scenario other = what_if.scenario();
+  other.gpu = "h100-80gb";
+  what_if.change(other, {.field = Field::kGpu, .gesture = 0});
+  CHECK_FALSE(what_if.scenario().host.node);
+  CHECK(what_if.scenario().host.memory == Bytes{kGiB});
+  what_if.reset();
+  CHECK(what_if.scenario().host == first.host);
+}
+
 TEST_CASE("WhatIf: edits of one gesture are one step of the stack") {
   WhatIf what_if(default_scenario());
   const Scenario first = what_if.scenario();
