@@ -76,6 +76,26 @@ Result<std::string> help_of(const VerbSpec& verb, std::span<const std::string> r
                : Result<std::string>(topic.error());
 }
 
+/// An option that the verb lacks, but `fit` or `plan` has: the error says so.
+Error with_other_verb(const VerbSpec& verb, Error error) {
+  const std::string name =
+      error.key.substr(std::min(error.key.find_first_not_of('-'), error.key.size()));
+  if (!error.got.starts_with("is not an option of")) {
+    return error;
+  }
+  for (const Command& other : {fit_command(), plan_command()}) {
+    const bool has = std::ranges::any_of(other.verb.options, [&](const OptionSpec& option) {
+      return option.name == name && !option.hidden;
+    });
+    if (has && other.verb.name != verb.name) {
+      error.fix = "headroom " + std::string(other.verb.name) + " has it; headroom " +
+                  std::string(verb.name) + " --help all lists those of " + std::string(verb.name);
+      return error;
+    }
+  }
+  return error;
+}
+
 /// The arguments in the program's own spelling, whatever spelling was typed.
 Result<Arguments> read_arguments(const VerbSpec& verb, std::span<const std::string> rest) {
   VerbSpec all = verb;
@@ -83,7 +103,7 @@ Result<Arguments> read_arguments(const VerbSpec& verb, std::span<const std::stri
   all.options.insert(all.options.end(), others.begin(), others.end());
   const Result<Arguments> typed = parse_arguments(all, rest);
   if (!typed) {
-    return typed;
+    return with_other_verb(verb, typed.error());
   }
   const Result<Arguments> plain = with_synonyms(all, *typed);
   const bool plans = std::ranges::any_of(verb.options, &OptionSpec::hidden);

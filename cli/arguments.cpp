@@ -95,7 +95,7 @@ Error wording_of(const VerbSpec& verb, const CLI::ParseError& fault) {
     return Error::invalid_argument(option, "is given more than once", {}, "type it once: " + typed);
   }
   return Error::invalid_argument(
-      option, "no value", std::string(spec->help),
+      option, "needs a value", {},
       "type " + typed + "; " + help + " " + std::string(spec->name) + " says more");
 }
 

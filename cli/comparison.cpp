@@ -12,6 +12,7 @@
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
 #include "cli/synonyms.h"
+#include "model_ir/base/counted.h"
 #include "model_ir/base/error.h"
 #include "model_ir/base/file.h"
 #include "model_ir/plan/plan_words.h"
@@ -59,7 +60,7 @@ Result<Variation> read_variation(const VerbSpec& verb, std::string_view text) {
   found.values = split_at(values, values.find(';') == std::string_view::npos ? ',' : ';');
   if (std::ranges::find(found.values, "") != found.values.end()) {
     return Error::invalid_argument("vary", std::string(text), "OPTION=VALUE,VALUE",
-                                   "as --vary checkpointing=none,full");
+                                   "for example --vary checkpointing=none,full");
   }
   return found;
 }
@@ -176,7 +177,7 @@ Result<std::vector<AskedPlan>> asked_plans(const VerbSpec& verb, const Arguments
   }
   if (all.size() < 2 || all.size() > kMostCompared) {
     return Error::invalid_argument(
-        "MODEL", std::to_string(all.size()) + (all.size() == 1 ? " plan" : " plans"),
+        "MODEL", counted(all.size(), "plan"),
         "from 2 to " + std::to_string(kMostCompared) + " plans to compare",
         "name several models or plan files, or vary an option: --vary checkpointing=none,full");
   }

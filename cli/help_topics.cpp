@@ -17,12 +17,13 @@ namespace headroom::cli {
 namespace {
 
 /// Options that a verb's own help shows; an option that asks for a framework is shown as well.
-constexpr std::array<std::string_view, 30> kUsual = {
+constexpr std::array<std::string_view, 32> kUsual = {
     "gpu",       "gpus",        "node",         "budget",       "runtime",   "precision",
     "seq",       "micro-batch", "global-batch", "accumulation", "optimizer", "checkpointing",
     "recompute", "attention",   "lora",         "qlora",        "tp",        "pp",
-    "cp",        "ep",          "zero",         "objective",    "why",       "front",
-    "plan",      "format",      "output",       "faster",       "json",      "help"};
+    "cp",        "ep",          "zero",         "offload",      "objective", "why",
+    "front",     "vary",        "plan",         "format",       "output",    "faster",
+    "json",      "help"};
 
 struct TopicRow {
   std::string_view name;

@@ -22,12 +22,12 @@ Result<std::optional<Bytes>> asked_size(const Arguments& arguments, const char* 
 }  // namespace
 
 std::vector<OptionSpec> host_options() {
-  return {
-      {"host-memory", "SIZE", "that of the node",
-       "host memory of a node that the run may use, as 512GiB"},
-      {"nvme", "SIZE", "that of the node", "size of all NVMe drives of a node together, as 4TB"},
-      {"nvme-rate", "RATE", "that of the node",
-       "rate at which a node's NVMe drives together are read, as 12GB/s"}};
+  return {{"host-memory", "SIZE", "that of the node",
+           "host memory of a node that the run may use, such as 512GiB"},
+          {"nvme", "SIZE", "that of the node",
+           "size of all NVMe drives of a node together, such as 4TB"},
+          {"nvme-rate", "RATE", "that of the node",
+           "rate at which a node's NVMe drives together are read, such as 12GB/s"}};
 }
 
 Result<cost::DeviceSpec> with_asked_host(const Arguments& arguments, const std::string& config_dir,
@@ -42,7 +42,7 @@ Result<cost::DeviceSpec> with_asked_host(const Arguments& arguments, const std::
   if (const std::optional<std::string> text = arguments.value("nvme-rate")) {
     request.nvme_rate = cost::parse_bandwidth(*text);
     if (!request.nvme_rate) {
-      return Error::invalid_argument("nvme-rate", *text, "a rate above zero, as 12GB/s");
+      return Error::invalid_argument("nvme-rate", *text, "a rate above zero, such as 12GB/s");
     }
   }
   return cost::in_host(config_dir, std::move(device), request);

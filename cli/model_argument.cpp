@@ -28,7 +28,7 @@ constexpr std::string_view kConfigName = "config.json";
 
 constexpr std::array<OptionSpec, 4> kModelOptions = {
     {{"as", "FAMILY", "model_type of the config.json",
-      "read config.json as that of another model family, as llama"},
+      "read config.json as that of another model family, such as llama"},
      {"ignored-keys", "", "", "list the keys of config.json that do not change the answer"},
      {"task", "TASK", "from architectures in config.json, otherwise language",
       "head of the model: language, sequence-classification or token-classification"},
@@ -132,7 +132,7 @@ Result<LoadedModel> read_weights_model(const fs::path& path, const Reading& read
   std::error_code ignored;
   if (!fs::exists(config, ignored)) {
     return Error::environment(
-        config.string(), "no such file", "the config.json beside the weights",
+        config.string(), "no such file: the config.json of the weights is missing", {},
         "copy it into this folder, or give its path instead of " + path.string());
   }
   Result<LoadedModel> model = read_config_file(config, reading);

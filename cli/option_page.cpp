@@ -105,8 +105,9 @@ std::string values_of(const ir::OptionField& field) {
   switch (field.kind) {
     case ir::OptionKind::kSwitch:
       return "yes, no";
-    case ir::OptionKind::kWhole:
     case ir::OptionKind::kBytes:
+      return to_text(Bytes{field.wholes.least}) + " to " + to_text(Bytes{field.wholes.greatest});
+    case ir::OptionKind::kWhole:
       return field.wholes.greatest == std::numeric_limits<std::int64_t>::max()
                  ? "from " + std::to_string(field.wholes.least)
                  : std::to_string(field.wholes.least) + " to " +
@@ -124,8 +125,13 @@ std::string values_of(const ir::OptionField& field) {
 
 std::string default_of(const ListedOption& option) {
   const ir::OptionField& field = *option.field;
-  return field.fallback.empty() ? value_text(field, field.get(option.part->usual()))
-                                : std::string(field.fallback);
+  if (!field.fallback.empty()) {
+    return std::string(field.fallback);
+  }
+  const ir::JsonValue value = field.get(option.part->usual());
+  const bool limitless = field.kind == ir::OptionKind::kWhole &&
+                         value.as_integer() == std::numeric_limits<std::int64_t>::max();
+  return limitless ? "no limit" : value_text(field, value);
 }
 
 std::string effect_of(const ir::OptionField& field) {

@@ -58,7 +58,7 @@ JsonValue typed_value(const OptionField& field, std::string_view option, const s
     case OptionKind::kReal:
       return wrap(parse_real(option, text, field.reals.least, field.reals.greatest));
     case OptionKind::kBytes: {
-      const std::optional<Bytes> bytes = parse_bytes(text);
+      const Result<Bytes> bytes = parse_size(option, text);
       return bytes ? JsonValue{bytes->value()} : JsonValue{};
     }
     case OptionKind::kWord:
@@ -96,6 +96,11 @@ Naming naming_of(const OptionField& field, const std::string& key) {
   return named ? Naming::kOwn : Naming::kNot;
 }
 
+/// A number without a unit.
+bool is_plain(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
 /// Converts a value that follows the framework's own name to our words.
 std::string own_value(const OptionField& field, const std::string& text) {
   if (field.own.negated && (text.empty() || text == "yes" || text == "true")) {
@@ -106,6 +111,10 @@ std::string own_value(const OptionField& field, const std::string& text) {
   }
   if (!field.own.on.empty() && text == field.own.on) {
     return "yes";
+  }
+  // The framework's argument says its unit in its name: "bucket_cap_mb=25" is 25 MiB.
+  if (field.kind == OptionKind::kBytes && field.own.name.ends_with("_mb") && is_plain(text)) {
+    return text + "MiB";
   }
   return !field.own.off.empty() && text == field.own.off ? "no" : text;
 }
@@ -130,6 +139,18 @@ std::vector<Candidate> candidates_of(const std::string& key, std::span<const Spe
   return candidates;
 }
 
+/// "type --lora r=16" for "r16": a key and its number without the sign between them.
+std::string missing_sign(std::string_view option, const std::string& key,
+                         const std::vector<std::string>& known) {
+  const std::size_t number = key.find_first_of("0123456789");
+  const bool is_number =
+      number != std::string::npos && key.find_first_not_of("0123456789.", number) == key.npos;
+  const bool is_key = is_number && std::ranges::find(known, key.substr(0, number)) != known.end();
+  return is_key ? "type --" + std::string(option) + " " + key.substr(0, number) + "=" +
+                      key.substr(number)
+                : std::string();
+}
+
 Error unknown_key(std::string_view option, const std::string& key,
                   std::span<const SpecTarget> targets) {
   std::vector<std::string> known;
@@ -149,12 +170,13 @@ Error unknown_key(std::string_view option, const std::string& key,
   }
   spellings.insert(spellings.begin(), known.begin(), known.end());
   constexpr std::size_t kFew = 20;
+  const std::string sign = missing_sign(option, key, known);
   return Error::invalid_argument(
       option, key,
       known.size() <= kFew
           ? "one of " + ir::join(known)
           : "one of the keys that headroom fit --help " + std::string(option) + " lists",
-      ir::suggestion(key, spellings));
+      sign.empty() ? ir::suggestion(key, spellings) : sign);
 }
 
 /// Several options can share a key ("reshard=yes" and "reshard=4"), so they are tried in turn.
@@ -196,8 +218,9 @@ std::string value_text(const OptionField& field, const JsonValue& value) {
     case OptionKind::kSwitch:
       return *value.as_bool() ? "yes" : "no";
     case OptionKind::kWhole:
-    case OptionKind::kBytes:
       return std::to_string(*value.as_integer());
+    case OptionKind::kBytes:
+      return exact_size(Bytes{*value.as_integer()});
     case OptionKind::kReal:
       return real_text(*value.as_number());
     case OptionKind::kWord:
@@ -221,6 +244,12 @@ std::string value_text(const OptionField& field, const JsonValue& value) {
 
 Result<JsonValue> parse_value(const OptionField& field, std::string_view option,
                               const std::string& text) {
+  if (field.kind == OptionKind::kBytes && is_plain(text)) {
+    const std::string typed = field.in_spec ? plain_key(field.key) + "=" + text : text;
+    return Error::invalid_argument(
+        option, typed, wanted_of(field),
+        "use --" + std::string(option) + " " + typed + "MiB, or " + typed + "B for bytes");
+  }
   JsonValue value = typed_value(field, option, text);
   if (value.is_null() || !accepts(field, value)) {
     return Error::invalid_argument(option, text, wanted_of(field),

@@ -32,12 +32,7 @@ std::string usual_keys(const ir::PlanPart& part, std::string_view option) {
       continue;
     }
     const ir::JsonValue value = field.get(part.usual());
-    std::string shown = value_text(field, value);
-    if (field.kind == ir::OptionKind::kBytes) {
-      shown = to_text(Bytes{*value.as_integer()});
-      std::erase(shown, ' ');
-    }
-    text += (text.empty() ? "" : ",") + plain_key(field.key) + "=" + shown;
+    text += (text.empty() ? "" : ",") + plain_key(field.key) + "=" + value_text(field, value);
   }
   return text;
 }
@@ -84,7 +79,7 @@ class PlanOptionSpecs {
                       .hidden = true});
     own(ir::plan_options(), {"liger"});
     own(ir::generation_options(), {"new_tokens"});
-    spec("lora", "", "LoRA adapters of PEFT on frozen weights, as r=16");
+    spec("lora", "", "LoRA adapters of PEFT on frozen weights, such as r=16");
     specs_.back().bare = true;
     spec("qlora", "", "the same on frozen weights in 4 bits; also takes the keys of --lora");
     specs_.back().bare = true;
@@ -92,7 +87,7 @@ class PlanOptionSpecs {
     specs_.push_back({.name = "alloc-conf",
                       .value = "CONF",
                       .fallback = "",
-                      .help = "value of PYTORCH_ALLOC_CONF, as expandable_segments:True"});
+                      .help = "value of PYTORCH_ALLOC_CONF, such as expandable_segments:True"});
     own(ir::plan_options(), {"clip_norm", "padded_batch", "keep_logits", "keep_batch", "evaluation",
                              "checkpoint_save", "resume", "steps"});
     specs_.push_back(plan_file_option());
@@ -155,11 +150,13 @@ class PlanOptionSpecs {
   }
 
   /// An option whose value is a list of keys, which `--help` of the option shows.
-  void spec(std::string_view name, std::string_view fallback, const std::string& what) {
+  void spec(std::string_view name, std::string_view usual, const std::string& what) {
+    // The option itself is off unless it is typed; only its keys have defaults.
+    const std::string alone = usual.empty() ? "" : " [without keys: " + std::string(usual) + "]";
     specs_.push_back({.name = name,
                       .value = "KEY=VALUE,..",
-                      .fallback = fallback,
-                      .help = keep(what + "; keys: --help " + std::string(name))});
+                      .fallback = "",
+                      .help = keep(what + "; keys: --help " + std::string(name) + alone)});
   }
 
   std::deque<std::string> texts_;  ///< A deque, because elements must not move.
@@ -176,8 +173,40 @@ void read_own_fields(OptionReader& reader, ParallelPlan& plan) {
   }
 }
 
+/// The keys of frameworks that switch 8-bit formats on, as they are typed: "--fsdp KEY=WORD".
+std::vector<std::string> eight_bit_keys() {
+  std::vector<std::string> keys;
+  for (const ir::PlanPart* const part : ir::framework_parts()) {
+    for (const ir::OptionField& field : part->fields) {
+      const bool eight_bits = field.key.find("fp8") != std::string_view::npos ||
+                              field.key.find("float8") != std::string_view::npos;
+      if (field.in_spec && eight_bits && field.kind == ir::OptionKind::kWord) {
+        const std::vector<std::string> words = field.words();
+        const auto word = std::ranges::find_if(words, [](auto& one) { return one != "none"; });
+        keys.push_back("--" + std::string(field.option) + " " + plain_key(field.key) + "=" + *word);
+      }
+    }
+  }
+  return keys;
+}
+
+Result<ir::Precision> parse_precision(const std::string& text) {
+  Result<ir::Precision> precision = ir::parse_word(ir::precision_words(), "precision", text);
+  const std::vector<std::string> keys = eight_bit_keys();
+  if (precision || keys.empty() ||
+      !(text.starts_with("fp8") || text.starts_with("float8") || text.starts_with("mxfp8"))) {
+    return precision;
+  }
+  std::string typed;
+  for (const std::string& key : keys) {
+    typed += (typed.empty() ? "" : " or ") + key;
+  }
+  return Error::invalid_argument("precision", text, precision.error().wanted,
+                                 "8-bit matrix products are an option of a framework: " + typed);
+}
+
 void read_precision(OptionReader& reader, ParallelPlan& plan) {
-  reader.word("precision", ir::precision_words(), plan.precision);
+  reader.with("precision", plan.precision, parse_precision);
   const std::span<const ir::Precision> offered = ir::runtime_of(plan).precisions();
   const auto offers = [offered](ir::Precision precision) {
     return std::ranges::find(offered, precision) != offered.end();
@@ -353,7 +382,7 @@ OptionSpec plan_file_option() {
           .fallback = "",
           .help =
               "a plan file, the --json document of a verb, or a plan as JSON; - is standard "
-              "input. MODEL, --gpu and the plan come from it; what is typed wins"};
+              "input. MODEL, --gpu and the plan come from it, except what is typed"};
 }
 
 std::span<const OptionSpec> plan_option_specs() {

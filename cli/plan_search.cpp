@@ -33,7 +33,8 @@ constexpr std::array<OptionSpec, 9> kSearchOptions = {
      {"alloc-conf", "CONF", "expandable_segments:True",
       "value of PYTORCH_ALLOC_CONF, with which PyTorch is started"},
      {"objective", "WHAT", "throughput",
-      "what the best plan has: throughput (most tokens/s), gpus (fewest), memory (lowest peak), "
+      "what makes a plan the best: throughput (most tokens/s), gpus (fewest), memory (lowest "
+      "peak), "
       "cost (fewest GPU seconds), micro-batch (largest), sequence (longest)"},
      {"confidence", "PERCENT", "90",
       "chance to fit that the plan must have, by the errors on measured runs"},
@@ -43,7 +44,8 @@ constexpr std::array<OptionSpec, 9> kSearchOptions = {
      {"replay", "N", "1", "replay the best plans of N groups, and order them by the replayed time"},
      {"threads", "N", "all cores", "threads of the search; they do not change the answer"},
      {"work-limit", "N", "none", "search at most N groups of plans"},
-     {"why", "AXIS=VALUE", "", "also say why the best plan does not have this value, as tp=8"}}};
+     {"why", "AXIS=VALUE", "",
+      "also say why the best plan does not have this value, such as tp=8"}}};
 
 /// The default sequence, as in `fit`.
 std::int64_t usual_sequence(const ir::ModelSpec& model) {

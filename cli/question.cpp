@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::array<OptionSpec, 2> kDeviceOptions = {
     {{"gpu", "NAME", "",
-      "name of the GPU, as h100 (headroom catalog gpus lists them), or a .json file"},
-     {"budget", "SIZE", "all that the GPU has", "GPU memory that the run may use, as 70GiB"}}};
+      "name of the GPU, such as h100 (headroom catalog gpus lists them), or a .json file"},
+     {"budget", "SIZE", "all that the GPU has", "GPU memory that the run may use, such as 70GiB"}}};
 
 std::string typed(const OptionValue& option) {
   return typed_option(option, question_options());

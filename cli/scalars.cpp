@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -31,17 +32,70 @@ std::string decimal_text(double value, int digits) {
 }
 
 std::string three_digits(double value) {
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "%.3g", value);
-  return text.data();
+  constexpr int kDigits = 3;
+  constexpr double kLargest = 1e15;  // An integer, and a double that is exact.
+  const double size = std::abs(value);
+  if (size >= kLargest || size == 0) {
+    return real_text(value);
+  }
+  const auto decimals_of = [](double shown) {
+    return kDigits - 1 - static_cast<int>(std::floor(std::log10(shown)));
+  };
+  const double scale = std::pow(10.0, decimals_of(size));
+  const double rounded = std::round(value * scale) / scale;
+  const int decimals = decimals_of(std::abs(rounded));
+  return decimals < 0 ? with_commas(std::llround(rounded)) : decimal_text(rounded, decimals);
 }
 
 std::string duration_text(double seconds) {
-  if (seconds >= 1) {
+  // Three digits of 999.5 ms are 1000 ms, which the next unit shows.
+  if (seconds >= 0.9995) {
     return three_digits(seconds) + " s";
   }
-  return seconds >= 1e-3 ? three_digits(1e3 * seconds) + " ms"
-                         : three_digits(1e6 * seconds) + " us";
+  return seconds >= 0.9995e-3 ? three_digits(1e3 * seconds) + " ms"
+                              : three_digits(1e6 * seconds) + " us";
+}
+
+TableUnit unit_of_bytes(double largest) {
+  constexpr auto kGibibyte = static_cast<double>(kGiB);
+  constexpr auto kMebibyte = static_cast<double>(kMiB);
+  return largest >= kGibibyte ? TableUnit{kGibibyte, "GiB"} : TableUnit{kMebibyte, "MiB"};
+}
+
+TableUnit unit_of_seconds(double largest) {
+  return largest >= 1 ? TableUnit{1, "s"} : TableUnit{1e-3, "ms"};
+}
+
+std::string figure_in(double value, const TableUnit& unit) {
+  constexpr double kLeast = 0.0005;
+  const double scaled = value / unit.size;
+  const double size = std::abs(scaled);
+  if (size == 0) {
+    return "0";
+  }
+  if (size < kLeast) {
+    return scaled < 0 ? "-<0.001" : "<0.001";
+  }
+  return size < 0.9995 ? decimal_text(scaled, 3) : three_digits(scaled);
+}
+
+std::string table_figure(Bytes bytes, const TableUnit& unit) {
+  return figure_in(static_cast<double>(bytes.value()), unit) + " " + std::string(unit.name);
+}
+
+std::string table_figure(Seconds time, const TableUnit& unit) {
+  return figure_in(time.value(), unit) + " " + std::string(unit.name);
+}
+
+std::string exact_size(Bytes bytes) {
+  constexpr std::array<std::pair<std::int64_t, std::string_view>, 3> kUnits = {
+      {{kGiB, "GiB"}, {kMiB, "MiB"}, {kKiB, "KiB"}}};
+  for (const auto& [size, name] : kUnits) {
+    if (bytes > Bytes{0} && bytes.value() % size == 0) {
+      return std::to_string(bytes.value() / size) + std::string(name);
+    }
+  }
+  return std::to_string(bytes.value()) + "B";
 }
 
 std::string percent_text(double share) {
@@ -95,14 +149,14 @@ Result<double> parse_quantity(std::string_view option, std::string_view text, do
       const Result<double> value = parse_real(option, digits, least / factor, greatest / factor);
       return value ? Result<double>(*value * factor)
                    : Result<double>(Error::invalid_argument(
-                         option, text, "a number, as 15e12 or 15T (k, M, B or G, T)"));
+                         option, text, "a number such as 15e12 or 15T (k, M, B or G, T)"));
     }
   }
   return parse_real(option, text, least, greatest);
 }
 
 Result<Bytes> parse_size(std::string_view option, const std::string& text) {
-  constexpr std::string_view kExpected = "a size with its unit, as 70GiB or 80GB";
+  constexpr std::string_view kExpected = "a size with its unit, such as 70GiB or 80GB";
   const std::optional<Bytes> bytes = parse_bytes(text);
   if (!bytes || *bytes == Bytes{0}) {
     return Error::invalid_argument(option, text, std::string(kExpected));

@@ -36,7 +36,7 @@ std::vector<OptionSpec> machine_options() {
   return {{"node", "NAME", "one of the catalogue with this GPU",
            "machine that holds the GPUs (headroom catalog nodes lists them)"},
           {"network", "RATE", "that of the node",
-           "bandwidth of each GPU to other nodes in one direction, as 400Gbit/s or 50GB/s"},
+           "bandwidth of each GPU to other nodes in one direction, such as 400Gbit/s or 50GB/s"},
           {"performance", "FILE", "configs/performance",
            "JSON file with what this GPU achieves, measured on your own machine, in the form of "
            "configs/schema/performance.schema.json"}};
@@ -86,7 +86,7 @@ Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::
   const std::optional<BytesPerSecond> rate = cost::parse_bandwidth(*network);
   if (!rate) {
     return Error::invalid_argument("network", *network,
-                                   "a bandwidth with its unit, as 400Gbit/s or 50GB/s",
+                                   "a bandwidth with its unit, such as 400Gbit/s or 50GB/s",
                                    "write Gbit/s for bits or GB/s for bytes");
   }
   machine.value().topology.network = cost::network_at(*rate);
@@ -101,7 +101,7 @@ std::vector<OptionSpec> time_options() {
                      "power of one GPU with its share of the node; adds the energy to the answer"});
   options.push_back(
       {"tokens", "NUMBER", "",
-       "tokens of the whole training run, as 15T; adds days and costs to the answer"});
+       "tokens of the whole training run, such as 15T; adds days and costs to the answer"});
   return options;
 }
 

@@ -48,14 +48,12 @@ std::string lines_of(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// "8.03 B": a count, rounded to three digits.
+/// "8.03 B": a count in units of 10^9, three digits.
 std::string count_text(std::int64_t count) {
-  const auto value = static_cast<double>(count);
-  if (count >= 1'000'000'000) {
-    return decimal_text(value / 1e9, count >= 100'000'000'000 ? 0 : 2) + " B";
-  }
-  return decimal_text(value / 1e6, 1) + " M";
+  return figure_in(static_cast<double>(count), {.size = 1e9, .name = "B"}) + " B";
 }
+
+constexpr TableUnit kGibibytes{.size = static_cast<double>(kGiB), .name = "GiB"};
 
 Row model_row(const ir::ModelEntry& entry) {
   const ir::ModelSpec& spec = entry.spec;
@@ -79,7 +77,7 @@ Row model_row(const ir::ModelEntry& entry) {
                                 lines_of(entry.aliases)}),
           .cells = {entry.name, std::string(name_of(spec.family)), count_text(entry.parameters),
                     std::to_string(spec.layers.size()), std::to_string(spec.hidden),
-                    to_text(Bytes{2 * entry.parameters})},
+                    table_figure(Bytes{2 * entry.parameters}, kGibibytes)},
           .json = std::move(fields).finish()};
 }
 
@@ -107,7 +105,7 @@ Row device_row(const cost::DeviceSpec& device) {
   fields.add("power_watts", device.power_watts);
   return {.haystack = lines_of({device.name, device.product, device.vendor, device.architecture,
                                 lines_of(device.aliases)}),
-          .cells = {device.name, device.product, to_text(device.total), capability,
+          .cells = {device.name, device.product, table_figure(device.total, kGibibytes), capability,
                     decimal_text(device.memory_bandwidth.value() / 1e9, 0) + " GB/s"},
           .json = std::move(fields).finish()};
 }
@@ -145,8 +143,8 @@ Row link_row(const cost::LinkSpec& link) {
   fields.add("bandwidth_bytes_per_second", link.bandwidth.value());
   fields.add("latency_seconds", link.latency.value());
   return {.haystack = lines_of({link.name, link.title}),
-          .cells = {link.name, link.title, decimal_text(link.peak.value() / 1e9, 0) + " GB/s",
-                    decimal_text(link.bandwidth.value() / 1e9, 0) + " GB/s"},
+          .cells = {link.name, link.title, three_digits(link.peak.value() / 1e9) + " GB/s",
+                    three_digits(link.bandwidth.value() / 1e9) + " GB/s"},
           .json = std::move(fields).finish()};
 }
 

@@ -16,10 +16,10 @@ VerbSpec compare_verb() {
     options.insert(options.end(), more.begin(), more.end());
   }
   return {.name = "compare",
-          .summary = "Plans side by side: what differs, and what it does to memory and time",
+          .summary = "Sets plans side by side: what differs, and what that does to memory and time",
           .positionals = "MODEL|FILE...",
           .detail =
-              "MODEL as headroom fit takes it, with the options that are typed; FILE is a "
+              "MODEL is what headroom fit takes, with the options that are typed; FILE is a "
               "plan file, as headroom plan --output writes it. All options about the run are "
               "those of fit. Exit code 0 if fit would say yes to one of them.",
           .options = std::move(options),

@@ -219,6 +219,11 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
   add(answer.result.best ? notes_of(search.model.spec, search.device, answer.result.best->plan)
                          : device_notes(search.device));
   add(machine_notes(search.machine));
+  const std::string precision = answer.arguments.value("precision").value_or("");
+  if (precision == "bf16" || precision == "fp16") {
+    notes.push_back("--precision " + precision + " keeps fp32 master weights in a search: it is " +
+                    precision + "-master of headroom fit, whose " + precision + " has none");
+  }
   return notes;
 }
 

@@ -291,15 +291,16 @@ Result<ExitCode> run_sweep(const Arguments& typed, const Context& context) {
 
 std::vector<OptionSpec> sweep_options() {
   std::vector<OptionSpec> options = plan_search_options();
-  options.push_back({.name = "format",
-                     .value = "FORM",
-                     .fallback = "jsonl",
-                     .help = "jsonl (an object a line) or csv (a header, then a line each)"});
+  options.push_back(
+      {.name = "format",
+       .value = "FORM",
+       .fallback = "jsonl",
+       .help = "jsonl (one JSON object per line) or csv (a header, then one line per answer)"});
   options.push_back({.name = "output",
                      .value = "FILE",
                      .fallback = "standard output",
-                     .help = "file to add lines to; models, GPUs and counts that it has already "
-                             "are not done again"});
+                     .help = "file to which lines are added; combinations that it already has are "
+                             "not searched again"});
   return options;
 }
 

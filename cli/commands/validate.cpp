@@ -154,24 +154,23 @@ Result<ExitCode> run_validate(const Arguments& arguments, const Context& context
 
 Command validate_command() {
   return {
-      .verb = {.name = "validate",
-               .summary = "Compares predictions with measured runs",
-               .positionals = "measured PATH...",
-               .detail =
-                   "PATH is a file with measured runs, or a folder with such files: JSON lines "
-                   "(.jsonl, .jsonl.gz) with one run per line, or a .json file with published "
-                   "results. The exit code is 0 however large the errors are.",
-               .options = {{"source", "NAME", "", "only runs of the file with this name"},
-                           {"runtime", "NAME", "",
-                            "only runs of this framework, as --runtime of headroom fit names it"},
-                           {"metric", "NAME", "", "only this metric, as peak_allocated or fits"},
-                           {"accuracy", "FILE", "",
-                            "also write the accuracy report, in the form of docs/accuracy.md"},
-                           {"residuals", "FILE", "",
-                            "also write the errors that intervals are made from, in the form of "
-                            "configs/accuracy/residuals.json"}},
-               .example =
-                   "validate measured tests/measured/qlora.jsonl.gz --metric peak_allocated"},
+      .verb =
+          {.name = "validate",
+           .summary = "Compares predictions with measured runs",
+           .positionals = "measured PATH...",
+           .detail = "PATH is a file with measured runs, or a folder with such files: JSON lines "
+                     "(.jsonl, .jsonl.gz) with one run per line, or a .json file with published "
+                     "results. The exit code is 0 however large the errors are.",
+           .options = {{"source", "NAME", "", "only runs of the file with this name"},
+                       {"runtime", "NAME", "",
+                        "only runs of this framework, as --runtime of headroom fit names it"},
+                       {"metric", "NAME", "", "only this metric, such as peak_allocated or fits"},
+                       {"accuracy", "FILE", "",
+                        "also write the accuracy report, in the form of docs/accuracy.md"},
+                       {"residuals", "FILE", "",
+                        "also write the errors that intervals are made from, in the form of "
+                        "configs/accuracy/residuals.json"}},
+           .example = "validate measured tests/measured/qlora.jsonl.gz --metric peak_allocated"},
       .run = run_validate};
 }
 

@@ -25,32 +25,20 @@ struct ComparedRow {
   std::vector<std::string> values;
 };
 
-/// One unit for a whole table.
-struct TableUnit {
-  double size = 1;
-  std::string_view name;
-};
-
 TableUnit byte_unit(const std::vector<ComparedPlan>& plans) {
-  constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
-  constexpr double kMebibyte = 1024.0 * 1024.0;
-  const bool large = std::ranges::any_of(plans, [](const ComparedPlan& plan) {
-    return !plan.refusal && static_cast<double>(plan.peak_allocated.value()) >= kGibibyte;
-  });
-  return large ? TableUnit{kGibibyte, "GiB"} : TableUnit{kMebibyte, "MiB"};
+  Bytes largest;
+  for (const ComparedPlan& plan : plans) {
+    largest = plan.refusal ? largest : std::max(largest, plan.peak_allocated);
+  }
+  return unit_of_bytes(static_cast<double>(largest.value()));
 }
 
 TableUnit time_unit(const std::vector<ComparedPlan>& plans) {
-  const bool long_steps = std::ranges::any_of(
-      plans, [](const ComparedPlan& plan) { return plan.step && plan.step->value() >= 10; });
-  return long_steps ? TableUnit{1, "s"} : TableUnit{1e-3, "ms"};
-}
-
-/// Three significant digits or more, never an exponent.
-std::string figure_in(double value, const TableUnit& unit) {
-  const double scaled = value / unit.size;
-  const double size = std::abs(scaled);
-  return decimal_text(scaled, size >= 100 ? 0 : size >= 10 ? 1 : 2);
+  Seconds longest{0};
+  for (const ComparedPlan& plan : plans) {
+    longest = std::max(longest, plan.step.value_or(Seconds{0}));
+  }
+  return unit_of_seconds(longest.value());
 }
 
 class ComparisonTable {
@@ -137,6 +125,16 @@ bool is_shown(const ComparedPlan& plan, std::size_t role) {
   return plan.by_role.at(role).value() > plan.peak_allocated.value() / kLeastPart;
 }
 
+/// "backward" for "step 2, backward, layer 31: silu": what the peak is in, without its step.
+std::string phase_of(std::string_view moment) {
+  moment = moment.substr(0, moment.find(':'));
+  if (const std::size_t comma = moment.find(", ");
+      moment.starts_with("step ") && comma != std::string_view::npos) {
+    moment.remove_prefix(comma + 2);
+  }
+  return std::string(moment.substr(0, moment.find(',')));
+}
+
 void add_memory(ComparisonTable& table, const std::vector<ComparedPlan>& plans) {
   const TableUnit unit = byte_unit(plans);
   const auto bytes = [unit](Bytes value) {
@@ -147,6 +145,7 @@ void add_memory(ComparisonTable& table, const std::vector<ComparedPlan>& plans) 
   table.add("capacity", [&](const ComparedPlan& plan) { return bytes(plan.capacity); });
   table.add("peak reserved", [&](const ComparedPlan& plan) { return bytes(plan.peak_reserved); });
   table.add("peak allocated", [&](const ComparedPlan& plan) { return bytes(plan.peak_allocated); });
+  table.add("  peak in", [](const ComparedPlan& plan) { return phase_of(plan.moment); });
   for (std::size_t role = 0; role < ir::kTensorRoleCount; ++role) {
     if (any_plan(plans, [role](const ComparedPlan& plan) { return is_shown(plan, role); })) {
       table.add("  " + std::string(name_of(static_cast<ir::TensorRole>(role))),
@@ -176,7 +175,8 @@ void add_time(ComparisonTable& table, const std::vector<ComparedPlan>& plans) {
   const auto time = [unit](const ComparedPlan& plan, Seconds value) {
     return plan.step ? figure_in(value.value(), unit) : std::string("-");
   };
-  table.heading("step, " + std::string(unit.name));
+  table.heading("step, " + std::string(unit.name) +
+                " (communication: the time in which the GPU waits for it)");
   table.add("step time",
             [&](const ComparedPlan& plan) { return time(plan, plan.step.value_or(Seconds{0})); });
   constexpr double kLeastShare = 0.0005;  // `fit` leaves out the same parts.
@@ -190,7 +190,7 @@ void add_time(ComparisonTable& table, const std::vector<ComparedPlan>& plans) {
     }
   }
   table.add("tokens/s, all GPUs", [](const ComparedPlan& plan) {
-    return plan.step ? decimal_text(plan.tokens_per_second, 0) : std::string("-");
+    return plan.step ? three_digits(plan.tokens_per_second) : std::string("-");
   });
 }
 

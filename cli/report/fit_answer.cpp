@@ -6,6 +6,7 @@
 
 #include "cli/report/host_text.h"
 #include "costmodel/remedy_judge.h"
+#include "model_ir/base/counted.h"
 
 namespace headroom::cli {
 namespace {
@@ -33,8 +34,7 @@ std::string shortage(const FitAnswer& answer) {
       lean.margin >= Bytes{0} && !host.empty()
           ? host
           : "GPU memory is short by " + to_text(std::max(-lean.margin, Bytes{0})) + " on each GPU";
-  return "no plan that was found fits: with " + std::to_string(lean.plan.world) +
-         (lean.plan.world == 1 ? " GPU" : " GPUs") +
+  return "no plan that was found fits: with " + counted(lean.plan.world, "GPU") +
          (options.empty() ? "" : " and the leanest options (" + options + ")") + ", " + lack;
 }
 

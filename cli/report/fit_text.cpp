@@ -15,6 +15,7 @@
 #include "cli/report/remedies_text.h"
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
+#include "model_ir/base/counted.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/task.h"
@@ -31,8 +32,12 @@ constexpr std::size_t kMostPhases = 9;
 constexpr std::size_t kMostTextGroups = 5;
 constexpr double kFragmentationFlag = 0.2;
 
-std::string figure(Bytes bytes) {
-  return pad_left(to_text(bytes), kSizeColumns);
+std::string figure(Bytes bytes, const TableUnit& unit) {
+  return pad_left(table_figure(bytes, unit), kSizeColumns);
+}
+
+TableUnit unit_for(Bytes largest) {
+  return unit_of_bytes(static_cast<double>(largest.value()));
 }
 
 Style style_of(cost::Verdict verdict) {
@@ -238,6 +243,7 @@ std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
   const auto whole =
       static_cast<double>(std::max(estimate.peak_allocated.value(), std::int64_t{1}));
   const std::size_t room = terminal.width - kRoleColumns - kSizeColumns - 4;
+  const TableUnit unit = unit_for(estimate.peak_allocated);
   for (const std::size_t role : order) {
     const Bytes bytes = estimate.peak_by_role[role];
     if (bytes == Bytes{0}) {
@@ -245,7 +251,7 @@ std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
     }
     const double share = static_cast<double>(bytes.value()) / whole;
     text += "  " + pad_right(name_of(static_cast<ir::TensorRole>(role)), kRoleColumns) +
-            figure(bytes) + "  " + bar(terminal, share, room) + "\n";
+            figure(bytes, unit) + "  " + bar(terminal, share, room) + "\n";
   }
   return text;
 }
@@ -278,11 +284,16 @@ std::string communication(const FitAnswer& answer) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
   const std::int64_t replayed = cost::replayed_micro_batches(plan);
   const std::string of =
-      replayed < plan.accumulation ? ", " + std::to_string(replayed) + " micro-batches" : "";
+      replayed < plan.accumulation ? ", " + counted(replayed, "micro-batch", "micro-batches") : "";
+  Bytes largest;
+  for (const Sum& sum : sums) {
+    largest = std::max(largest, sum.bytes);
+  }
+  const TableUnit unit = unit_for(largest);
   std::string text;
   for (const Sum& sum : sums) {
     text += "  " + pad_right(std::string(ir::name_of(sum.kind)) + " as replayed", kTermColumns) +
-            figure(sum.bytes) + "  in " + std::to_string(sum.calls) + " calls" + of + "\n";
+            figure(sum.bytes, unit) + "  in " + counted(sum.calls, "call") + of + "\n";
   }
   return text;
 }
@@ -296,10 +307,10 @@ std::string confidence_lines(const cost::Confidence& confidence, bool host_fits)
   const std::string interval =
       to_text(confidence.reserved.low) + " to " + to_text(confidence.reserved.high);
   const std::string known =
-      basis.own_runs > 0
-          ? std::to_string(basis.own_runs) + (basis.own_runs == 1 ? " run" : " runs") + " of yours"
-          : std::to_string(basis.runs) + " measured runs, " + std::to_string(basis.gpu_runs) +
-                " on GPUs" + (basis.borrowed ? ", some of other runtimes" : "");
+      basis.own_runs > 0 ? counted(basis.own_runs, "run") + " of yours"
+                         : counted(basis.runs, "measured run") + ", " +
+                               with_commas(static_cast<std::int64_t>(basis.gpu_runs)) + " on GPUs" +
+                               (basis.borrowed ? ", some of other runtimes" : "");
   return "  " + pad_right("reserved, 95 % interval", kTermColumns) + interval + "\n  " +
          pad_right(host_fits ? "chance to fit" : "chance to fit the GPU", kTermColumns) +
          pad_left(percent_text(confidence.fits_probability), kSizeColumns) + "  from " + known +
@@ -307,13 +318,13 @@ std::string confidence_lines(const cost::Confidence& confidence, bool host_fits)
 }
 
 /// What the busiest expert-parallel rank reserves, depending on the imbalance of the routing.
-std::string routing_lines(const FitAnswer& answer) {
+std::string routing_lines(const FitAnswer& answer, const TableUnit& unit) {
   if (!answer.routing) {
     return {};
   }
   const RoutingAnswer& routing = *answer.routing;
-  const auto line = [](const std::string& name, Bytes reserved, const std::string& remark) {
-    return "  " + pad_right(name, kTermColumns) + figure(reserved) + remark + "\n";
+  const auto line = [&unit](const std::string& name, Bytes reserved, const std::string& remark) {
+    return "  " + pad_right(name, kTermColumns) + figure(reserved, unit) + remark + "\n";
   };
   const auto times = [](double load) {
     std::array<char, 32> text{};
@@ -329,8 +340,9 @@ std::string routing_lines(const FitAnswer& answer) {
 std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   const cost::StepEstimate& estimate = answer.estimate;
   const double fragmentation = fragmentation_of(estimate);
-  const auto line = [](std::string_view name, Bytes bytes, const std::string& remark) {
-    return "  " + pad_right(name, kTermColumns) + figure(bytes) +
+  const TableUnit unit = unit_for(std::max(estimate.peak_reserved, estimate.device_total));
+  const auto line = [&unit](std::string_view name, Bytes bytes, const std::string& remark) {
+    return "  " + pad_right(name, kTermColumns) + figure(bytes, unit) +
            (remark.empty() ? "" : "  " + remark) + "\n";
   };
   std::string text = heading(terminal, "against the device");
@@ -338,19 +350,19 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
                "fragmentation " + percent_text(fragmentation));
   for (const cost::OutsideTerm& term : estimate.outside) {
     std::string remark(name_of(term.basis));
-    remark += term.bound > term.bytes ? ", up to " + to_text(term.bound) : "";
+    remark += term.bound > term.bytes ? ", up to " + table_figure(term.bound, unit) : "";
     text += line(term.name, term.bytes, remark);
   }
   text += line("device", estimate.device_total,
                answer.question.budget > Bytes{0} ? "--budget"
                                                  : "usable, of " + answer.question.device.product);
-  text += line("margin", estimate.margin,
-               estimate.retries > 0 && !estimate.out_of_memory
-                   ? "fits only because PyTorch empties its cache " +
-                         (estimate.retries == 1 ? std::string("once")
-                                                : std::to_string(estimate.retries) + " times")
-                   : "");
-  text += routing_lines(answer) + confidence_lines(answer.confidence, estimate.host.fits());
+  text += line(
+      "margin", estimate.margin,
+      estimate.retries > 0 && !estimate.out_of_memory
+          ? "fits only because PyTorch empties its cache " +
+                (estimate.retries == 1 ? std::string("once") : counted(estimate.retries, "time"))
+          : "");
+  text += routing_lines(answer, unit) + confidence_lines(answer.confidence, estimate.host.fits());
   if (fragmentation > kFragmentationFlag) {
     text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";
   }
@@ -379,19 +391,23 @@ std::string phases(const FitAnswer& answer, const Terminal& terminal) {
   const auto shown = shown_phases(answer.estimate);
   const std::size_t left_out = answer.estimate.timeline.phases.size() - shown.size();
   std::size_t width = kRoleColumns;
+  Bytes most;
   for (const cost::PhaseMemory* phase : shown) {
     width = std::max(width, columns_of(to_text(phase->name)));
+    most = std::max(most, phase->peak_reserved);
   }
+  const TableUnit unit = unit_for(most);
   std::string text =
       heading(terminal, pad_right("phase", width + 2) + pad_left("peak", kSizeColumns) +
                             pad_left("reserved", kSizeColumns + 2) +
                             pad_left("at its end", kSizeColumns + 2));
   for (const cost::PhaseMemory* phase : shown) {
-    text += "  " + pad_right(to_text(phase->name), width) + figure(phase->peak_allocated) + "  " +
-            figure(phase->peak_reserved) + "  " + figure(phase->allocated_after) + "\n";
+    text += "  " + pad_right(to_text(phase->name), width) + figure(phase->peak_allocated, unit) +
+            "  " + figure(phase->peak_reserved, unit) + "  " +
+            figure(phase->allocated_after, unit) + "\n";
   }
   if (left_out > 0) {
-    text += "  " + std::to_string(left_out) + " smaller phases left out (--json has all)\n";
+    text += "  " + counted(left_out, "smaller phase") + " left out (--json has all)\n";
   }
   return text;
 }
@@ -399,15 +415,26 @@ std::string phases(const FitAnswer& answer, const Terminal& terminal) {
 std::string largest(const FitAnswer& answer, const Terminal& terminal) {
   std::string text = heading(terminal, "largest at the peak");
   const std::size_t count = std::min(answer.live.size(), kMostTextGroups);
+  const auto first = answer.live.begin();
+  const auto last = first + static_cast<std::ptrdiff_t>(count);
+  const auto most = [&](Bytes cost::LiveGroup::*size) {
+    return count == 0 ? Bytes{0}
+                      : (*std::max_element(
+                            first, last,
+                            [size](auto& one, auto& other) { return one.*size < other.*size; })).*
+                            size;
+  };
+  const TableUnit unit = unit_for(most(&cost::LiveGroup::total));
+  const TableUnit unit_each = unit_for(most(&cost::LiveGroup::each));
   for (std::size_t index = 0; index < count; ++index) {
     const cost::LiveGroup& group = answer.live[index];
     std::string what(name_of(group.role));
     if (!group.operation.empty() && group.operation != what) {
       what += " of " + group.operation;
     }
-    text += "  " + figure(group.total) + "  " +
-            pad_left(std::to_string(group.count) + " x " + to_text(group.each), 18) + "  " + what +
-            "\n";
+    text += "  " + figure(group.total, unit) + "  " +
+            pad_left(with_commas(group.count) + " x " + table_figure(group.each, unit_each), 18) +
+            "  " + what + "\n";
   }
   return text;
 }

@@ -4,16 +4,25 @@
 #include <utility>
 #include <vector>
 
+#include "cli/scalars.h"
+#include "model_ir/base/counted.h"
+
 namespace headroom::cli {
 namespace {
 
 constexpr std::size_t kHostTermColumns = 28;
 constexpr std::size_t kHostSizeColumns = 10;
 
-std::string host_line(std::string_view name, Bytes bytes, const std::string& remark) {
-  return "  " + pad_right(name, kHostTermColumns) + pad_left(to_text(bytes), kHostSizeColumns) +
-         (remark.empty() ? "" : "  " + remark) + "\n";
-}
+/// Lines with one unit.
+struct HostTable {
+  TableUnit unit;
+  [[nodiscard]] std::string line(std::string_view name, Bytes bytes,
+                                 const std::string& remark) const {
+    return "  " + pad_right(name, kHostTermColumns) +
+           pad_left(table_figure(bytes, unit), kHostSizeColumns) +
+           (remark.empty() ? "" : "  " + remark) + "\n";
+  }
+};
 
 /// Whether the framework keeps anything on the host from step to step.
 bool offloads(const cost::HostMemory& host) {
@@ -46,8 +55,7 @@ std::string node_remark(const cost::DeviceSpec& device) {
 }
 
 std::string ranks_text(const cost::HostMemory& host) {
-  return host.ranks == 1 ? "host memory"
-                         : "host memory of " + std::to_string(host.ranks) + " ranks";
+  return host.ranks == 1 ? "host memory" : "host memory of " + counted(host.ranks, "rank");
 }
 
 }  // namespace
@@ -86,21 +94,23 @@ std::string host_lines(const cost::StepEstimate& estimate, const cost::DeviceSpe
   if (!shows_host(host)) {
     return {};
   }
+  const HostTable table{unit_of_bytes(
+      static_cast<double>(std::max({host.bytes, *host.capacity, host.nvme}).value()))};
   std::string text = heading(terminal, "against the host");
   std::vector<ir::HostTerm> terms = host.terms;
   std::ranges::stable_sort(terms, std::ranges::greater{}, &ir::HostTerm::bytes);
   for (const ir::HostTerm& term : terms) {
-    text += host_line(name_of(term.use), term.bytes, term_remark(term));
+    text += table.line(name_of(term.use), term.bytes, term_remark(term));
   }
   const std::string pinned =
       host.pinned > Bytes{0} ? ", " + to_text(host.pinned) + " of it pinned" : "";
-  text += host_line(ranks_text(host), host.bytes, when + pinned);
-  text += host_line("of the node", *host.capacity, node_remark(device));
-  text += host_line("margin", host.margin(), "");
+  text += table.line(ranks_text(host), host.bytes, when + pinned);
+  text += table.line("of the node", *host.capacity, node_remark(device));
+  text += table.line("margin", host.margin(), "");
   if (host.nvme > Bytes{0}) {
-    text += host_line("NVMe", host.nvme,
-                      host.nvme_capacity ? "of " + to_text(*host.nvme_capacity)
-                                         : "of drives whose size is not known: --nvme");
+    text += table.line("NVMe", host.nvme,
+                       host.nvme_capacity ? "of " + to_text(*host.nvme_capacity)
+                                          : "of drives whose size is not known: --nvme");
   }
   return text;
 }

@@ -1,10 +1,12 @@
 #include "cli/report/placement_text.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "cli/scalars.h"
 #include "cli/terminal.h"
+#include "model_ir/base/counted.h"
 #include "model_ir/json/json_writer.h"
 
 namespace headroom::cli {
@@ -24,16 +26,16 @@ std::string names_joined(const std::vector<std::string>& modules) {
   return names;
 }
 
-std::string action_words(const LayerAction& action) {
+std::string action_words(const LayerAction& action, std::int64_t layers) {
   switch (action.kind) {
     case LayerAction::Kind::kKeep:
-      return "keep all";
+      return layers == 1 ? "keeps all" : "keep all";
     case LayerAction::Kind::kModules:
-      return "run " + names_joined(action.modules) + " again";
+      return (layers == 1 ? "recomputes " : "recompute ") + names_joined(action.modules);
     case LayerAction::Kind::kFull:
-      return "run again";
+      return layers == 1 ? "is recomputed" : "are recomputed";
     case LayerAction::Kind::kCopy:
-      return "copied to the host";
+      return layers == 1 ? "is copied to the host" : "are copied to the host";
   }
   return "";
 }
@@ -69,7 +71,7 @@ std::string count_words(const StagePlacement& stage, const Placement& placement)
     }
     if (layers > 0) {
       text += (text.empty() ? "" : ", ") + std::to_string(layers) + " " +
-              action_words(stage.actions[i]);
+              action_words(stage.actions[i], layers);
     }
   }
   return text;
@@ -79,20 +81,62 @@ double once(const StagePlacement& stage) {
   return stage.question.forward + stage.question.backward;
 }
 
-std::string line(const std::string& name, double seconds, std::int64_t bytes,
-                 const std::string& note) {
-  constexpr std::size_t kName = 38;
-  constexpr std::size_t kFigure = 12;
-  return "  " + pad_right(name, kName) +
-         pad_left("+" + (seconds > 1e-9 ? duration_text(seconds) : std::string("0 s")), kFigure) +
-         pad_left(to_text(Bytes{bytes}), kFigure) + (note.empty() ? "" : "  " + note) + "\n";
-}
+/// The lines of one stage, with one unit in each column.
+class StageTable {
+ public:
+  explicit StageTable(const StagePlacement& stage) : stage_(stage) {
+    double longest = stage.best ? stage.best->seconds - once(stage) : 0;
+    auto largest = static_cast<double>(stage.question.budget);
+    for (const PlacementRule& rule : stage.rules) {
+      longest = std::max(longest, rule.seconds);
+      largest = std::max(largest, static_cast<double>(rule.peak.value()));
+    }
+    times_ = unit_of_seconds(longest);
+    sizes_ = unit_of_bytes(largest);
+  }
 
-std::string best_line(const StagePlacement& stage, const std::string& name,
-                      const std::optional<Placement>& placement) {
-  return placement ? line(name, placement->seconds - once(stage), placement->bytes,
-                          count_words(stage, *placement))
-                   : "  " + name + ": nothing fits\n";
+  [[nodiscard]] std::string line(const std::string& name, double seconds, std::int64_t bytes,
+                                 const std::string& note) const {
+    constexpr std::size_t kName = 36;
+    constexpr std::size_t kTime = 11;
+    constexpr std::size_t kSize = 11;
+    constexpr double kNothing = 1e-9;
+    const Seconds longer{seconds > kNothing ? seconds : 0};
+    return "  " + pad_right(name, kName) + pad_left("+" + table_figure(longer, times_), kTime) +
+           pad_left(table_figure(Bytes{bytes}, sizes_), kSize) + (note.empty() ? "" : "  " + note) +
+           "\n";
+  }
+
+  [[nodiscard]] std::string best_line(const std::string& name,
+                                      const std::optional<Placement>& placement) const {
+    return placement ? line(name, placement->seconds - once(stage_), placement->bytes,
+                            count_words(stage_, *placement))
+                     : "  " + name + ": nothing fits\n";
+  }
+
+ private:
+  const StagePlacement& stage_;
+  TableUnit times_;
+  TableUnit sizes_;
+};
+
+/// Why the plan is slower than the optimum of the table, if it is: the table counts allocated
+/// bytes, the search also replays the allocator and asks for a chance to fit.
+std::string chance_note(const StagePlacement& stage, double confidence, std::size_t width) {
+  const auto plan =
+      std::ranges::find(stage.rules, PlacementRule::Kind::kPlan, &PlacementRule::kind);
+  constexpr double kLonger = 1e-9;
+  if (!stage.best || plan == stage.rules.end() ||
+      plan->seconds <= stage.best->seconds - once(stage) + kLonger) {
+    return {};
+  }
+  return "  " +
+         wrap(
+             "note: the rows count allocated bytes only. The plan was also replayed with what "
+             "PyTorch reserves beyond them, and must fit with a chance of at least " +
+                 percent_text(confidence) + ": a quicker row may fail that",
+             width - 4, 2) +
+         "\n";
 }
 
 ir::JsonValue best_json(const StagePlacement& stage, const std::optional<Placement>& placement) {
@@ -125,26 +169,36 @@ std::int64_t layers_of(const StagePlacement& stage) {
 
 }  // namespace
 
-std::string placement_lines(const std::vector<StagePlacement>& placements) {
+std::string placement_lines(const std::vector<StagePlacement>& placements, double confidence,
+                            std::size_t width) {
   std::string text;
   for (const StagePlacement& stage : placements) {
-    text += "recomputation on pipeline stage " + std::to_string(stage.stage) + ": chunks of " +
-            std::to_string(layers_of(stage)) + " layers, " + std::to_string(stage.question.passes) +
-            " passes kept at the peak; everything kept takes " + to_text(stage.everything) +
-            " of " + to_text(Bytes{stage.question.budget}) + "\n" +
-            "  (a micro-batch through a chunk takes so much longer; peak while they run)\n";
-    text += best_line(stage, "optimum, layers in any order", stage.best);
+    text +=
+        wrap("recomputation on pipeline stage " + std::to_string(stage.stage) + ": chunks of " +
+                 counted(layers_of(stage), "layer") + "; at the peak, the activations of " +
+                 counted(stage.question.passes, "pass", "passes") +
+                 " are kept. Without recomputation, " + to_text(stage.everything) +
+                 " are allocated at the peak; at most " + to_text(Bytes{stage.question.budget}) +
+                 " may be.",
+             width - 2, 2) +
+        "\n  " +
+        wrap("how much longer a micro-batch takes in a chunk, and what is allocated at the peak:",
+             width - 4, 2) +
+        "\n";
+    const StageTable table(stage);
+    text += table.best_line("optimum, layers in any order", stage.best);
     if (stage.best && stage.best_without_copies &&
         stage.best->seconds < stage.best_without_copies->seconds) {
-      text += best_line(stage, "the same without copies", stage.best_without_copies);
+      text += table.best_line("the same without copies", stage.best_without_copies);
     }
     for (const PlacementRule& rule : stage.rules) {
       const bool bound =
           rule.kind == PlacementRule::Kind::kEvery || rule.kind == PlacementRule::Kind::kChain;
-      text += line(rule_words(rule), rule.seconds, rule.peak.value(),
-                   std::string(rule.fits ? "" : "does not fit") +
-                       (bound ? std::string(rule.fits ? "" : "; ") + "no switch says it" : ""));
+      text += table.line(rule_words(rule), rule.seconds, rule.peak.value(),
+                         std::string(rule.fits ? "" : "does not fit") +
+                             (bound ? std::string(rule.fits ? "" : "; ") + "no option" : ""));
     }
+    text += chance_note(stage, confidence, width);
   }
   return text;
 }

@@ -1,5 +1,6 @@
 #include "cli/report/plan_answer.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "cli/report/placement_text.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
+#include "model_ir/base/counted.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/framework_search.h"
@@ -94,9 +96,14 @@ std::string replayed_lines(const PlanAnswer& answer) {
   }
   std::string text =
       "\nby replayed time; the second column is the time that the search worked with\n";
+  double longest = 0;
   for (const plan::ReplayedPlan& one : answer.result.replayed) {
-    text += "  " + pad_left(duration_text(one.step.value()), 9) + "  " +
-            pad_left(duration_text(one.plan.time.total().value()), 9) + "  " +
+    longest = std::max({longest, one.step.value(), one.plan.time.total().value()});
+  }
+  const TableUnit unit = unit_of_seconds(longest);
+  for (const plan::ReplayedPlan& one : answer.result.replayed) {
+    text += "  " + pad_left(table_figure(one.step, unit), 9) + "  " +
+            pad_left(table_figure(one.plan.time.total(), unit), 9) + "  " +
             plan_words(one.plan.plan) + "\n";
   }
   return text;
@@ -114,11 +121,19 @@ std::string front_lines(const PlanAnswer& answer) {
                 : "; there may be others";
   }
   text += "\n";
+  double longest = 0;
+  Bytes largest;
   for (const plan::RatedPlan& one : result.front) {
-    text += "  " + pad_left(duration_text(one.time.total().value()), 9) + "  " +
-            pad_left(to_text(one.peak), 10) + "  " + plan_words(one.plan) +
+    longest = std::max(longest, one.time.total().value());
+    largest = std::max(largest, one.peak);
+  }
+  const TableUnit times = unit_of_seconds(longest);
+  const TableUnit sizes = unit_of_bytes(static_cast<double>(largest.value()));
+  for (const plan::RatedPlan& one : result.front) {
+    text += "  " + pad_left(table_figure(one.time.total(), times), 9) + "  " +
+            pad_left(table_figure(one.peak, sizes), 10) + "  " + plan_words(one.plan) +
             (answer.search.constraints.of(plan::Axis::kSequence).size() > 1
-                 ? ", " + with_commas(one.plan.sequence) + " tokens"
+                 ? ", " + counted(one.plan.sequence, "token")
                  : "") +
             "\n";
   }
@@ -128,9 +143,8 @@ std::string front_lines(const PlanAnswer& answer) {
 /// The sequence length, if the search chose it.
 std::string length_words(const PlanAnswer& answer) {
   const bool chosen = answer.search.constraints.of(plan::Axis::kSequence).size() > 1;
-  return chosen && answer.result.best
-             ? " of " + with_commas(answer.result.best->plan.sequence) + " tokens"
-             : "";
+  return chosen && answer.result.best ? " of " + counted(answer.result.best->plan.sequence, "token")
+                                      : "";
 }
 
 /// "chance to fit 97.2 %, at least 90.0 % asked for\n"; empty if no measured errors apply.
@@ -145,7 +159,7 @@ std::string head_line(const PlanAnswer& answer) {
   const PlanSearch& search = answer.search;
   return search.model.label + " on " + search.device.name +
          (search.machine.node.empty() ? "" : " (" + search.machine.node + ")") + ", batch of " +
-         with_commas(search.global_batch) + " sequences" + length_words(answer) + ": " +
+         counted(search.global_batch, "sequence") + length_words(answer) + ": " +
          std::string(name_of(answer.result.status));
 }
 
@@ -157,13 +171,14 @@ std::string time_lines(const PlanAnswer& answer) {
       {{"forward and backward", time.forward_backward},
        {"recomputation", time.recomputation},
        {"pipeline bubble", time.bubble},
-       {"exposed data-parallel exchange", time.exchange},
+       {"data-parallel communication", time.exchange},
        {"optimizer", time.optimizer},
        {"offload", time.offload},
        {"waiting for the host", time.launches}}};
+  const TableUnit unit = unit_of_seconds(total);
   for (const auto& [name, seconds] : parts) {
     if (seconds.value() > 0) {
-      text += "  " + pad_right(name, 32) + pad_left(duration_text(seconds.value()), 10) + "  " +
+      text += "  " + pad_right(name, 32) + pad_left(table_figure(seconds, unit), 10) + "  " +
               aligned_percent(seconds.value(), total) + "\n";
     }
   }
@@ -177,11 +192,24 @@ std::string step_lines(const PlanAnswer& answer) {
   const cost::StepEstimate& estimate = *answer.result.estimate;
   const Seconds step = estimate.time ? estimate.time->total : closed;
   const double tokens = tokens_per_second(answer.search, *answer.result.best) * (closed / step);
-  const std::string line = "step " + duration_text(step.value()) + ", " +
-                           with_commas(std::llround(tokens)) + " tokens/s";
+  const std::string line =
+      "step " + duration_text(step.value()) + ", " + three_digits(tokens) + " tokens/s";
   return estimate.time ? line + ", as replayed kernel by kernel\n" +
                              "as the search worked it out: " + duration_text(closed.value()) + "\n"
                        : line + "\n";
+}
+
+/// The memory of the plan, against the same capacity as in `fit`: the GPU's usable memory, from
+/// which the CUDA context and the like are taken before PyTorch reserves any.
+std::string memory_lines(const cost::StepEstimate& estimate, const Terminal& terminal) {
+  return wrap("peak " + to_text(estimate.peak_allocated) + " allocated in " + estimate.peak_moment,
+              terminal.width - 2, 2) +
+         "\n" +
+         wrap(to_text(estimate.peak_reserved) + " reserved by PyTorch, which may take " +
+                  to_text(estimate.capacity) + " of the " + to_text(estimate.device_total) +
+                  " usable: " + std::string(name_of(estimate.verdict)),
+              terminal.width - 2, 2) +
+         "\n";
 }
 
 /// The plan with the lowest known peak of a space in which no plan fits.
@@ -205,14 +233,15 @@ std::string infeasible_lines(const PlanAnswer& answer) {
     if (result.status != plan::PlanStatus::kInfeasible) {
       return "stopped before a plan that fits was found\n" + host_line;
     }
-    return host_line.empty() ? "every plan's parameters and optimizer states alone are too many\n"
-                             : host_line;
+    return host_line.empty()
+               ? "the parameters and optimizer states alone are too large in every plan\n"
+               : host_line;
   }
   const bool proven = answer.infeasible && answer.infeasible->proven;
   return std::string(proven ? "the smallest possible peak is " : "the smallest peak found is ") +
-         to_text(lean->peak) + ", of " + to_text(lean->capacity) + " that the allocator may take" +
-         (lean->peak <= lean->capacity ? ", but its segments are larger" : "") + "\n  " +
-         plan_words(lean->plan) + "\n" + host_line;
+         to_text(lean->peak) + ", of " + to_text(lean->capacity) + " that may be allocated" +
+         (lean->peak <= lean->capacity ? ", but PyTorch reserves more than it allocates" : "") +
+         "\n  " + plan_words(lean->plan) + "\n" + host_line;
 }
 
 JsonValue would_fit_json(const PlanAnswer& answer) {
@@ -242,6 +271,18 @@ std::string doubt_line(double longer) {
                "  model's work: trust the replayed time, and the order of plans less\n";
 }
 
+/// The lines of `text`, each broken to the terminal's width. Commands stay whole.
+std::string wrapped_lines(const std::string& text, const Terminal& terminal) {
+  std::string wrapped;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    wrapped += (line.starts_with("  ") ? line : wrap(line, terminal.width - 2, 2)) + "\n";
+    begin = end + 1;
+  }
+  return wrapped;
+}
+
 }  // namespace
 
 double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan) {
@@ -250,22 +291,22 @@ double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan) 
 }
 
 std::string bound_text(plan::Objective objective, double bound) {
-  const std::string whole = with_commas(std::llround(bound));
+  const std::int64_t whole = std::llround(bound);
   switch (objective) {
     case plan::Objective::kThroughput:
       return duration_text(bound);
     case plan::Objective::kGpus:
-      return whole + " GPUs";
+      return counted(whole, "GPU");
     case plan::Objective::kMemory:
       return to_text(Bytes{std::llround(bound)});
     case plan::Objective::kCost:
       return three_digits(bound) + " GPU seconds";
     case plan::Objective::kMicroBatch:
-      return whole + " sequences";
+      return counted(whole, "sequence");
     case plan::Objective::kSequence:
-      return whole + " tokens";
+      return counted(whole, "token");
   }
-  return whole;
+  return with_commas(whole);
 }
 
 std::string plan_answer_json(const PlanAnswer& answer) {
@@ -316,22 +357,20 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   std::string text = styled(terminal, Style::kStrong, head_line(answer)) + "\n";
   if (result.best && result.estimate) {
     const cost::StepEstimate& estimate = *result.estimate;
-    text += wrap(plan_words(result.best->plan), terminal.width, 2) + "\n\n";
+    text += wrap(plan_words(result.best->plan), terminal.width - 2, 2) + "\n\n";
     text += step_lines(answer) + time_lines(answer);
     if (estimate.time) {
       text += doubt_line(estimate.time->total / result.best->time.total());
     }
-    text += "\npeak " + to_text(estimate.peak_allocated) + " allocated, " +
-            to_text(estimate.peak_reserved) + " reserved of " + to_text(estimate.capacity) + " (" +
-            std::string(name_of(estimate.verdict)) + "), " + estimate.peak_moment + "\n" +
-            chance_line(answer) + host_summary(estimate.host);
+    text +=
+        "\n" + memory_lines(estimate, terminal) + chance_line(answer) + host_summary(estimate.host);
   } else {
     text += infeasible_lines(answer);
   }
   text += replayed_lines(answer);
   text += front_lines(answer);
-  text += "\n" + with_commas(static_cast<std::int64_t>(result.space)) + " plans, " +
-          with_commas(static_cast<std::int64_t>(result.evaluated)) + " worked out, " +
+  text += "\n" + counted(result.space, "plan") + ", " +
+          with_commas(static_cast<std::int64_t>(result.evaluated)) + " evaluated, " +
           duration_text(answer.seconds);
   if (result.status == plan::PlanStatus::kFeasible) {
     text += ", bound " + bound_text(answer.search.objective, result.bound) + ", gap " +
@@ -339,12 +378,14 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   }
   text += "\n";
   if (!answer.why.empty() || answer.infeasible) {
-    text +=
-        "\n" + answer.why +
-        (answer.infeasible ? mend_lines(answer.arguments, answer.search, *answer.infeasible) : "");
+    text += "\n" + wrapped_lines(answer.why, terminal) +
+            (answer.infeasible
+                 ? wrapped_lines(mend_lines(answer.arguments, answer.search, *answer.infeasible),
+                                 terminal)
+                 : "");
   }
   if (!answer.placements.empty()) {
-    text += "\n" + placement_lines(answer.placements);
+    text += "\n" + placement_lines(answer.placements, answer.search.confidence, terminal.width);
   }
   if (answer.commands) {
     text += commands_text(*answer.commands, terminal);

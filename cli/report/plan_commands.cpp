@@ -8,6 +8,7 @@
 #include "cli/plan_file.h"
 #include "cli/plan_options.h"
 #include "cli/shell_words.h"
+#include "model_ir/base/counted.h"
 #include "model_ir/json/json_writer.h"
 #include "runtimes/registry.h"
 
@@ -95,9 +96,8 @@ std::string commands_text(const PlanCommands& commands, const Terminal& terminal
   const auto shown = [&](const std::vector<std::string>& words) {
     return "  " + wrap_command(words, terminal.width - 2, kIndent) + "\n";
   };
-  std::string text = "\non " + std::to_string(commands.gpus) +
-                     (commands.gpus == 1 ? " GPU" : " GPUs") + "; the same plan again:\n" +
-                     shown(commands.fit);
+  std::string text =
+      "\non " + counted(commands.gpus, "GPU") + "; the same plan again:\n" + shown(commands.fit);
   text += "to run it:\n";
   if (!commands.emit.empty()) {
     text += shown(commands.emit);

@@ -63,13 +63,28 @@ std::string savings(const FitAnswer& answer, const cost::Remedy& remedy) {
   return remedy.saved > Bytes{0} ? "; saves " + to_text(remedy.saved) : "";
 }
 
-/// What the changes cost, each once. Changes that cost nothing are named only among themselves.
-std::string costs_of(const std::vector<cost::Change>& changes) {
+/// "none (fewer kernels)" for "none: fewer kernels".
+std::string worded_cost(std::string_view cost) {
+  constexpr std::string_view kNone = "none: ";
+  if (!cost.starts_with(kNone)) {
+    return std::string(cost);
+  }
+  return "none (" + std::string(cost.substr(kNone.size())) + ")";
+}
+
+/// What the changes cost, each once. Changes that cost nothing are named only among themselves, and
+/// not at all if the step takes longer with them.
+std::string costs_of(const cost::Remedy& remedy) {
+  const std::vector<cost::Change>& changes = remedy.changes;
+  constexpr double kLonger = 1.005;  // What `time_change` mentions.
   const auto is_free = [](const cost::Change& change) {
     const std::string_view cost = cost::cost_of(change);
     return cost.starts_with("none") || cost.starts_with("practically none");
   };
   const bool all_free = std::ranges::all_of(changes, is_free);
+  if (all_free && remedy.time_ratio >= kLonger) {
+    return {};
+  }
   std::string text;
   cost::Change previous{};
   for (const cost::Change& change : changes) {
@@ -77,7 +92,7 @@ std::string costs_of(const std::vector<cost::Change>& changes) {
     if (again || (!all_free && is_free(change)) || (all_free && !text.empty())) {
       continue;
     }
-    text += (text.empty() ? "" : "; ") + std::string(cost::cost_of(change));
+    text += (text.empty() ? "" : "; ") + worded_cost(cost::cost_of(change));
     previous = change;
   }
   return text;
@@ -97,7 +112,7 @@ std::string least_gpus_line(const FitAnswer& answer, const Terminal& terminal) {
 
 std::string remedy_lines(const FitAnswer& answer, const cost::Remedy& remedy,
                          const Terminal& terminal) {
-  const std::string costs = costs_of(remedy.changes);
+  const std::string costs = costs_of(remedy);
   return wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
          wrap(outcome(remedy) + savings(answer, remedy) + time_change(remedy) +
                   (costs.empty() ? "" : "; costs: " + costs) + flops_text(remedy),
@@ -156,8 +171,8 @@ std::string speedup_hint(const FitAnswer& answer) {
   }
   const double share = cost::share_of(*answer.estimate.time, cost::Bottleneck::kCommunication);
   return share < kMuch ? std::string()
-                       : "  exposed communication is " + percent_text(share) +
-                             " of the step: --faster looks for changes against it\n";
+                       : "  in " + percent_text(share) +
+                             " of the step the GPU waits for communication: try --faster\n";
 }
 
 }  // namespace headroom::cli

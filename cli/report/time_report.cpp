@@ -19,21 +19,17 @@ constexpr std::size_t kShareColumns = 9;
 constexpr double kLeastShare = 0.0005;  ///< Smaller parts are not shown.
 constexpr double kTera = 1e12;
 
-std::string time_of(Seconds time) {
-  const double seconds = time.value();
-  return seconds >= 10 ? decimal_text(seconds, 2) + " s" : decimal_text(seconds * 1e3, 2) + " ms";
-}
-
 std::string heading_of(const TimeAnswer& answer, const Terminal& terminal) {
   const cost::StepTime& step = *answer.step;
   std::string text =
-      "\n" + styled(terminal, Style::kStrong, "a step takes " + time_of(step.total)) + "\n";
+      "\n" + styled(terminal, Style::kStrong, "a step takes " + duration_text(step.total.value())) +
+      "\n";
   if (answer.interval) {
-    text += "  95 % interval: " + time_of(answer.interval->low) + " to " +
-            time_of(answer.interval->high) + "\n";
+    text += "  95 % interval: " + duration_text(answer.interval->low.value()) + " to " +
+            duration_text(answer.interval->high.value()) + "\n";
   }
-  text += "  each GPU: " + decimal_text(step.tokens_per_second_per_gpu(), 0) + " tokens/s, " +
-          decimal_text(step.model_rate().value() / kTera, 1) + " model TFLOP/s";
+  text += "  each GPU: " + three_digits(step.tokens_per_second_per_gpu()) + " tokens/s, " +
+          three_digits(step.model_rate().value() / kTera) + " model TFLOP/s";
   text += step.mfu() ? ", MFU " + percent_text(*step.mfu()) : "";
   const bool recomputes = step.hardware_flops > step.model_flops;
   text += step.hfu() && recomputes ? ", HFU " + percent_text(*step.hfu()) : "";
@@ -47,24 +43,25 @@ std::string parts_table(const cost::StepTime& step) {
     parts.emplace_back(step.parts.of(part), part);
   }
   std::ranges::stable_sort(parts, std::greater{}, &std::pair<Seconds, cost::StepPart>::first);
+  const TableUnit unit = unit_of_seconds(step.total.value());
   std::string text;
   for (const auto& [time, part] : parts) {
     const double share = time / step.total;
     if (share >= kLeastShare) {
       text += "  " + pad_right(std::string(describe(part)), kPartColumns) +
-              pad_left(time_of(time), kTimeColumns) + pad_left(percent_text(share), kShareColumns) +
-              "\n";
+              pad_left(table_figure(time, unit), kTimeColumns) +
+              pad_left(percent_text(share), kShareColumns) + "\n";
     }
   }
   return text;
 }
 
-std::string costs_of(const TimeAnswer& answer) {
+std::string costs_of(const TimeAnswer& answer, const Terminal& terminal) {
   const cost::RunFigures run = run_figures(*answer.step, answer.request.costs);
   std::string text;
   const auto add = [&text](const std::optional<double>& value, double unit, const char* words) {
     if (value) {
-      text += (text.empty() ? "  " : ", ") + decimal_text(*value / unit, 1) + words;
+      text += (text.empty() ? "" : ", ") + three_digits(*value / unit) + words;
     }
   };
   add(run.tokens_per_dollar, 1e6, " million tokens per dollar");
@@ -72,7 +69,7 @@ std::string costs_of(const TimeAnswer& answer) {
   add(run.days, 1, " days");
   add(run.dollars, 1, " dollars");
   add(run.megawatt_hours, 1, " MWh");
-  return text.empty() ? text : text + "\n";
+  return text.empty() ? text : "  " + wrap(text, terminal.width - 4, 2) + "\n";
 }
 
 void add_optional(JsonFields& fields, const char* key, const std::optional<double>& value) {
@@ -98,7 +95,8 @@ std::string time_text(const TimeAnswer& answer, const Terminal& terminal) {
                ? std::string()
                : "\nstep time: not predicted (" + answer.request.missing + ")\n";
   }
-  std::string text = heading_of(answer, terminal) + parts_table(*answer.step) + costs_of(answer);
+  std::string text =
+      heading_of(answer, terminal) + parts_table(*answer.step) + costs_of(answer, terminal);
   for (const std::string& note : machine_notes(*answer.request.machine)) {
     text += "  " + wrap("note: " + note, terminal.width - 2, 2) + "\n";
   }

@@ -1,6 +1,7 @@
 #include "cli/report/why_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -9,6 +10,8 @@
 #include "cli/question.h"
 #include "cli/scalars.h"
 #include "cli/shell_words.h"
+#include "model_ir/base/counted.h"
+#include "model_ir/base/error.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/all_axes.h"
 #include "runtimes/registry.h"
@@ -18,15 +21,14 @@ namespace {
 
 std::string too_large(const plan::WhyNot& why) {
   if (!why.plan || !why.replay) {
-    return "no plan with it fits: parameters, gradients and states alone are too many";
+    return "no such plan fits: parameters, gradients and optimizer states alone are too large";
   }
   const cost::StepEstimate& replay = *why.replay;
   const Bytes missing = -replay.margin;
-  std::string text = "no plan with it fits; ";
-  text += missing > Bytes{0} ? to_text(missing) + " are missing" : "too little is left";
-  return text + " in " + replay.peak_moment + " of rank " +
-         std::to_string(static_cast<std::int32_t>(replay.rank)) + " under the leanest (" +
-         plan_words(why.plan->plan) + ")";
+  const std::string lack = missing > Bytes{0} ? "is " + to_text(missing) + " short"
+                                              : std::string("leaves too little to spare");
+  return "no such plan fits; the leanest (" + plan_words(why.plan->plan) + ") " + lack + " in " +
+         replay.peak_moment + " on rank " + std::to_string(static_cast<std::int32_t>(replay.rank));
 }
 
 std::string slower(const plan::PlanResult& found, const plan::WhyNot& why) {
@@ -34,12 +36,10 @@ std::string slower(const plan::PlanResult& found, const plan::WhyNot& why) {
   if (!found.best) {
     return "fits: " + plan_words(why.plan->plan);
   }
-  const double share = 100 * why.seconds_lost / best;
-  std::string percent = std::to_string(share);
-  percent.resize(percent.find('.') + 2);
-  const std::string how =
-      why.seconds_lost >= 0 ? duration_text(why.seconds_lost) + " a step (" + percent + " %) slower"
-                            : duration_text(-why.seconds_lost) + " a step quicker";
+  const std::string share = percent_text(std::abs(why.seconds_lost) / best);
+  const std::string how = why.seconds_lost >= 0
+                              ? duration_text(why.seconds_lost) + " a step (" + share + ") slower"
+                              : duration_text(-why.seconds_lost) + " a step (" + share + ") faster";
   return how + ": " + plan_words(why.plan->plan);
 }
 
@@ -100,9 +100,9 @@ std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why) {
 std::string mend_words(const plan::Mend& mend) {
   switch (mend.kind) {
     case plan::Mend::Kind::kBudget:
-      return rounded_up(Bytes{mend.value}) + " GiB of device memory";
+      return rounded_up(Bytes{mend.value}) + " GiB of GPU memory";
     case plan::Mend::Kind::kGpus:
-      return std::to_string(mend.value) + " GPUs" +
+      return counted(mend.value, "GPU") +
              (mend.batch > 0 ? " and --global-batch " + std::to_string(mend.batch) : "");
     case plan::Mend::Kind::kSequence:
       return "--seq " + std::to_string(mend.value);
@@ -161,8 +161,10 @@ Result<plan::Alternative> parse_alternative(const std::string& text) {
       return plan::Alternative{axis, values->front()};
     }
   }
-  return Error::invalid_argument("why", text, "AXIS=VALUE with one of " + ir::join(known),
-                                 "as tp=8");
+  const std::optional<std::string> closest = closest_word(text.substr(0, middle), known);
+  return Error::invalid_argument(
+      "why", text, "AXIS=VALUE, where AXIS is an option of headroom plan",
+      closest ? "use --why " + *closest + "=VALUE" : std::string("for example --why tp=8"));
 }
 
 }  // namespace headroom::cli

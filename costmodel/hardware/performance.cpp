@@ -219,8 +219,9 @@ Result<DevicePerformance> read_performance(const std::string& path, const Device
   performance.multiprocessors = device.traits.multiprocessors;
   const std::string measured = root.text("device");
   if (measured != device.name) {
-    performance.note = "no measurements of " + device.name + ": shares of the peak as on " +
-                       measured + ", of its family";
+    performance.note = "no measurements of " + device.name +
+                       ": its kernels are assumed to reach the same shares of its peak rates as " +
+                       "those of " + measured;
   }
   performance.gemm = read_gemm(sourced(root, "gemm"), device);
   performance.attention = read_attention(sourced(root, "attention"), device);

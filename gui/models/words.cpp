@@ -44,18 +44,13 @@ QString role_name(ir::TensorRole role) {
   return QCoreApplication::translate("TensorRole", untranslated_role(role));
 }
 
-// Uses the decimals of headroom::to_text, so that window and terminal show the same digits.
+// Takes the digits of headroom::to_text, so that window and terminal show the same.
 QString bytes_text(Bytes bytes, const QLocale& locale) {
-  double value = static_cast<double>(bytes.value());
-  std::size_t step = 0;
-  while (std::abs(value) >= 1024 && step + 1 < kUnits.size()) {
-    value /= 1024;
-    ++step;
-  }
-  const int fine = std::abs(value) < 10 ? 2 : (std::abs(value) < 1000 ? 1 : 0);
-  const int decimals = step == 0 ? 0 : fine;
-  return locale.toString(value, 'f', decimals) + QChar(QChar::Nbsp) +
-         QLatin1String(kUnits.at(step));
+  const QString text = QString::fromStdString(to_text(bytes));
+  const QString number = text.section(QLatin1Char(' '), 0, 0);
+  const auto decimals = static_cast<int>(number.section(QLatin1Char('.'), 1).size());
+  return locale.toString(number.toDouble(), 'f', decimals) + QChar(QChar::Nbsp) +
+         text.section(QLatin1Char(' '), 1);
 }
 
 QString exact_text(Bytes bytes, const QLocale& locale) {

@@ -25,7 +25,8 @@ Result<bool> take(const std::string& path, const ir::Assumption& assumption, Sce
   }
   if (assumption.option == "nvme-rate") {
     scenario.host.nvme_rate = cost::parse_bandwidth(assumption.value);
-    return scenario.host.nvme_rate ? Result<bool>(true) : wrong("a rate above zero, as 12GB/s");
+    return scenario.host.nvme_rate ? Result<bool>(true)
+                                   : wrong("a rate above zero, such as 12GB/s");
   }
   const bool is_budget = assumption.option == "budget";
   const bool is_memory = assumption.option == "host-memory";
@@ -35,7 +36,7 @@ Result<bool> take(const std::string& path, const ir::Assumption& assumption, Sce
   const std::optional<Bytes> size = parse_bytes(assumption.value);
   const bool bare = assumption.value.find_first_not_of("0123456789.") == std::string::npos;
   if (!size || *size == Bytes{0} || bare) {
-    return wrong("a size with its unit, as 70GiB or 80GB");
+    return wrong("a size with its unit, such as 70GiB or 80GB");
   }
   if (is_budget) {
     scenario.budget = *size;

@@ -126,6 +126,8 @@ std::string to_text(const Error& raw) {
     // The message is a statement about the option: "--lora is not supported with Megatron-Core".
     text.resize(text.size() - 2);
     text += " " + error.got;
+  } else if (error.wanted.empty()) {
+    text += error.got;  // Also a statement, about the file: "plan.json: no such file".
   } else {
     text += error.got.empty() ? "" : "got " + error.got;
   }
@@ -164,9 +166,13 @@ std::vector<std::string> closest_words(std::string_view word,
 std::optional<std::string> closest_word(std::string_view word,
                                         std::span<const std::string> candidates) {
   const std::vector<std::string> nearest = closest_words(word, candidates, 1);
-  const std::size_t far = std::max<std::size_t>(2, word.size() / 3);
-  if (nearest.empty() || word.size() > nearest.front().size() + far ||
-      edit_distance(word, nearest.front()) > far) {
+  if (nearest.empty()) {
+    return std::nullopt;
+  }
+  // Two changes of a short word leave little of it, unless it begins alike ("fast" is not "cost").
+  const bool begins_alike = !word.empty() && nearest.front().starts_with(word.front());
+  const std::size_t far = std::max<std::size_t>(begins_alike ? 2 : 1, word.size() / 3);
+  if (word.size() > nearest.front().size() + far || edit_distance(word, nearest.front()) > far) {
     return std::nullopt;
   }
   return nearest.front();

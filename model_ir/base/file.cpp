@@ -49,22 +49,24 @@ std::string reason(int fault) {
 Error unreadable(const std::string& path, int fault) {
   switch (fault) {
     case ENOENT:
-      return Error::environment(path, "no such file", "a file that can be read", "check the path");
+      return Error::environment(path, "no such file", {}, "check the path");
     case EISDIR:
-      return Error::environment(path, "a directory", "a file",
+      return Error::environment(path, "is a folder, not a file", {},
                                 "name the file inside it, such as config.json");
     case EACCES:
     case EPERM:
-      return Error::environment(path, "permission denied", "a file that can be read",
+      return Error::environment(path, "may not be read (permission denied)", {},
                                 "make it readable for this user");
     default:
-      return Error::environment(path, reason(fault), "a file that can be read");
+      return Error::environment(path, "cannot be read (" + reason(fault) + ")", {});
   }
 }
 
 Error unwritable(const std::string& path, int fault) {
-  return Error::environment(path, reason(fault), "a place that can be written",
-                            fault == ENOENT ? "create the folder first" : "");
+  return fault == ENOENT
+             ? Error::environment(path, "cannot be written: its folder does not exist", {},
+                                  "create the folder first")
+             : Error::environment(path, "cannot be written (" + reason(fault) + ")", {});
 }
 
 bool write_all(int descriptor, std::string_view content) {

@@ -44,15 +44,18 @@ std::optional<std::int64_t> unit_factor(std::string_view name) {
 
 std::string to_text(Bytes bytes) {
   constexpr std::array<const char*, 5> kNames = {"B", "KiB", "MiB", "GiB", "TiB"};
+  // From 999.5 on, three digits round to 1000, which the next unit shows as 0.977.
+  constexpr double kMost = 999.5;
   double value = static_cast<double>(bytes.value());
   std::size_t step = 0;
-  while (std::abs(value) >= 1024 && step + 1 < kNames.size()) {
+  while (std::abs(value) >= (step == 0 ? 1024 : kMost) && step + 1 < kNames.size()) {
     value /= 1024;
     ++step;
   }
   std::array<char, 48> text{};
-  const int decimals =
-      step == 0 ? 0 : (std::abs(value) < 10 ? 2 : (std::abs(value) < 1000 ? 1 : 0));
+  const double size = std::abs(value);
+  const int fine = size < 0.9995 ? 3 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
+  const int decimals = step == 0 ? 0 : fine;
   const int length =
       std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, kNames.at(step));
   return {text.data(), static_cast<std::size_t>(length)};

@@ -54,6 +54,34 @@ Result<std::optional<std::string>> resolve_alias(const EntryFolder& folder,
   return entry;
 }
 
+/// Names whose spelling is similar, the closest first. A name counts as what precedes one of its
+/// dashes, too: "a1000" is close to a100-80gb.
+std::vector<std::string> similar_names(const std::string& wanted,
+                                       const std::vector<std::string>& names) {
+  std::vector<std::string> starts = names;
+  for (const std::string& name : names) {
+    for (std::size_t dash = name.find('-'); dash != std::string::npos;
+         dash = name.find('-', dash + 1)) {
+      starts.push_back(name.substr(0, dash));
+    }
+  }
+  std::sort(starts.begin(), starts.end());
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  std::vector<std::string> similar;
+  for (const std::string& start : closest_words(wanted, starts, starts.size())) {
+    for (const std::string& name : closest_words(wanted, names, names.size())) {
+      const bool begins = name == start || name.starts_with(start + "-");
+      if (begins && std::find(similar.begin(), similar.end(), name) == similar.end()) {
+        similar.push_back(name);
+      }
+    }
+    if (similar.size() >= kSuggestions) {
+      break;
+    }
+  }
+  return similar;
+}
+
 /// Names that the user may have meant: those that contain the text, then those with a similar
 /// spelling.
 std::vector<std::string> suggestions(const std::string& wanted,
@@ -64,7 +92,7 @@ std::vector<std::string> suggestions(const std::string& wanted,
       found.push_back(name);
     }
   }
-  for (std::string& name : closest_words(wanted, names, kSuggestions)) {
+  for (std::string& name : similar_names(wanted, names)) {
     if (found.size() < kSuggestions && std::find(found.begin(), found.end(), name) == found.end()) {
       found.push_back(std::move(name));
     }
@@ -83,7 +111,9 @@ Error unknown_entry(const EntryFolder& folder, std::string_view name) {
   }
   const std::string command = "`" + folder.list_command + "` lists ";
   return Error::invalid_argument(
-      folder.kind, name, "a " + folder.kind + " of the catalogue or the path of its file",
+      folder.kind, name,
+      "a " + (folder.kind == "gpu" ? std::string("GPU") : folder.kind) +
+          " of the catalogue or the path of its file",
       list.empty() ? command + "them" : "the closest are " + list + "; " + command + "all");
 }
 

@@ -50,10 +50,11 @@ class Builder {
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::json::exception& error) {
     offset_ = position;
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ...".
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while parsing
+    // value - invalid literal; last read: '#'".
     std::string text = error.what();
-    const std::size_t colon = text.find(": ");
-    return fail(colon == std::string::npos ? text : text.substr(colon + 2), "JSON");
+    const std::size_t dash = text.find(" - ");
+    return fail(dash == std::string::npos ? "a syntax error" : text.substr(dash + 3), "JSON");
   }
 
   [[nodiscard]] JsonValue&& take() { return std::move(root_); }

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/interface/settle.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {
@@ -63,6 +64,19 @@ std::string expected(Axis axis) {
     text += (word == words.front() ? "" : ", ") + std::string(word);
   }
   return text;
+}
+
+/// "use fp8-delayed, fp8-mxfp8" for "fp8": the words that begin so, otherwise the closest one.
+std::string nearest(Axis axis, std::string_view part) {
+  std::vector<std::string> words;
+  std::string begun;
+  for (const std::string_view word : words_of_axis(axis)) {
+    words.emplace_back(word);
+    if (!part.empty() && word.starts_with(part)) {
+      begun += (begun.empty() ? "use " : ", ") + std::string(word);
+    }
+  }
+  return begun.empty() ? ir::suggestion(part, words) : begun;
 }
 
 /// Parses one of the parts between commas.
@@ -148,6 +162,16 @@ AxisWords offload_shares() {
 
 std::string value_text(Axis axis, std::int64_t value) {
   const AxisWords words = words_of_axis(axis);
+  // A search keeps fp32 master weights beside 16 bits, and so says it.
+  const auto masters = [](ir::Precision precision) {
+    return std::string(ir::word_of(ir::precision_words(), ir::with_masters(precision)));
+  };
+  if (axis == Axis::kPrecision && value == position(ir::precision_words(), ir::Precision::kBf16)) {
+    return masters(ir::Precision::kBf16);
+  }
+  if (axis == Axis::kPrecision && value == position(ir::precision_words(), ir::Precision::kFp16)) {
+    return masters(ir::Precision::kFp16);
+  }
   const auto index = static_cast<std::size_t>(value);
   return index < words.size() ? std::string(words[index]) : std::to_string(value);
 }
@@ -201,7 +225,7 @@ Result<AxisValues> parse_axis(Axis axis, std::string_view text) {
     rest.remove_prefix(more ? comma + 1 : rest.size());
     const std::optional<AxisValues> some = parse_part(axis, part);
     if (!some) {
-      return Error::invalid_argument(option_of(axis), text, expected(axis));
+      return Error::invalid_argument(option_of(axis), text, expected(axis), nearest(axis, part));
     }
     values.insert(values.end(), some->begin(), some->end());
   }

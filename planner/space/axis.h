@@ -210,9 +210,10 @@ inline constexpr AxisTraits kPrecisionTraits{
     .option = "precision",
     .values = "RECIPE,..",
     .help =
-        "bf16 or fp16: arithmetic in 16 bits, with fp32 master weights and optimizer states as "
-        "each framework keeps them; fp32",
-    .usual = "bf16",
+        "bf16-master or fp16-master: arithmetic in 16 bits, with fp32 master weights and "
+        "optimizer states as each framework keeps them. bf16 and fp16 mean the same here; what "
+        "headroom fit calls bf16, without master weights, is not searched. fp32",
+    .usual = "bf16-master",
     .words = axis_words::precisions,
     .any = axis_words::any_precision};
 inline constexpr AxisTraits kOptimizerTraits{.order = 200,

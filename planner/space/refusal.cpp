@@ -240,7 +240,10 @@ Error refusal_of(const SpaceQuestion& question) {
   std::string wanted;
   std::string fix;
   for (const Axis axis : *axes) {
-    got += (got.empty() ? "" : " with ") + option_text(axis, question.constraints.of(axis));
+    const AxisValues& asked = question.constraints.of(axis);
+    // The key names the first option, so that its value suffices where it is the only one.
+    got += axes->size() == 1 ? values_text(axis, asked)
+                             : (got.empty() ? "" : " with ") + option_text(axis, asked);
     const std::string rule =
         (axes->size() > 1 ? std::string(option_of(axis)) + ": " : "") + rule_of(question, axis);
     wanted += (wanted.empty() ? "" : "; ") + rule;

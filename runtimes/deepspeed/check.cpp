@@ -36,12 +36,11 @@ Status check_zero_plus(const ParallelPlan& plan, const ZeroPlan& zero) {
   }
   if (zero.quantized_gradients && plan.world > zero.node_devices &&
       plan.world % zero.node_devices != 0) {
-    return Error::invalid_argument("zeropp", "node=" + std::to_string(zero.node_devices),
-                                   "a divisor of --gpus " + std::to_string(plan.world));
+    return no_divisor_of_gpus("zeropp", "node=" + std::to_string(zero.node_devices), plan.world);
   }
   if (zero.hpz_partition_size < 1 || plan.world % ranks != 0) {
-    return Error::invalid_argument("zeropp", "hpz=" + std::to_string(zero.hpz_partition_size),
-                                   "a divisor of --gpus " + std::to_string(plan.world));
+    return no_divisor_of_gpus("zeropp", "hpz=" + std::to_string(zero.hpz_partition_size),
+                              plan.world);
   }
   return ok();
 }
@@ -112,13 +111,11 @@ Status check_zero(const ParallelPlan& plan) {
   }
   const ZeroPlan& zero = zero_of(plan);
   if (zero.offload_optimizer != OffloadDevice::kNone && zero.stage == 0) {
-    return Error::invalid_argument("offload", "optimizer=cpu or nvme with --zero 0",
-                                   "ZeRO stage 1, 2 or 3", "add --zero 2");
+    return Error::invalid_argument("offload", "needs ZeRO: stage 1, 2 or 3", {}, "add --zero 2");
   }
   if (zero.offload_param != OffloadDevice::kNone && zero.stage != 3) {
-    return Error::invalid_argument(
-        "offload", "param=cpu or nvme with --zero " + std::to_string(zero.stage),
-        "ZeRO stage 3, the only stage that shards parameters", "use --zero 3");
+    return Error::invalid_argument("offload", "needs ZeRO stage 3 for param=cpu and param=nvme", {},
+                                   "use --zero 3");
   }
   if (zero.grad_accum_dtype && (*zero.grad_accum_dtype != DType::kFp32 || zero.stage == 0 ||
                                 plan.precision == Precision::kFp32)) {

@@ -3,13 +3,14 @@
 #include <string>
 
 #include "runtimes/fsdp/plan.h"
+#include "runtimes/interface/refusals.h"
 
 namespace headroom::ir::fsdp {
 
 Status check_replicas(const ParallelPlan& plan) {
   if (has_fsdp(plan) && (fsdp_of(plan).replicas < 1 || plan.world % fsdp_of(plan).replicas != 0)) {
-    return Error::invalid_argument("fsdp", "replicas=" + std::to_string(fsdp_of(plan).replicas),
-                                   "a divisor of --gpus " + std::to_string(plan.world));
+    return no_divisor_of_gpus("fsdp", "replicas=" + std::to_string(fsdp_of(plan).replicas),
+                              plan.world);
   }
   return ok();
 }

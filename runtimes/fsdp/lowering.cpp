@@ -15,6 +15,7 @@
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/sharded_model.h"
 #include "runtimes/fsdp/wrapped_model.h"
+#include "runtimes/interface/refusals.h"
 #include "runtimes/torch/clip.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/grad_scaler.h"
@@ -159,8 +160,7 @@ std::optional<Error> unsupported_precision(const ModelSpec& model, const Paralle
 std::optional<Error> unsupported_sharding(const ModelSpec& model, const ParallelPlan& plan,
                                           const FsdpPlan& fsdp) {
   if (plan.world % fsdp.replicas != 0) {
-    return Error::invalid_argument("fsdp", "replicas=" + std::to_string(fsdp.replicas),
-                                   "a divisor of --gpus " + std::to_string(plan.world));
+    return no_divisor_of_gpus("fsdp", "replicas=" + std::to_string(fsdp.replicas), plan.world);
   }
   if (plan.quant) {
     if (const std::optional<Error> error = unsupported_quant(model, plan, fsdp)) {

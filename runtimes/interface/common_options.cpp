@@ -66,7 +66,8 @@ constexpr std::array kPlanFields = {
         .searchable()
         .means(
             "Number formats. fp32, bf16, fp16: parameters, gradients and optimizer states all have "
-            "this format. autocast-bf16, autocast-fp16: fp32 parameters, arithmetic under "
+            "this format, without master weights. autocast-bf16, autocast-fp16: fp32 parameters, "
+            "arithmetic under "
             "torch.autocast. bf16-autocast: the same with bf16 parameters. bf16-master, "
             "fp16-master: 16-bit parameters with an fp32 master copy, which is what DeepSpeed "
             "and Megatron-Core call bf16 and fp16."),
@@ -81,7 +82,7 @@ constexpr std::array kPlanFields = {
             "Implementation of the loss: hf (fp32 logits, as in transformers), chunked (logits in "
             "chunks of the sequence), fused-linear (fused with the output layer, as in Liger)."),
     field<&P::liger>("liger").as_option("liger").means(
-        "Liger's kernels for norms, gated MLPs and rotary embedding are used."),
+        "Kernels of Liger are used for norms, gated MLPs and rotary embedding."),
     field<&P::micro_batch>("micro_batch")
         .as_option("micro-batch", "B")
         .between(1, kMostMicroBatch)
@@ -131,8 +132,7 @@ constexpr std::array kPlanFields = {
     field<&P::resume>("resume")
         .as_option("resume")
         .changes(OptionEffect::kMemory)
-        .means(
-            "The run resumes from a checkpoint with optimizer states, which counts on the host."),
+        .means("The run resumes from a checkpoint with optimizer states, which takes host memory."),
     field<&P::steps>("steps")
         .as_option("steps", "N")
         .between(1, kMostSteps)
@@ -231,13 +231,11 @@ constexpr std::array kAllocatorFields = {
     field<&AllocatorSettings::max_split_size>("max_split_bytes")
         .spelled({.name = "max_split_size_mb"})
         .between(kLeastSplit, kMostBytes)
-        .in_units("bytes")
         .changes(OptionEffect::kMemory)
         .means("Size of the largest blocks that are split; none: all are."),
     field<&AllocatorSettings::max_non_split_rounding>("max_non_split_rounding_bytes")
         .spelled({.name = "max_non_split_rounding_mb"})
         .between(20 * kMiB, kMostBytes)
-        .in_units("bytes")
         .changes(OptionEffect::kMemory)
         .means("Largest difference between a request and an unsplit block that serves it."),
     field<&AllocatorSettings::garbage_collection_threshold>("garbage_collection_threshold_ratio")

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 
+#include "model_ir/base/counted.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/runtime.h"
 
@@ -52,7 +53,9 @@ namespace {
 /// "recomputes every layer", "recomputes one layer in 4", "recomputes the first 8 layers".
 std::string recomputed_words(const ParallelPlan& plan) {
   if (plan.recompute_first > 0) {
-    return "recomputes the first " + std::to_string(plan.recompute_first) + " layers";
+    return "recomputes the first " + (plan.recompute_first == 1
+                                          ? std::string("layer")
+                                          : counted(plan.recompute_first, "layer"));
   }
   return plan.recompute_every == 1
              ? "recomputes every layer"

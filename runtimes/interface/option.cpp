@@ -119,7 +119,7 @@ std::string wanted_of(const OptionField& field) {
       return "a number from " + bound_text(field.reals.least) + " to " +
              bound_text(field.reals.greatest);
     case OptionKind::kBytes:
-      return "a size such as 25MiB";
+      return "a size with its unit, such as 25MiB";
     case OptionKind::kNames:
       return "names with + between";
     case OptionKind::kWord:

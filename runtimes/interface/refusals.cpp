@@ -1,11 +1,37 @@
 #include "runtimes/interface/refusals.h"
 
 #include <string>
+#include <vector>
 
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/task.h"
 
 namespace headroom::ir {
+
+std::string divisors_text(std::int64_t count) {
+  constexpr std::size_t kMost = 12;
+  std::vector<std::string> divisors;
+  for (std::int64_t one = 1; one <= count && divisors.size() <= kMost; ++one) {
+    if (count % one == 0) {
+      divisors.push_back(std::to_string(one));
+    }
+  }
+  const bool more = divisors.size() > kMost;
+  if (more) {
+    divisors.back() = "...";
+  }
+  std::string text;
+  for (std::size_t at = 0; at < divisors.size(); ++at) {
+    const bool last = at + 1 == divisors.size() && !more;
+    text += (at == 0 ? "" : last ? " or " : ", ") + divisors[at];
+  }
+  return text;
+}
+
+Error no_divisor_of_gpus(std::string_view option, std::string_view got, std::int64_t gpus) {
+  return Error::invalid_argument(option, got, "a divisor of --gpus " + std::to_string(gpus),
+                                 "use " + divisors_text(gpus));
+}
 
 Status refuse_version(const ParallelPlan& plan) {
   if (plan.runtime_version.empty()) {

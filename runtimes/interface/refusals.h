@@ -1,13 +1,22 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
+#include "model_ir/base/error.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 
 /// Refusals that several frameworks share.
 namespace headroom::ir {
+
+/// "1, 2, 4 or 8": the divisors of `count`, the first twelve if there are more.
+[[nodiscard]] std::string divisors_text(std::int64_t count);
+/// For a degree that does not divide the GPUs: `got` is its key and value, "replicas=3".
+[[nodiscard]] Error no_divisor_of_gpus(std::string_view option, std::string_view got,
+                                       std::int64_t gpus);
 
 /// For a framework of which one version is modelled.
 /// Errors:  kInvalidArgument naming --runtime-version if the plan sets it.

@@ -29,6 +29,8 @@ constexpr std::array kSynonyms = {
     Synonym{.option = "checkpointing", .name = "gradient-checkpointing", .means = "full"},
     Synonym{.option = "recompute", .name = "gradient-checkpointing", .means = "full"},
     Synonym{.option = "checkpointing", .name = "activation-checkpointing"},
+    Synonym{.option = "recompute", .name = "activation-checkpointing"},
+    Synonym{.option = "recompute", .name = "checkpointing"},
     Synonym{.option = "liger", .name = "use-liger-kernel"},
 
     Synonym{.option = "precision", .name = "bf16", .means = "bf16"},

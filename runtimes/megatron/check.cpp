@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtimes/interface/idle_options.h"
+#include "runtimes/interface/refusals.h"
 #include "runtimes/megatron/option_checks.h"
 #include "runtimes/megatron/options.h"
 #include "runtimes/megatron/pipeline_layout.h"
@@ -31,9 +32,11 @@ Status check_division(const Division& division) {
   }
   return Error::invalid_argument(
       "megatron", std::string(division.degree) + "=" + std::to_string(division.size),
-      division.what == "GPUs" ? "a divisor of --gpus " + std::to_string(division.count)
-                              : "a divisor of the " + std::to_string(division.count) + " " +
-                                    std::string(division.what));
+      division.what == "GPUs"
+          ? "a divisor of --gpus " + std::to_string(division.count)
+          : "a divisor of the " + std::to_string(division.count) + " " + std::string(division.what),
+      division.what == "GPUs" ? "use degrees whose product is " + divisors_text(division.count)
+                              : "use " + divisors_text(division.count));
 }
 
 template <std::size_t kCount>

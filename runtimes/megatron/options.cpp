@@ -358,7 +358,8 @@ constexpr std::array kMegatronFields = {
         .key_of("megatron")
         .spelled({.name = "--pipeline-model-parallel-layout"})
         .without_commas()
-        .means("Layers of every chunk, as Et*4|(t*4|)*14tmL; empty: the other keys distribute the "
+        .means("Layers of every chunk, such as Et*4|(t*4|)*14tmL; empty: the other keys distribute "
+               "the "
                "layers."),
     word<&M::attention, megatron_attention_words>("attention")
         .key_of("megatron")
@@ -434,7 +435,7 @@ constexpr std::array kMegatronFields = {
                "(--optimizer-cpu-offload); 0: none.")};
 
 constexpr std::array kKeyedOptions = {
-    KeyedOption{"megatron", "Megatron-Core, as tp=2,sequence-parallel."}};
+    KeyedOption{"megatron", "Megatron-Core, such as tp=2,sequence-parallel."}};
 
 constexpr PlanPart kMegatronPart = [] {
   PlanPart part = own_part<MegatronPlan>("megatron", kMegatronFields);

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "model_ir/base/counted.h"
 #include "runtimes/interface/description.h"
 #include "runtimes/megatron/options.h"
 #include "runtimes/megatron/plan.h"
@@ -63,7 +64,7 @@ std::string recompute_words(const MegatronPlan& megatron) {
     case MegatronRecompute::kFullUniform:
       return "recomputes every layer in groups of " + std::to_string(megatron.recompute_layers);
     case MegatronRecompute::kFullBlock:
-      return "recomputes " + std::to_string(megatron.recompute_layers) + " layers of each chunk";
+      return "recomputes " + counted(megatron.recompute_layers, "layer") + " of each chunk";
   }
   return "";
 }

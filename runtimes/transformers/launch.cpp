@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "model_ir/base/counted.h"
 #include "model_ir/json/json_value.h"
 #include "runtimes/torch/ddp_plan.h"
 
@@ -198,7 +199,7 @@ std::vector<std::string> script_lines(const ParallelPlan& plan, const std::strin
   if (plan.loss == LossKind::kChunked) {
     lines.emplace_back("# the loss is computed in chunks of the sequence by the script itself");
   }
-  lines.push_back("# sequences of " + std::to_string(plan.sequence) + " tokens");
+  lines.push_back("# sequences of " + counted(plan.sequence, "token"));
   append_words(lines, checkpointing_lines(plan));
   return lines;
 }

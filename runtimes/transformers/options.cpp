@@ -15,9 +15,9 @@ constexpr std::array kDdpFields = {
         .means("Gradients are views of the buckets in which they are reduced."),
     field<&DdpPlan::bucket_cap_bytes>("bucket_cap_bytes")
         .key_of("ddp", "bucket")
+        .spelled({.name = "bucket_cap_mb"})  // In MiB: torch/nn/parallel/distributed.py.
         .in_bytes()
         .between(1, std::int64_t{1} << 50)
-        .in_units("bytes")
         .shown_always()
         .means("Size of the buckets in which gradients are reduced.")};
 

@@ -45,6 +45,16 @@ Answer interrupted(const std::string& line, const std::string& word) {
   return {code, out.str(), buffer.str()};
 }
 
+/// The text with its lines joined, as it was before it was wrapped.
+std::string unwrapped(const std::string& text) {
+  std::istringstream stream(text);
+  std::string joined;
+  for (std::string word; stream >> word;) {
+    joined += (joined.empty() ? "" : " ") + word;
+  }
+  return joined;
+}
+
 }  // namespace
 
 TEST_CASE("plan: --json has every key in every status, as the schema says") {
@@ -86,7 +96,7 @@ TEST_CASE("plan: a request that nothing fits names the smallest peak and what wo
       test::headroom("plan gpt2 --gpu a10g --runtime megatron --micro-batch 8 --budget 4GiB");
   CHECK(answer.code == ExitCode::kNo);
   CHECK(answer.says("the smallest possible peak is "));
-  CHECK(answer.says(" of device memory (replayed: "));
+  CHECK(answer.says(" of GPU memory (replayed: "));
   CHECK(answer.says(" GPUs (replayed: "));
   CHECK(answer.says("would fit with --micro-batch "));
 }
@@ -114,7 +124,7 @@ TEST_CASE("plan: HybridEP is in the space where it is asked for, and faster over
   CHECK(any.number("bound") < usual.number("bound"));
   const Answer dense =
       test::headroom("plan gpt2 --gpu a10g --runtime megatron --why dispatcher=hybridep");
-  CHECK(dense.says("with experts on several ranks and etp 1"));
+  CHECK(unwrapped(dense.out).find("with experts on several ranks and etp 1") != std::string::npos);
 }
 
 TEST_CASE("plan: recipes in 8 bits are in the space where they are asked for, and faster") {
@@ -214,7 +224,7 @@ TEST_CASE("plan: progress has the best, its bound and the gap, and Ctrl-C prints
   const Answer first = interrupted("plan gpt3-175b --gpu a100-80gb --gpus 1024", "groups");
   CHECK(first.code == ExitCode::kInterrupted);
   CHECK(first.complains(", bound "));
-  CHECK(first.says(" worked out, "));
+  CHECK(first.says(" evaluated, "));
 }
 
 TEST_CASE("plan: flash-attn and Liger's loss are in the space where they are asked for") {

@@ -38,7 +38,7 @@ TEST_CASE("toy framework: plan searches it and explains what it found") {
       headroom("plan gpt2 --gpu t4 --gpus 2 --global-batch 8 --runtime toy --why micro-batch=2");
   CHECK(found.code == cli::ExitCode::kYes);
   CHECK(found.says("optimal"));
-  CHECK(found.says("micro-batch 2: no plan with it fits"));
+  CHECK(found.says("micro-batch 2: no such plan fits"));
   const Answer all = headroom("explain gpt2 --gpu t4 --gpus 2 --global-batch 8 --runtime toy");
   CHECK(all.says("runtime megatron: "));
   const Answer refused = headroom("plan gpt2 --gpu t4 --runtime toy --recompute full");

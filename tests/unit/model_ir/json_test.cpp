@@ -192,7 +192,7 @@ TEST_CASE("read_file: what cannot be read is told apart") {
   const auto directory = read_file(folder.path());
   REQUIRE_FALSE(directory);
   CHECK(directory.error().code == ErrorCode::kEnvironment);
-  CHECK(directory.error().got == "a directory");
+  CHECK(directory.error().got == "is a folder, not a file");
   const auto large = read_file(folder.write("large", std::string(20'000, 'x')), 19'999);
   REQUIRE_FALSE(large);
   CHECK(large.error().code == ErrorCode::kInvalidInput);
@@ -210,7 +210,7 @@ TEST_CASE("read_file: a file without permission is an environment error") {
   } else {
     REQUIRE_FALSE(text);
     CHECK(text.error().code == ErrorCode::kEnvironment);
-    CHECK(text.error().got == "permission denied");
+    CHECK(text.error().got == "may not be read (permission denied)");
   }
 }
 

@@ -27,6 +27,9 @@ TEST_CASE("to_text: bytes in IEC units, counts with commas") {
   CHECK(to_text(Bytes{512}) == "512 B");
   CHECK(to_text(Bytes{85'899'345'920}) == "80.0 GiB");
   CHECK(to_text(Bytes{-3 * kGiB / 2}) == "-1.50 GiB");
+  CHECK(to_text(Bytes{402 * kMiB}) == "402 MiB");
+  CHECK(to_text(Bytes{1002 * kMiB}) == "0.979 GiB");
+  CHECK(to_text(Bytes{1023}) == "1023 B");
   CHECK(with_commas(1'235'814'400) == "1,235,814,400");
   CHECK(with_commas(-1000) == "-1,000");
   CHECK(with_commas(7) == "7");

@@ -1,0 +1,160 @@
+// What people read: units and digits, plurals, and messages that say what to type.
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "cli/scalars.h"
+#include "model_ir/base/counted.h"
+#include "tests/support/cli.h"
+#include "tests/support/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+using test::Answer;
+using test::Document;
+
+/// The lines of `text` from the one that begins with `head` up to the next empty line.
+std::string table_after(const std::string& text, const std::string& head) {
+  const std::size_t begin = text.find("\n" + head);
+  REQUIRE(begin != std::string::npos);
+  return text.substr(begin, text.find("\n\n", begin) - begin);
+}
+
+}  // namespace
+
+TEST_CASE("counted: one is singular, other counts are plural") {
+  CHECK(counted(1, "layer") == "1 layer");
+  CHECK(counted(0, "layer") == "0 layers");
+  CHECK(counted(1536, "sequence") == "1,536 sequences");
+  CHECK(counted(2, "pass", "passes") == "2 passes");
+  CHECK(counted(1, "pass", "passes") == "1 pass");
+}
+
+TEST_CASE("figures: three significant digits, one unit for a table, never an exponent") {
+  CHECK(three_digits(2751) == "2,750");
+  CHECK(three_digits(999.7) == "1,000");
+  CHECK(three_digits(0.71234) == "0.712");
+  CHECK(three_digits(9.996) == "10.0");
+  CHECK(three_digits(0) == "0");
+  CHECK(duration_text(0.9996) == "1.00 s");
+  CHECK(duration_text(1234) == "1,230 s");
+  const TableUnit unit = unit_of_bytes(80.0 * kGiB);
+  CHECK(table_figure(Bytes{402 * kMiB}, unit) == "0.393 GiB");
+  CHECK(table_figure(Bytes{1024}, unit) == "<0.001 GiB");
+  CHECK(table_figure(Bytes{0}, unit) == "0 GiB");
+  CHECK(table_figure(Seconds{0.0335}, unit_of_seconds(3.69)) == "0.034 s");
+  CHECK(table_figure(Seconds{0.0335}, unit_of_seconds(0.745)) == "33.5 ms");
+  CHECK(exact_size(Bytes{25 * kMiB}) == "25MiB");
+  CHECK(exact_size(Bytes{25 * kMiB + 1}) == "26214401B");
+}
+
+TEST_CASE("fit: every table has one unit in its columns") {
+  const Answer fit = test::headroom("fit llama-3.1-8b --gpu a100-80gb");
+  REQUIRE(fit.code == ExitCode::kYes);
+  for (const char* head : {"peak ", "against the device", "phase ", "largest at the peak"}) {
+    CAPTURE(head);
+    CHECK(table_after(fit.out, head).find("KiB") == std::string::npos);
+  }
+  CHECK(table_after(fit.out, "against the device").find("MiB") == std::string::npos);
+  CHECK_FALSE(std::regex_search(table_after(fit.out, "a step takes"), std::regex("[0-9]{4}")));
+  CHECK_FALSE(std::regex_search(fit.out, std::regex("[0-9]{3}\\.[0-9]+ ([KMGT]iB|ms|s)\\b")));
+}
+
+TEST_CASE("answers: plurals are right") {
+  const std::regex wrong("[^0-9.,]1 (layers|calls|phases|passes|plans|GPUs|micro-batches|runs)\\b");
+  for (const char* line :
+       {"plan llama-3.1-8b --gpu a100-80gb --gpus 8 --runtime megatron --tp 1 --pp 1 --cp 1",
+        "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2 --runtime megatron",
+        "fit gpt2 --gpu h100 --gpus 2 --zero 1 --accumulation 2 --evaluation",
+        "fit gpt2 --gpu h100 --checkpointing first-1"}) {
+    CAPTURE(line);
+    const Answer answer = test::headroom(line);
+    std::smatch found;
+    const bool is_wrong = std::regex_search(answer.out, found, wrong);
+    CHECK_MESSAGE(!is_wrong, found.str());
+  }
+}
+
+TEST_CASE("messages: they say what to type") {
+  const std::vector<std::pair<std::string, std::string>> lines = {
+      {"fit llama-3.1-8b --gpu h100 --lora r16", "fix: type --lora r=16"},
+      {"fit gpt2 --gpu h100 --precision fp8", "--megatron fp8-recipe=delayed"},
+      {"plan gpt2 --gpu h100 --precision fp8", "fix: use fp8-delayed, fp8-tensorwise"},
+      {"plan gpt2 --gpu h100 --optimizer adam", "fix: use adamw, adamw-fused"},
+      {"fit gpt2 --gpu h100 --gpus 8 --offload optimizer=cpu",
+       "error: --offload needs ZeRO: stage 1, 2 or 3\n  fix: add --zero 2"},
+      {"fit llama-3.1-8b --gpu h100 --gpus 8 --tp 3",
+       "fix: use degrees whose product is 1, 2, 4 or 8"},
+      {"fit llama-3.1-8b --gpu h100 --gpus 8 --fsdp replicas=3", "fix: use 1, 2, 4 or 8"},
+      {"plan llama-3.1-8b --gpu h100 --gpus 8 --tp 3", "error: --tp: got 3, expected "},
+      {"fit gpt2 --gpu a1000", "fix: the closest are a100-40gb, a100-80gb, "},
+      {"fit gpt2 --gpu h100 --gpus 2 --ddp bucket=25",
+       "got bucket=25, expected a size with its unit, such as 25MiB\n"
+       "  fix: use --ddp bucket=25MiB, or bucket=25B for bytes"},
+      {"plan gpt2 --gpu h100 --lora r=16", "fix: headroom fit has it; "},
+      {"fit gpt2 --gpu h100 --global-batch 8", "fix: headroom plan has it; "},
+      {"plan gpt2 --gpu h100 --why tp", "fix: use --why tp=VALUE"},
+      {"fit gpt2 --gpu h100 --gpus", "error: --gpus needs a value\n  fix: type --gpus N; "},
+      {"fit nowhere.json --gpu h100", "error: nowhere.json: no such file\n  fix: check the path"}};
+  for (const auto& [line, said] : lines) {
+    CAPTURE(line);
+    const Answer answer = test::headroom(line);
+    CAPTURE(answer.err);
+    CHECK(answer.complains(said));
+  }
+}
+
+TEST_CASE("sizes: PyTorch's own argument counts MiB, ours has a unit") {
+  const std::string line = "fit gpt2 --gpu h100 --gpus 2 --ddp ";
+  for (const auto& [key, bytes] : std::vector<std::pair<std::string, std::int64_t>>{
+           {"bucket_cap_mb=30", 30 * kMiB}, {"bucket=30MiB", 30 * kMiB}, {"bucket=7B", 7}}) {
+    CAPTURE(key);
+    const Document answer = test::json_of(line + key);
+    CHECK(answer.integer("plan/ddp/bucket_cap_bytes") == bytes);
+  }
+}
+
+TEST_CASE("plan: --checkpointing is --recompute, and 16 bits are named as fit names them") {
+  const std::string line = "plan gpt2 --gpu a100-80gb --runtime fsdp --json";
+  const Document typed(test::headroom(line + " --recompute full").out);
+  const Document other(test::headroom(line + " --checkpointing full").out);
+  CHECK(typed.text("summary") == other.text("summary"));
+  CHECK(typed.number("space") == other.number("space"));
+  const Document usual(test::headroom(line).out);
+  for (const char* name : {"bf16", "bf16-master"}) {
+    const Document same(test::headroom(line + " --precision " + name).out);
+    CHECK(same.text("summary") == usual.text("summary"));
+    CHECK(same.number("estimate/time/step_seconds") == usual.number("estimate/time/step_seconds"));
+  }
+  CHECK(test::headroom("plan gpt2 --gpu a100-80gb --runtime fsdp --precision bf16")
+            .complains("--precision bf16 keeps fp32 master weights in a search"));
+  CHECK(test::headroom("plan --help").says("bf16-master or fp16-master"));
+}
+
+TEST_CASE("compare: the phase of each peak has a row") {
+  const Answer answer =
+      test::headroom("compare gpt2 --gpu h100 --vary checkpointing=none,full --vary micro-batch=8");
+  CHECK(answer.says("\n    peak in "));
+}
+
+TEST_CASE("help: options that people vary or offload with are shown, and what is off says so") {
+  CHECK(test::headroom("compare --help").says("\n  --vary "));
+  CHECK(test::headroom("fit --help").says("\n  --offload "));
+  const std::string help = test::headroom("fit --help").out;
+  CHECK(help.find("[without keys:") != std::string::npos);
+  CHECK(help.find("[default:\n                          reshard") == std::string::npos);
+}
+
+TEST_CASE("explain: why a row of its table may be faster than the plan") {
+  const Answer answer = test::headroom(
+      "explain llama-3.1-8b --gpu a100-80gb --gpus 8 --runtime megatron --tp 1 --pp 1 --cp 1");
+  REQUIRE(answer.code == ExitCode::kYes);
+  CHECK(answer.says("note: the rows count allocated bytes only"));
+  CHECK(answer.says("of the 79.1 GiB usable"));
+}
+
+}  // namespace headroom::cli
