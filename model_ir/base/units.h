@@ -97,7 +97,8 @@ inline constexpr std::int64_t kGiB = std::int64_t{1} << 30;
   return ceil_div(value, alignment) * alignment;
 }
 
-/// Bytes for people: IEC units, three significant decimals at most ("62.4 GiB", "512 B").
+/// Bytes for people: IEC units, three significant digits ("62.4 GiB", "402 MiB"); below 1 KiB
+/// exact.
 [[nodiscard]] std::string to_text(Bytes bytes);
 /// A count for people: thousands separated by commas ("1,235,814,400").
 [[nodiscard]] std::string with_commas(std::int64_t count);

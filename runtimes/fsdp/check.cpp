@@ -8,9 +8,8 @@
 namespace headroom::ir::fsdp {
 
 Status check_replicas(const ParallelPlan& plan) {
-  if (has_fsdp(plan) && (fsdp_of(plan).replicas < 1 || plan.world % fsdp_of(plan).replicas != 0)) {
-    return no_divisor_of_gpus("fsdp", "replicas=" + std::to_string(fsdp_of(plan).replicas),
-                              plan.world);
+  if (has_fsdp(plan) && (plan.mesh.replicas < 1 || plan.world % plan.mesh.replicas != 0)) {
+    return no_divisor_of_gpus("fsdp", "replicas=" + std::to_string(plan.mesh.replicas), plan.world);
   }
   return ok();
 }
