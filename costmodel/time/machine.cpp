@@ -80,8 +80,9 @@ Result<Machine> load_machine(const std::string& config_dir, const DeviceSpec& de
                   .note = {},
                   .host = device.host};
   if (machine.node.empty()) {
-    machine.note = "no node type with " + device.name + ": eight on " + device.link +
-                   ", sharing one 100-gigabit adapter, are assumed";
+    machine.note = "no node of the catalogue has " + device.name +
+                   ": eight GPUs are assumed, linked by " + device.link +
+                   ", that share one 100-gigabit network adapter";
   }
   return machine;
 }

@@ -208,16 +208,16 @@ std::string frameworks_rule(const SpaceQuestion& question, Axis axis) {
     if (same == rules.end()) {
       rules.emplace_back(std::move(rule), framework->runtime());
     } else {
-      same->second += ", " + framework->runtime();
+      same->second += " and " + framework->runtime();
     }
   }
   std::string text;
   for (const auto& [rule, names] : rules) {
     text += (text.empty() ? "" : "; ");
-    text += all && rules.size() == 1 ? rule : names + ": " + rule;
+    text += all && rules.size() == 1 ? rule : "with " + names + " " + rule;
   }
   const bool otherwise = !all && !axis->demanded && find_common_axis(axis) == nullptr;
-  return text + (otherwise ? "; other frameworks: " + value_text(axis, axis->absent) : "");
+  return text + (otherwise ? "; with other frameworks " + value_text(axis, axis->absent) : "");
 }
 
 }  // namespace

@@ -258,7 +258,7 @@ TEST_CASE("plan: torchtitan's code is searched where it is named, and says which
   const Answer why = test::headroom(known + "--pp 1 --tp 1 --cp 1 --why compile=no");
   CHECK(why.says("compile no: "));
   const Answer elsewhere = test::headroom(asked + "--schedule dualpipev");
-  CHECK(elsewhere.complains("torchtitan: 1f1b, or with several stages gpipe"));
+  CHECK(elsewhere.complains("with torchtitan 1f1b, or with several stages gpipe"));
 }
 
 TEST_CASE("plan: only what a GPU runs is proposed") {

@@ -90,7 +90,8 @@ TEST_CASE("messages: they say what to type") {
       {"fit llama-3.1-8b --gpu h100 --gpus 8 --tp 3",
        "fix: use degrees whose product is 1, 2, 4 or 8"},
       {"fit llama-3.1-8b --gpu h100 --gpus 8 --fsdp replicas=3", "fix: use 1, 2, 4 or 8"},
-      {"plan llama-3.1-8b --gpu h100 --gpus 8 --tp 3", "error: --tp: got 3, expected "},
+      {"plan llama-3.1-8b --gpu h100 --gpus 8 --tp 3",
+       "error: --tp: got 3, expected with megatron and torchtitan a divisor of "},
       {"fit gpt2 --gpu a1000", "fix: the closest are a100-40gb, a100-80gb, "},
       {"fit gpt2 --gpu h100 --gpus 2 --ddp bucket=25",
        "got bucket=25, expected a size with its unit, such as 25MiB\n"
