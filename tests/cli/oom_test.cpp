@@ -1,5 +1,7 @@
 #include <array>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -75,6 +77,29 @@ TEST_CASE("explain --oom: the request of the replay's own failure is found in th
     CHECK(answer.text("next") == fit.text("next"));
     CHECK(answer.array("fit/remedies").size() == fit.array("remedies").size());
   }
+}
+
+TEST_CASE(
+    "explain --oom: a message from a public report is found in AdamW, as its traceback says") {
+  // https://github.com/hiyouga/LlamaFactory/issues/1221; the options are those of
+  // tests/scenarios/questions.json.
+  const test::TemporaryFolder folder;
+  const std::string log = folder.write(
+      "train.log",
+      "denom = (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps)\n"
+      "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.14 GiB (GPU 5; 31.75 "
+      "GiB "
+      "total capacity; 28.28 GiB already allocated; 1.95 GiB free; 28.28 GiB reserved in total by "
+      "PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid "
+      "fragmentation.\n");
+  const test::Document answer = test::json_of(
+      "explain --oom " + log +
+      " llama-7b --gpu v100-32gb --gpus 8 --zero 2 --precision fp16-master --optimizer adamw-loop "
+      "--checkpointing full-reentrant --seq 1024");
+  CHECK(answer.text("messages/0/match/operation") == "adamw.loop");
+  CHECK(answer.at("messages/0/match/agrees").as_bool() == true);
+  CHECK(std::abs(answer.integer("messages/0/match/off_bytes")) < 64 * kMiB);
+  CHECK(answer.text("messages/0/causes/0/cause") == "not enough memory");
 }
 
 TEST_CASE("explain --oom: a run with other options is recognised as another run") {
