@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -16,14 +17,18 @@
 namespace headroom::cli {
 namespace {
 
-/// The messages of the file, each once.
-Result<std::vector<OomReading>> read_messages(const std::string& path) {
+/// More messages that all differ are a log of many runs.
+constexpr std::size_t kMostReadings = 64;
+
+/// The messages of the file, each once; those after the first `kMostReadings` are left out.
+Result<std::vector<OomReading>> read_messages(const std::string& path, const Context& context) {
   const std::string name = path == "-" ? "standard input" : path;
   const Result<std::string> text = read_file(path == "-" ? "/dev/stdin" : path);
   if (!text) {
     return text.error();
   }
   std::vector<OomReading> readings;
+  std::size_t left_out = 0;
   for (check::OutOfMemoryMessage& message : check::read_out_of_memory(*text)) {
     const auto is_same = [&message](const OomReading& other) {
       const check::OutOfMemoryMessage& known = other.message;
@@ -32,6 +37,10 @@ Result<std::vector<OomReading>> read_messages(const std::string& path) {
              known.others == message.others;
     };
     auto reading = std::ranges::find_if(readings, is_same);
+    if (reading == readings.end() && readings.size() == kMostReadings) {
+      ++left_out;
+      continue;
+    }
     if (reading == readings.end()) {
       check::OomAccount account = check::account_of(message);
       std::vector<check::OomCause> causes = check::causes_of(message, account);
@@ -49,6 +58,10 @@ Result<std::vector<OomReading>> read_messages(const std::string& path) {
         std::ranges::find(reading->ranks, message.rank) == reading->ranks.end()) {
       reading->ranks.push_back(message.rank);
     }
+  }
+  if (left_out > 0) {
+    add_notes(context, {name + ": " + std::to_string(left_out) + " messages after the first " +
+                        std::to_string(kMostReadings) + " that differ are left out"});
   }
   if (readings.empty()) {
     return Error::invalid_input(
@@ -112,7 +125,7 @@ Result<ExitCode> run_explain_oom(const Arguments& typed, const Context& context)
                                    "one thing to read from standard input",
                                    "name the file of one of them");
   }
-  Result<std::vector<OomReading>> readings = read_messages(path);
+  Result<std::vector<OomReading>> readings = read_messages(path, context);
   if (!readings) {
     return std::move(readings).error();
   }

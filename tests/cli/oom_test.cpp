@@ -143,6 +143,19 @@ TEST_CASE("explain --oom: a log of several ranks shows each message once") {
   CHECK(answer.array("messages/0/ranks").size() == 2);
 }
 
+TEST_CASE(
+    "explain --oom: of a log with very many messages, the first are read and the rest is said") {
+  const test::TemporaryFolder folder;
+  std::string log;
+  for (int number = 1; number <= 100; ++number) {
+    log += "step " + std::to_string(number) + "\nCUDA out of memory. Tried to allocate " +
+           std::to_string(number) + ".00 GiB. GPU 0 has a total capacity of 200.00 GiB\n";
+  }
+  const std::string path = folder.write("train.log", log);
+  CHECK(test::json_of("explain --oom " + path).array("messages").size() == 64);
+  CHECK(test::headroom("explain --oom " + path).complains("36 messages after the first 64"));
+}
+
 TEST_CASE("explain --oom: what is no message is refused, and standard input is read once") {
   const test::TemporaryFolder folder;
   const std::string log = folder.write("train.log", "Killed\n");

@@ -319,9 +319,9 @@ class RankTexts {
     if (ranks_.empty() || line.find(kBegin.substr(0, 14)) != std::string_view::npos) {
       return false;
     }
-    const std::string& before = ranks_[last_].text;
-    const std::size_t begin = before.rfind(kBegin);
-    return begin != std::string::npos && before.size() - begin < kLongest;
+    const std::string_view before = ranks_[last_].text;
+    const std::size_t recent = before.size() - std::min(before.size(), kLongest);
+    return before.find(kBegin, recent) != std::string_view::npos;
   }
 
   std::vector<RankText> ranks_;
