@@ -24,6 +24,27 @@ std::vector<Command> commands() {
           catalog_command(), validate_command()};
 }
 
+/// The command that answers: that of the verb, or another one that an option asks for.
+std::optional<Command> command_for(std::string_view verb, std::span<const std::string> rest) {
+  std::optional<Command> usual;
+  std::vector<Command> all = commands();
+  all.push_back(explain_oom_command());
+  for (Command& command : all) {
+    const auto asks = [&command](const std::string& word) {
+      return word.substr(0, word.find('=')) == "--" + std::string(command.when);
+    };
+    if (command.verb.name != verb) {
+      continue;
+    }
+    if (command.when.empty()) {
+      usual = std::move(command);
+    } else if (std::ranges::any_of(rest, asks)) {
+      return std::move(command);
+    }
+  }
+  return usual;
+}
+
 Result<ColorChoice> read_color(const Arguments& arguments) {
   const std::string text = arguments.value("color").value_or("auto");
   if (text == "auto") {
@@ -96,6 +117,12 @@ Error with_other_verb(const VerbSpec& verb, Error error) {
   return error;
 }
 
+/// `with_plan_file`, with errors about options as they were typed.
+Result<Arguments> with_filed(const VerbSpec& verb, const Arguments& arguments) {
+  Result<Arguments> filed = with_plan_file(verb, arguments);
+  return filed ? filed : arguments.as_typed(filed.error());
+}
+
 /// The arguments in the program's own spelling, whatever spelling was typed.
 Result<Arguments> read_arguments(const VerbSpec& verb, std::span<const std::string> rest) {
   VerbSpec all = verb;
@@ -105,10 +132,15 @@ Result<Arguments> read_arguments(const VerbSpec& verb, std::span<const std::stri
   if (!typed) {
     return with_other_verb(verb, typed.error());
   }
-  const Result<Arguments> plain = with_synonyms(all, *typed);
-  const bool plans = std::ranges::any_of(verb.options, &OptionSpec::hidden);
-  const Result<Arguments> own = plain && plans ? with_own_options(*plain) : plain;
-  return own && !own->has("help") ? with_plan_file(verb, *own) : own;
+  Result<Arguments> plain = with_synonyms(all, *typed);
+  if (!plain || !verb.takes_own_options) {
+    return plain && !plain->has("help") ? with_filed(verb, *plain) : plain;
+  }
+  const Result<Arguments> own = with_own_options(*plain);
+  if (!own) {
+    return plain->as_typed(own.error());
+  }
+  return own->has("help") ? own : with_filed(verb, *own);
 }
 
 ExitCode run_command(const Command& command, std::span<const std::string> rest, std::ostream& out,
@@ -174,11 +206,8 @@ ExitCode run(std::span<const std::string> arguments, std::ostream& out, std::ost
     (arguments.empty() ? err : out) << program_help(commands(), terminal);
     return arguments.empty() ? ExitCode::kUsage : ExitCode::kYes;
   }
-  const std::vector<Command> known = commands();
-  for (const Command& command : known) {
-    if (command.verb.name == verb) {
-      return run_command(command, arguments.subspan(1), out, err);
-    }
+  if (const std::optional<Command> command = command_for(verb, arguments.subspan(1))) {
+    return run_command(*command, arguments.subspan(1), out, err);
   }
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   Notes notes;

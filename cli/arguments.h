@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model_ir/base/result.h"
+#include "runtimes/plan_file.h"
 
 namespace headroom::cli {
 
@@ -33,14 +34,15 @@ struct VerbSpec {
   std::string example;  ///< A working command line without the program's name.
   /// The position of MODEL, for verbs that take it from the file of `--plan` if it is not typed.
   std::optional<std::size_t> model_at{};
+  /// Whether the frameworks' own arguments (`own_option_specs`) are among the options.
+  bool takes_own_options = false;
 };
 
-/// The content of the file that `--plan` names. It is read once, as standard input can be.
+/// The content of the file that `--plan` names. It is read and parsed once.
 struct PlanDocument {
   std::string name;  ///< The option as it was typed.
-  std::string text;
+  ir::PlanText content;
   std::vector<std::string> notes;  ///< Each says where the command line overrides the file.
-  friend bool operator==(const PlanDocument&, const PlanDocument&) = default;
 };
 
 /// A parsed command line.

@@ -9,6 +9,7 @@
 #include "cli/own_options.h"
 #include "cli/plan_file.h"
 #include "cli/question.h"
+#include "cli/report/host_text.h"
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
 #include "cli/synonyms.h"
@@ -221,6 +222,9 @@ Status judge_arguments(const Arguments& arguments, ComparedPlan& plan) {
     plan.notes.insert(plan.notes.end(), more.begin(), more.end());
   }
   const Question& asked = judged->question;
+  const std::vector<std::string> assumed = host_notes(judged->estimate.host, asked.device);
+  plan.notes.insert(plan.notes.end(), assumed.begin(), assumed.end());
+  plan.host_assumed = host_assumption(asked.device);
   plan.model = asked.model.label;
   plan.device = asked.device.name;
   plan.file = plan_file_of(arguments, asked.model, &asked.device, asked.request.plan);
@@ -232,7 +236,7 @@ Status judge_asked(const VerbSpec& verb, const AskedPlan& asked, ComparedPlan& p
   const Result<Arguments> plain = with_synonyms(verb, asked.arguments);
   const Result<Arguments> arguments = plain ? with_own_options(*plain) : plain;
   if (!arguments) {
-    return arguments.error();
+    return plain ? plain->as_typed(arguments.error()) : arguments.error();
   }
   Status judged = judge_arguments(*arguments, plan);
   return judged ? ok() : Status(arguments->as_typed(std::move(judged).error()));

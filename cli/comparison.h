@@ -31,6 +31,7 @@ struct ComparedPlan {
   std::string moment;
   cost::HostMemory host;  ///< Of a node.
   cost::Verdict host_verdict{};
+  std::string host_assumed;  ///< What is assumed of the host; empty: nothing.
   /// Nothing if nobody has measured a GPU of the kind.
   std::optional<Seconds> step;
   cost::PartTimes parts;

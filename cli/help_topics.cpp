@@ -17,13 +17,13 @@ namespace headroom::cli {
 namespace {
 
 /// Options that a verb's own help shows; an option that asks for a framework is shown as well.
-constexpr std::array<std::string_view, 32> kUsual = {
+constexpr std::array<std::string_view, 33> kUsual = {
     "gpu",       "gpus",        "node",         "budget",       "runtime",   "precision",
     "seq",       "micro-batch", "global-batch", "accumulation", "optimizer", "checkpointing",
     "recompute", "attention",   "lora",         "qlora",        "tp",        "pp",
     "cp",        "ep",          "zero",         "offload",      "objective", "why",
-    "front",     "vary",        "plan",         "format",       "output",    "faster",
-    "json",      "help"};
+    "front",     "vary",        "plan",         "oom",          "format",    "output",
+    "faster",    "json",        "help"};
 
 struct TopicRow {
   std::string_view name;
@@ -63,7 +63,7 @@ std::vector<TopicRow> common_topics() {
        "what is printed, and where to",
        {"faster", "script", "vary", "calibrate-from", "routing-imbalance", "format", "no-limit",
         "output", "json", "color", "config-dir", "help"}},
-      {"files", "files that hold a whole plan", {"plan"}}};
+      {"files", "files that hold a whole plan, or what a run printed", {"plan", "oom"}}};
 }
 
 const OptionSpec* option_named(const VerbSpec& verb, std::string_view name) {

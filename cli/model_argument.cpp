@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <iterator>
 
 #include <utility>
 
@@ -89,13 +88,16 @@ Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
     model.notes.push_back(file + ": without influence: " +
                           (config->ignored_keys.empty() ? "none" : ir::join(config->ignored_keys)));
   }
-  std::vector<std::string> experts;
-  std::ranges::copy_if(config->ignored_keys, std::back_inserter(experts),
-                       [](const std::string& key) { return key.find("expert") != key.npos; });
-  if (reading.as && !experts.empty() && !model.spec.moe) {
-    model.notes.push_back(file + ": read as " + std::string(ir::name_of(*reading.as)) +
-                          ", which has no experts: the experts of this model (" +
-                          ir::join(experts) + ") are left out of every figure");
+  const std::vector<std::string>& experts = config->ignored_experts;
+  if (reading.as && !experts.empty()) {
+    const std::string as = file + ": read as " + std::string(ir::name_of(*reading.as));
+    model.notes.push_back(
+        model.spec.moe
+            ? as + ", which reads its experts from other keys: " + ir::join(experts) +
+                  " of this model count nowhere, and experts that no key describes have the "
+                  "defaults of that family"
+            : as + ", which has no experts: the experts of this model (" + ir::join(experts) +
+                  ") are left out of every figure");
   }
   return model;
 }

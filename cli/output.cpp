@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/scalars.h"
 #include "model_ir/base/file.h"
 
 namespace headroom::cli {
@@ -30,11 +31,25 @@ std::optional<std::string> overwritten_input(const Arguments& arguments, const s
     }
   }
   for (const std::string& value : arguments.values_except("output")) {
+    for (const std::string& part : split_at(value, ',')) {  // --gpu a.json,b.json
+      if (is_same(part)) {
+        return part;
+      }
+    }
     if (is_same(value)) {
       return value;
     }
   }
   return std::nullopt;
+}
+
+Status check_output(const Arguments& arguments) {
+  const std::optional<std::string> path = arguments.value("output");
+  const std::optional<std::string> input =
+      path ? overwritten_input(arguments, *path) : std::optional<std::string>();
+  return input ? Status(Error::invalid_argument("output", "is the input " + *input, {},
+                                                "choose another --output"))
+               : ok();
 }
 
 Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
@@ -49,9 +64,8 @@ Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
     context.out << content;
     return ExitCode::kYes;
   }
-  if (const std::optional<std::string> input = overwritten_input(arguments, path)) {
-    return Error::invalid_argument("output", "is the input " + *input, {},
-                                   "choose another --output");
+  if (Status safe = check_output(arguments); !safe) {
+    return std::move(safe).error();
   }
   if (Status written = write_file_atomically(path, content); !written) {
     return std::move(written).error();

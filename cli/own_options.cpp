@@ -169,9 +169,10 @@ Result<Arguments> with_own_options(const Arguments& arguments) {
     const std::string_view option = row.field->option;
     const std::optional<std::string> before = replaced.value(option);
     if (before && !row.field->in_spec) {
+      const std::string other = replaced.typed_name(option);
       return Error::invalid_argument(
-          own.spec.name, "and --" + std::string(option) + " set the same option", {},
-          "leave out --" + std::string(own.spec.name) + " or --" + std::string(option));
+          own.spec.name, "and --" + other + " set the same option", {},
+          "leave out --" + std::string(own.spec.name) + " or --" + other);
     }
     const bool keyed = row.field->in_spec;
     replaced.set_typed_name(option, own.spec.name,

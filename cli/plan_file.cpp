@@ -8,6 +8,7 @@
 #include "cli/host_options.h"
 #include "cli/question.h"
 #include "cli/routing.h"
+#include "cli/sweep_answers.h"
 #include "cli/time_options.h"
 #include "model_ir/base/file.h"
 #include "model_ir/plan/plan_words.h"
@@ -47,6 +48,25 @@ std::vector<std::string> filed_assumptions() {
     known.emplace_back(one.name);
   }
   return known;
+}
+
+/// The parsed content of a plan file; of a sweep's answers, the one that the command line means.
+Result<ir::PlanText> read_plan_text(const VerbSpec& verb, const Arguments& arguments,
+                                    const std::string& text, const std::string& name) {
+  const std::optional<std::vector<ir::JsonValue>> answers = sweep_answers(text);
+  if (!answers) {
+    return ir::PlanText::parse(text, name);
+  }
+  const std::vector<std::string>& given = arguments.positionals();
+  const bool has_model = verb.model_at && given.size() > *verb.model_at;
+  const Result<ir::JsonValue> chosen =
+      chosen_answer(*answers,
+                    {.model = has_model ? std::optional(given[*verb.model_at]) : std::nullopt,
+                     .gpu = arguments.value("gpu"),
+                     .gpus = arguments.value("gpus")},
+                    name);
+  return chosen ? Result<ir::PlanText>(ir::PlanText(*chosen, name))
+                : Result<ir::PlanText>(chosen.error());
 }
 
 }  // namespace
@@ -118,15 +138,19 @@ Result<Arguments> with_plan_file(const VerbSpec& verb, Arguments arguments) {
                                    "leave out MODEL, or name the file of one of them");
   }
   const std::string name = *path == "-" ? "standard input" : *path;
-  Result<std::string> text = read_file(*path == "-" ? "/dev/stdin" : *path);
+  const Result<std::string> text = read_file(*path == "-" ? "/dev/stdin" : *path);
   if (!text) {
-    return std::move(text).error();
+    return text.error();
   }
-  const Result<ir::PlanFile> file = ir::parse_plan_file(*text, name);
+  Result<ir::PlanText> content = read_plan_text(verb, arguments, *text, name);
+  if (!content) {
+    return std::move(content).error();
+  }
+  const Result<ir::PlanFile> file = content->read();
   if (!file) {
     return file.error();
   }
-  PlanDocument document{.name = name, .text = std::move(text).value(), .notes = {}};
+  PlanDocument document{.name = name, .content = std::move(content).value(), .notes = {}};
   if (!file->model.empty() && verb.model_at) {
     if (given.size() == *verb.model_at) {
       arguments.add_positional(file->model);
@@ -149,8 +173,9 @@ Result<Arguments> with_plan_file(const VerbSpec& verb, Arguments arguments) {
       continue;
     }
     const std::optional<std::string> typed = arguments.value(assumption.option);
-    if (other_device && (assumption.option == "node" || assumption.option == "performance")) {
-      continue;  // They belong to the file's GPU.
+    const auto of_device = options_of_device();
+    if (other_device && std::ranges::find(of_device, assumption.option) != of_device.end()) {
+      continue;
     }
     if (!typed) {
       arguments.set(assumption.option, assumption.value);

@@ -286,6 +286,49 @@ void take_usual_recomputation(PlanRequest& request) {
   }
 }
 
+/// How the options have `name`: "--name value"; the usual value, or that it is absent, if they do
+/// not.
+std::string said_of(const std::vector<OptionValue>& options, const std::string& name) {
+  const std::vector<OptionValue> usual = usual_options();
+  for (const std::vector<OptionValue>* some : {&options, &usual}) {
+    if (const auto found = std::ranges::find(*some, name, &OptionValue::name);
+        found != some->end()) {
+      return "--" + name + (found->value.empty() ? "" : " " + found->value);
+    }
+  }
+  return "no --" + name;
+}
+
+/// Says what the usual training programs would set where the command line leaves it open.
+void note_trainers(const Arguments& arguments, PlanRequest& request) {
+  const auto has_value = [&request](const ir::TrainerDefaults::Setting& setting) {
+    const std::span<const ir::OptionField> fields = ir::plan_options().fields;
+    const auto field = std::ranges::find(fields, setting.option, &ir::OptionField::option);
+    return field != fields.end() && value_text(*field, field->get(request.plan)) == setting.value;
+  };
+  std::string text;
+  for (const ir::TrainerDefaults& trainer :
+       ir::runtime_of(request.plan).trainer_defaults(request.plan)) {
+    std::string settings;
+    for (const ir::TrainerDefaults::Setting& setting : trainer.settings) {
+      const std::string name(setting.option);
+      // A preparation that was noted switches recomputation on, whatever the trainer does.
+      const bool settled =
+          name == "checkpointing" && request.plan.recompute != ir::Recompute::kNone;
+      const std::string said = "--" + name + " " + std::string(setting.value);
+      if (!arguments.has(name) && !settled && !has_value(setting)) {
+        settings += (settings.empty() ? "" : " ") + said;
+      }
+    }
+    if (!settings.empty()) {
+      text += (text.empty() ? "" : ", ") + std::string(trainer.trainer) + " " + settings;
+    }
+  }
+  if (!text.empty()) {
+    request.notes.push_back("of what was not typed, trainers would set: " + text);
+  }
+}
+
 /// Reads the configuration file of a framework, if one is given, and the options over it.
 Status read_framework_file(const Arguments& arguments, const ir::ModelSpec& model,
                            PlanRequest& request) {
@@ -322,8 +365,7 @@ Status read_filed_plan(const Arguments& arguments, PlanRequest& request) {
   }
   const std::optional<PlanDocument>& document = arguments.plan_document();
   Result<ir::PlanFile> file =
-      document ? ir::parse_plan_file(document->text, document->name, request.plan)
-               : ir::read_plan_file(*path, request.plan);
+      document ? document->content.read(request.plan) : ir::read_plan_file(*path, request.plan);
   if (!file) {
     return std::move(file).error();
   }
@@ -332,19 +374,6 @@ Status read_filed_plan(const Arguments& arguments, PlanRequest& request) {
     request.notes = document->notes;
   }
   return ok();
-}
-
-/// How the options have `name`: "--name value"; the usual value, or that it is absent, if they do
-/// not.
-std::string said_of(const std::vector<OptionValue>& options, const std::string& name) {
-  const std::vector<OptionValue> usual = usual_options();
-  for (const std::vector<OptionValue>* some : {&options, &usual}) {
-    if (const auto found = std::ranges::find(*some, name, &OptionValue::name);
-        found != some->end()) {
-      return "--" + name + (found->value.empty() ? "" : " " + found->value);
-    }
-  }
-  return "no --" + name;
 }
 
 /// Says which options were typed otherwise than the file has them.
@@ -412,6 +441,12 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
   }
   if (!arguments.value("checkpointing") && !arguments.value("plan")) {
     take_usual_recomputation(request);
+  }
+  const auto is_given = [&arguments](const ReadableFile& file) {
+    return arguments.has(file.format.option);
+  };
+  if (!arguments.has("plan") && std::ranges::none_of(readable_files(), is_given)) {
+    note_trainers(arguments, request);
   }
   return request;
 }

@@ -123,7 +123,7 @@ Result<ir::ParallelPlan> base_before_options(const Arguments& arguments, const P
   base.sequence = usual_sequence(model);
   base.allocator.expandable_segments = true;
   if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
-    const Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name, base);
+    const Result<ir::PlanFile> file = document->content.read(base);
     if (!file) {
       return file.error();
     }
@@ -314,7 +314,7 @@ Result<Arguments> with_filed_search(const Arguments& arguments) {
   if (!document) {
     return arguments;
   }
-  const Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name);
+  const Result<ir::PlanFile> file = document->content.read();
   if (!file) {
     return file.error();
   }
@@ -387,7 +387,7 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
     }
   }
   if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
-    Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name, search.base);
+    Result<ir::PlanFile> file = document->content.read(search.base);
     if (!file) {
       return std::move(file).error();
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/terminal.h"
+#include "runtimes/interface/launch.h"
 
 namespace headroom::cli {
 
@@ -21,12 +22,14 @@ std::string shell_word(const std::string& raw) {
 }
 
 std::string shell_word_with_variables(const std::string& text) {
-  if (!text.starts_with("$")) {
-    return shell_word(text);
+  for (const std::string_view variable : ir::kLaunchVariables) {
+    const std::string name = "$" + std::string(variable);
+    const bool is_port = text.starts_with(name + ":");  // "$HEAD_NODE:29500"
+    if (text == name || is_port) {
+      return name + (is_port ? shell_word(text.substr(name.size())) : "");
+    }
   }
-  const std::size_t end = text.find(':');
-  const std::string rest = end == std::string::npos ? "" : text.substr(end);
-  return text.substr(0, end) + (rest.empty() ? "" : shell_word(rest));
+  return shell_word(text);
 }
 
 bool has_value(const OptionValue& option, std::span<const OptionSpec> options) {

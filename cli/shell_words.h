@@ -10,7 +10,7 @@ namespace headroom::cli {
 
 /// A word as a POSIX shell reads it back.
 [[nodiscard]] std::string shell_word(const std::string& text);
-/// The same for a word that may name variables of the shell ("$NODE_RANK"), which stay variables.
+/// The same for a word of a launch command: the variables of `ir::kLaunchVariables` stay variables.
 [[nodiscard]] std::string shell_word_with_variables(const std::string& text);
 
 /// Whether the option is typed with this value: a flag never is, and --fsdp may stand alone. An

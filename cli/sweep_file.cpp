@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <ios>
 #include <ostream>
 #include <set>
 #include <utility>
@@ -13,7 +14,7 @@
 namespace headroom::cli {
 namespace {
 
-constexpr std::array<std::string_view, 12> kColumns = {"model",
+constexpr std::array<std::string_view, 18> kColumns = {"model",
                                                        "gpu",
                                                        "gpus",
                                                        "options",
@@ -24,7 +25,13 @@ constexpr std::array<std::string_view, 12> kColumns = {"model",
                                                        "peak_allocated_bytes",
                                                        "margin_bytes",
                                                        "plan",
-                                                       "error"};
+                                                       "error",
+                                                       "verdict",
+                                                       "yes",
+                                                       "fits_probability",
+                                                       "host_bytes",
+                                                       "host_short_bytes",
+                                                       "command"};
 
 /// Quotes the text if it contains a separator, a quote or a line break.
 std::string csv_field(std::string_view text) {
@@ -97,7 +104,8 @@ std::string sweep_line(SweepFormat format, const ir::JsonValue& answer) {
   std::string line;
   for (std::size_t i = 0; i < kColumns.size(); ++i) {
     line += i == 0 ? "" : ",";
-    if (const ir::JsonValue* const value = answer.find(kColumns[i])) {
+    const ir::JsonValue* const value = answer.find(kColumns[i]);
+    if (value != nullptr && !value->is_null()) {
       line += csv_field(value->as_string() != nullptr ? *value->as_string() : ir::to_json(*value));
     }
   }
@@ -113,6 +121,19 @@ std::optional<SweepItem> item_of_line(SweepFormat format, std::string_view line)
     return std::nullopt;
   }
   return SweepItem{(*fields)[0], (*fields)[1], (*fields)[2], (*fields)[3]};
+}
+
+bool may_extend(const std::string& path, SweepFormat format) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) {
+    return true;  // None yet, or a device, which keeps nothing.
+  }
+  const std::string begin = format == SweepFormat::kCsv ? sweep_header(format) : "{\"model\":";
+  std::ifstream file(path, std::ios::binary);
+  std::string first(begin.size(), '\0');
+  file.read(first.data(), static_cast<std::streamsize>(first.size()));
+  first.resize(static_cast<std::size_t>(file.gcount()));
+  return begin.starts_with(first);  // An interrupted sweep may have written less.
 }
 
 SweepFile::SweepFile(std::string path, SweepFormat format)

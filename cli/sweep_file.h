@@ -32,6 +32,10 @@ struct SweepItem {
 /// The item that `line` answers; nothing for a header, or for a line that was cut off.
 [[nodiscard]] std::optional<SweepItem> item_of_line(SweepFormat format, std::string_view line);
 
+/// Whether the file at `path` can be added to: there is none, it is empty, or it has lines of a
+/// sweep in this format.
+[[nodiscard]] bool may_extend(const std::string& path, SweepFormat format);
+
 /// The file of a running sweep. The first rank appends to the file itself, and every other rank to
 /// a file of its own beside it (".rank1", ...). Only whole lines are appended, so that a rank that
 /// is killed loses only the item on which it was working.

@@ -1,5 +1,6 @@
 #include "cli/time_options.h"
 
+#include <array>
 #include <utility>
 
 #include "cli/model_argument.h"
@@ -75,6 +76,11 @@ Result<cost::Machine> load_with_performance(const Arguments& arguments,
 }
 
 }  // namespace
+
+std::span<const std::string_view> options_of_device() {
+  static constexpr std::array<std::string_view, 2> kOptions = {"node", "performance"};
+  return kOptions;
+}
 
 Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::string& config_dir,
                                          const cost::DeviceSpec& device) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/arguments.h"
@@ -20,6 +22,8 @@ struct TimeRequest {
 
 /// The options --node, --network, --performance.
 [[nodiscard]] std::vector<OptionSpec> machine_options();
+/// Those that belong to a GPU, and mean nothing of another one: --node, --performance.
+[[nodiscard]] std::span<const std::string_view> options_of_device();
 /// Loads the machine that these options describe: `cost::load_machine`, with the figures of the
 /// user's own file instead of the catalogue's, and with another network.
 ///

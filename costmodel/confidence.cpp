@@ -182,6 +182,28 @@ double fits_probability(const StepEstimate& estimate, const ErrorModel& model,
   return chance(static_cast<double>(needed_by_allocator(estimate, settings).value()));
 }
 
+/// The errors of reserved bytes by runtime, each worked out once. Threads: any number.
+class KnownErrors {
+ public:
+  KnownErrors(std::vector<ResidualSet> sets, Calibration own)
+      : sets_(std::move(sets)), own_(std::move(own)) {}
+
+  const ErrorModel& of(const std::string& runtime) {
+    const std::lock_guard lock(mutex_);
+    const auto [model, is_new] = models_.try_emplace(runtime);
+    if (is_new) {
+      model->second = error_model(sets_, runtime, Measurand::kPeakReserved, own_);
+    }
+    return model->second;  // Elements of a map stay where they are.
+  }
+
+ private:
+  const std::vector<ResidualSet> sets_;
+  const Calibration own_;
+  std::mutex mutex_;
+  std::map<std::string, ErrorModel> models_;
+};
+
 }  // namespace
 
 ErrorModel error_model(std::span<const ResidualSet> sets, const std::string& runtime,
@@ -258,11 +280,14 @@ Verdict verdict_of(double chance) {
 }
 
 void settle_verdict(StepEstimate& estimate, const Confidence& confidence) {
-  if (confidence.basis.runs == 0) {
-    return;
+  if (confidence.basis.runs > 0) {
+    settle_chance(estimate, confidence.fits_probability);
   }
-  estimate.chance = confidence.fits_probability;
-  Verdict verdict = verdict_of(confidence.fits_probability);
+}
+
+void settle_chance(StepEstimate& estimate, double chance) {
+  estimate.chance = chance;
+  Verdict verdict = verdict_of(chance);
   if (estimate.retries > 0) {
     verdict = std::max(verdict, Verdict::kTight);
   }
@@ -271,9 +296,12 @@ void settle_verdict(StepEstimate& estimate, const Confidence& confidence) {
 }
 
 Judge judge_by(std::vector<ResidualSet> sets, Calibration own) {
-  return [sets = std::make_shared<const std::vector<ResidualSet>>(std::move(sets)),
-          own = std::move(own)](const ir::ParallelPlan& plan, StepEstimate& estimate) {
-    settle_verdict(estimate, confidence_of(estimate, plan, *sets, own));
+  return [errors = std::make_shared<KnownErrors>(std::move(sets), std::move(own))](
+             const ir::ParallelPlan& plan, StepEstimate& estimate) {
+    const ErrorModel& model = errors->of(residual_runtime(plan));
+    if (model.runs > 0) {
+      settle_chance(estimate, fits_probability(estimate, model, plan.allocator));
+    }
   };
 }
 
@@ -303,10 +331,9 @@ Room room_by(std::vector<ResidualSet> sets, double chance) {
   /// What was worked out, by all that it depends on.
   struct Known {
     std::mutex mutex;
-    std::map<std::string, ErrorModel> errors;
     std::map<std::tuple<std::string, std::int64_t, std::vector<std::int64_t>>, Bytes> rooms;
   };
-  return [chance, sets = std::make_shared<const std::vector<ResidualSet>>(std::move(sets)),
+  return [chance, errors = std::make_shared<KnownErrors>(std::move(sets), Calibration{}),
           known = std::make_shared<Known>()](const ir::ParallelPlan& plan, Bytes total,
                                              std::span<const OutsideTerm> outside) {
     std::vector<std::int64_t> figures;
@@ -319,11 +346,7 @@ Room room_by(std::vector<ResidualSet> sets, double chance) {
     const auto [room, is_new] =
         known->rooms.try_emplace({runtime, total.value(), std::move(figures)}, Bytes{0});
     if (is_new) {
-      const auto [errors, unknown] = known->errors.try_emplace(runtime);
-      if (unknown) {
-        errors->second = error_model(*sets, runtime, Measurand::kPeakReserved);
-      }
-      room->second = room_for(chance, total, outside, errors->second);
+      room->second = room_for(chance, total, outside, errors->of(runtime));
     }
     return room->second;
   };

@@ -116,7 +116,11 @@ inline constexpr double kLeastChance = 1 - kConfidenceLevel;
 /// of the replay. A run that fits only after PyTorch has emptied its cache is tight at best.
 void settle_verdict(StepEstimate& estimate, const Confidence& confidence);
 
-/// `settle_verdict` with the errors of `sets` and of the user's own runs.
+/// The same with a chance that is known.
+void settle_chance(StepEstimate& estimate, double chance);
+
+/// `settle_verdict` with the errors of `sets` and of the user's own runs. What does not depend on
+/// the estimate is worked out once for each runtime. Threads: any number.
 [[nodiscard]] Judge judge_by(std::vector<ResidualSet> sets, Calibration own = {});
 
 /// What the allocator may need of a plan so that it fits with a chance of at least `chance`.

@@ -144,13 +144,19 @@ JsonValue plan_file_to_json(const PlanFile& file) {
   return std::move(fields).finish();
 }
 
-Result<PlanFile> parse_plan_file(std::string_view text, std::string_view file,
-                                 const ParallelPlan& base) {
-  const Result<JsonReader> reader = JsonReader::from_text(text, file);
-  if (!reader) {
-    return reader.error();
-  }
-  const JsonObject root = reader->root();
+Result<PlanText> PlanText::parse(std::string_view text, std::string_view file) {
+  Result<JsonValue> root = JsonReader::parse_root(text, file);
+  return root ? Result<PlanText>(PlanText(std::move(root).value(), file))
+              : Result<PlanText>(std::move(root).error());
+}
+
+PlanText::PlanText(JsonValue document, std::string_view file)
+    : document_(std::make_shared<const JsonValue>(std::move(document))), file_(file) {}
+
+Result<PlanFile> PlanText::read(const ParallelPlan& base) const {
+  const std::string_view file = file_;
+  const JsonReader reader = JsonReader::from_root(document_, file);
+  const JsonObject root = reader.root();
   const std::vector<std::string> keys = root.keys();
   PlanFile found = file_with(base);
   if (std::optional<Error> foreign = refuse_foreign(root, file)) {
@@ -163,10 +169,16 @@ Result<PlanFile> parse_plan_file(std::string_view text, std::string_view file,
   } else {
     found.plan = read_plan_object(root, base);
   }
-  if (Status status = reader->finish_refusing_unknown_keys(); !status) {
+  if (Status status = reader.finish_refusing_unknown_keys(); !status) {
     return std::move(status).error();
   }
   return found;
+}
+
+Result<PlanFile> parse_plan_file(std::string_view text, std::string_view file,
+                                 const ParallelPlan& base) {
+  const Result<PlanText> parsed = PlanText::parse(text, file);
+  return parsed ? parsed->read(base) : Result<PlanFile>(parsed.error());
 }
 
 Result<PlanFile> read_plan_file(const std::string& path, const ParallelPlan& base) {

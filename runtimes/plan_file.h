@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,26 @@ struct PlanFile {
 
 /// The file as JSON (`configs/schema/plan_file.schema.json`).
 [[nodiscard]] JsonValue plan_file_to_json(const PlanFile& file);
+
+/// A plan file whose text has been parsed. Its plan can be read over several others without parsing
+/// it again. Cheap to copy.
+class PlanText {
+ public:
+  /// Errors:  kInvalidInput naming `file`, if the text is no JSON object.
+  [[nodiscard]] static Result<PlanText> parse(std::string_view text, std::string_view file);
+  /// The same of a document that was parsed by somebody else. Requires that it is an object.
+  PlanText(JsonValue document, std::string_view file);
+
+  [[nodiscard]] const std::string& file() const { return file_; }
+  /// What the file says; an absent key of the plan keeps its value from `base`.
+  ///
+  /// Errors:  those of `parse_plan_file`.
+  [[nodiscard]] Result<PlanFile> read(const ParallelPlan& base = {}) const;
+
+ private:
+  std::shared_ptr<const JsonValue> document_;
+  std::string file_;
+};
 
 /// Reads a plan file, a document of a verb's `--json` that holds one under "plan_file", or a plan
 /// alone (`configs/schema/plan.schema.json`). An absent key of the plan keeps its value from

@@ -24,7 +24,8 @@ VerbSpec compare_verb() {
               "those of fit. Exit code 0 if fit would say yes to one of them.",
           .options = std::move(options),
           .example = "compare llama-3.2-1b --gpu h100 --vary checkpointing=none,full",
-          .model_at = 0};
+          .model_at = 0,
+          .takes_own_options = true};
 }
 
 Result<ExitCode> run_compare(const Arguments& arguments, const Context& context) {

@@ -118,7 +118,8 @@ Command emit_command() {
                          read_back + " FILE reads it.",
                .options = std::move(options),
                .example = command_of(known.front(), "llama-3.1-8b --gpus 8"),
-               .model_at = 1},
+               .model_at = 1,
+               .takes_own_options = true},
       .run = run_emit};
 }
 

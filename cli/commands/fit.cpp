@@ -3,57 +3,15 @@
 #include <utility>
 
 #include "cli/calibration.h"
-#include "cli/judged_question.h"
+#include "cli/fit_question.h"
 #include "cli/plan_file.h"
 #include "cli/question.h"
 #include "cli/report/fit_answer.h"
+#include "cli/report/host_text.h"
 #include "cli/report/plan_commands.h"
 
 namespace headroom::cli {
 namespace {
-
-Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
-                                  cost::TreeWalk tree) {
-  Result<JudgedQuestion> result = judge_question(arguments, std::move(question));
-  if (!result) {
-    return std::move(result).error();
-  }
-  JudgedQuestion judged = std::move(result).value();
-  FitAnswer answer{.arguments = arguments,
-                   .question = std::move(judged.question),
-                   .estimate = std::move(judged.estimate),
-                   .confidence = std::move(judged.confidence),
-                   .live = {},
-                   .remedies = {},
-                   .time = std::move(judged.time),
-                   .routing = judged.routing,
-                   .speedups = {},
-                   .notes = {}};
-  answer.live = cost::group_blocks(
-      answer.estimate.program, cost::live_blocks(answer.estimate.program, answer.estimate.timeline,
-                                                 answer.estimate.peak_site.event));
-  if (answer.estimate.verdict != cost::Verdict::kFits) {
-    const cost::RemedyQuestion asked{
-        .model = answer.question.model.spec,
-        .plan = answer.question.request.plan,
-        .device = answer.question.device,
-        .budget = answer.question.budget,
-        .tree = tree,
-        .machine = answer.time.machine ? &*answer.time.machine : nullptr,
-        .judge = judged.judge};
-    answer.remedies = cost::find_remedies(asked, answer.estimate);
-  }
-  if (arguments.has("faster") && answer.estimate.time) {
-    const cost::SpeedupQuestion asked{.model = answer.question.model.spec,
-                                      .plan = answer.question.request.plan,
-                                      .device = answer.question.device,
-                                      .budget = answer.question.budget,
-                                      .machine = *answer.time.machine,
-                                      .judge = judged.judge};
-    answer.speedups = cost::find_speedups(asked, answer.estimate);
-  }
-  return answer;
-}
 
 /// What `--script` asks for.
 std::string script_of(const FitAnswer& answer, const Context& context) {
@@ -77,10 +35,11 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   add_notes(context, question->model, question->request);
   // The text has no room for the whole tree.
   const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kNone;
-  Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
+  Result<FitAnswer> answer = answer_fit(arguments, std::move(question).value(), tree);
   if (!answer) {
     return std::move(answer).error();
   }
+  add_notes(context, host_notes(answer->estimate.host, answer->question.device));
   answer->notes = context.notes->lines;
   context.out << (context.json ? fit_json(*answer)
                                : fit_text(*answer, context.terminal) + script_of(*answer, context));
@@ -112,7 +71,8 @@ Command fit_command() {
                "file. - reads a config.json from standard input.",
            .options = std::move(options),
            .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full",
-           .model_at = 0},
+           .model_at = 0,
+           .takes_own_options = true},
       .run = run_fit};
 }
 

@@ -75,7 +75,8 @@ Command graph_command() {
                              "MODEL | dot -Tsvg > graph.svg",
                    .options = std::move(options),
                    .example = "graph gpt2 --layer 0 --seq 128",
-                   .model_at = 0},
+                   .model_at = 0,
+                   .takes_own_options = true},
           .run = run_graph};
 }
 

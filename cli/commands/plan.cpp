@@ -10,15 +10,18 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/host_options.h"
+#include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/plan_search.h"
 #include "cli/question.h"
+#include "cli/report/host_text.h"
 #include "cli/report/plan_answer.h"
 #include "cli/report/time_report.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
+#include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
-#include "costmodel/hardware/host.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_writer.h"
 #include "planner/explain/explain.h"
@@ -125,7 +128,9 @@ Result<std::string> explanation(const plan::SearchQuestion& question,
 }
 
 /// The GPUs of the catalogue that have more memory than the given one, in ascending order, one of
-/// each size, since the first that fits is the answer. None if the user gave a budget.
+/// each size, since the first that fits is the answer. They stand in their own nodes, with what was
+/// typed of the host and the network, as the command says that asks for one of them. None if the
+/// user gave a budget.
 std::vector<plan::OtherDevice> larger_devices(const Arguments& arguments,
                                               const PlanSearch& search) {
   std::vector<plan::OtherDevice> larger;
@@ -139,13 +144,17 @@ std::vector<plan::OtherDevice> larger_devices(const Arguments& arguments,
   }
   std::vector<cost::DeviceSpec> all = std::move(listed).value();
   std::ranges::stable_sort(all, {}, &cost::DeviceSpec::total);
+  Arguments elsewhere = arguments;
+  for (const std::string_view option : options_of_device()) {
+    elsewhere.remove(option);
+  }
   Bytes least = search.device.total;
   for (const cost::DeviceSpec& device : all) {
     if (device.total <= least) {
       continue;
     }
-    Result<cost::DeviceSpec> placed = cost::with_host(folder->path, device);
-    Result<cost::Machine> machine = cost::load_machine(folder->path, device);
+    Result<cost::DeviceSpec> placed = with_asked_host(elsewhere, folder->path, device);
+    Result<cost::Machine> machine = load_asked_machine(elsewhere, folder->path, device);
     if (placed && machine) {
       larger.push_back(
           {.device = std::move(placed).value(), .machine = std::move(machine).value()});
@@ -224,6 +233,9 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
     notes.push_back("--precision " + precision + " keeps fp32 master weights in a search: it is " +
                     precision + "-master of headroom fit, whose " + precision + " has none");
   }
+  if (answer.result.estimate) {
+    add(host_notes(answer.result.estimate->host, search.device));
+  }
   return notes;
 }
 
@@ -239,6 +251,9 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
   }
   const Arguments& arguments = *filed;
   add_notes(context, filed_notes(arguments));
+  if (Status safe = check_output(arguments); !safe) {
+    return std::move(safe).error();
+  }
   Result<PlanSearch> search = read_plan_search(arguments);
   if (!search) {
     return std::move(search).error();
@@ -359,14 +374,17 @@ Command plan_command() {
 }
 
 Command explain_command() {
+  std::vector<OptionSpec> options = plan_answer_options();
+  options.push_back(oom_option());
   return {.verb = {.name = "explain",
                    .summary = "Finds the best plan, and says why it is better than its neighbours",
                    .positionals = "MODEL",
                    .detail =
                        "The options are those of headroom plan. The neighbours are the plans with "
                        "one degree halved or doubled, and the best plans of the other "
-                       "frameworks.",
-                   .options = plan_answer_options(),
+                       "frameworks. --oom FILE explains an out-of-memory message instead; MODEL "
+                       "may then be left out, and the options are those of headroom fit.",
+                   .options = std::move(options),
                    .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2",
                    .model_at = 0},
           .run = run_explain};

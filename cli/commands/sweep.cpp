@@ -6,9 +6,12 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/output.h"
+#include "cli/plan_file.h"
 #include "cli/plan_search.h"
 #include "cli/ranks.h"
 #include "cli/report/plan_answer.h"
+#include "cli/report/plan_commands.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
 #include "cli/sweep_file.h"
@@ -72,8 +75,32 @@ Arguments arguments_of(const Arguments& all, const SweepItem& item) {
   return one;
 }
 
+void add_host(Bytes needed, Bytes capacity, ir::JsonFields& fields) {
+  fields.add("host_bytes", needed);
+  fields.add("host_short_bytes", std::max(needed - capacity, Bytes{0}));
+}
+
+/// What `fit` would say of the plan.
+void add_verdict(const cost::StepEstimate& estimate, ir::JsonFields& fields) {
+  fields.add("verdict", name_of(estimate.verdict));
+  fields.add("yes", cost::is_yes(estimate.verdict, estimate.chance));
+  fields.add("fits_probability",
+             estimate.chance ? ir::JsonValue{*estimate.chance} : ir::JsonValue{});
+  const cost::HostMemory& host = estimate.host;
+  add_host(host.bytes, host.capacity.value_or(host.bytes), fields);
+}
+
+/// The plan for other verbs: as a command, and as a plan file.
+void add_command(const ir::PlanFile& file, const PlanSearch& search, ir::JsonFields& fields) {
+  const PlanCommands commands =
+      commands_of(file, search.model.spec, search.machine.topology.devices_per_node);
+  fields.add("command", one_line(commands.fit));
+  fields.add("plan_file", ir::plan_file_to_json(file));
+}
+
 Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
-  Result<PlanSearch> search = read_plan_search(arguments_of(all, item));
+  const Arguments arguments = arguments_of(all, item);
+  Result<PlanSearch> search = read_plan_search(arguments);
   if (!search) {
     return std::move(search).error();
   }
@@ -96,6 +123,12 @@ Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
     fields.add("peak_allocated_bytes", found->estimate->peak_allocated);
     fields.add("margin_bytes", found->estimate->margin);
     fields.add("plan", plan_words(found->best->plan));
+    add_verdict(*found->estimate, fields);
+    ir::PlanFile file = plan_file_of(arguments, search->model, &search->device, found->best->plan);
+    file.search = search_assumptions(arguments);
+    add_command(file, *search, fields);
+  } else if (found->least_host) {
+    add_host(found->least_host->host, found->least_host->host_capacity, fields);
   }
   return std::move(fields).finish();
 }
@@ -129,6 +162,20 @@ Status check_items(const Arguments& arguments, const std::vector<SweepItem>& ite
     }
   }
   return ok();
+}
+
+Status check_sweep(const Arguments& arguments, SweepFormat format) {
+  if (Status safe = check_output(arguments); !safe) {
+    return safe;
+  }
+  const std::optional<std::string> path = arguments.value("output");
+  if (path && !may_extend(*path, format)) {
+    return Error::invalid_argument(
+        "output", *path + ", which is no file of such a sweep",
+        "a new file, or one that a sweep of this release wrote in the same --format",
+        "choose another --output");
+  }
+  return check_items(arguments, items_of(arguments));
 }
 
 /// The part of a sweep that one rank runs.
@@ -277,7 +324,7 @@ Result<ExitCode> run_sweep(const Arguments& typed, const Context& context) {
     add_notes(context, filed_notes(arguments));
   }
   const Result<SweepFormat> format = read_format(arguments, context.json);
-  const Status wrong = format ? check_items(arguments, items_of(arguments)) : format.error();
+  const Status wrong = format ? check_sweep(arguments, *format) : format.error();
   if (!wrong) {
     // All ranks find the same error; only the first one reports it. The others return success,
     // because a launcher ends all ranks when one fails.
@@ -317,7 +364,9 @@ Command sweep_command() {
                          "for each combination. mpirun -n N headroom sweep ... splits the work "
                          "over processes and machines, with the same answer. If a sweep with "
                          "--output FILE is interrupted, the same command completes the file. "
-                         "--json prints one document in place of lines.",
+                         "--json prints one document in place of lines. Other verbs take a file "
+                         "of JSON lines, or the document, through --plan; MODEL, --gpu and --gpus "
+                         "say which of several plans is meant.",
                .options = sweep_options(),
                .example = "sweep gpt2 --gpu a100-80gb --gpus 1,2",
                .model_at = 0},

@@ -105,7 +105,8 @@ Command timeline_command() {
                    .detail = "MODEL and the options about the run are those of headroom fit.",
                    .options = std::move(options),
                    .example = "timeline llama-3.2-1b --gpu l4 --seq 512 --format csv",
-                   .model_at = 0},
+                   .model_at = 0,
+                   .takes_own_options = true},
           .run = run_timeline};
 }
 

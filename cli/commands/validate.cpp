@@ -42,7 +42,7 @@ Result<check::ScoreFilter> read_filter(const Arguments& arguments) {
   filter.source = arguments.value("source");
   filter.runtime = arguments.value("runtime");
   if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
-    const Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name);
+    const Result<ir::PlanFile> file = document->content.read();
     if (!file) {
       return file.error();
     }

@@ -18,6 +18,12 @@ namespace headroom::cli {
 /// make an infeasible request feasible.
 [[nodiscard]] Command explain_command();
 
+/// `headroom explain --oom FILE [MODEL ...]`: reads PyTorch's out-of-memory messages, and says
+/// where a run asked for that memory.
+[[nodiscard]] Command explain_oom_command();
+/// Its option `--oom FILE`.
+[[nodiscard]] OptionSpec oom_option();
+
 /// `headroom fit MODEL --gpu G`: prints the verdict, the peak and what to change.
 [[nodiscard]] Command fit_command();
 

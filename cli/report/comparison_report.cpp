@@ -224,7 +224,7 @@ JsonFields plan_fields(const ComparedPlan& plan) {
     roles.add(name_of(static_cast<ir::TensorRole>(role)), plan.by_role.at(role));
   }
   fields.add("by_role_bytes", std::move(roles));
-  fields.add("host", host_json(plan.host, plan.host_verdict));
+  fields.add("host", host_json(plan.host, plan.host_verdict, plan.host_assumed));
   fields.add("step_seconds", plan.step ? JsonValue{plan.step->value()} : JsonValue{});
   JsonFields parts;
   for (std::size_t i = 0; i < cost::kStepParts; ++i) {

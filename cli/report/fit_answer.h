@@ -14,6 +14,7 @@
 #include "costmodel/live_groups.h"
 #include "costmodel/remedies.h"
 #include "costmodel/speedups.h"
+#include "model_ir/json/json_value.h"
 
 namespace headroom::cli {
 
@@ -42,8 +43,13 @@ struct FitAnswer {
 /// If nothing fits: which resource is short and by how much.
 [[nodiscard]] std::string next_command(const FitAnswer& answer);
 
+/// The same as the last line of a text.
+[[nodiscard]] std::string next_line(const FitAnswer& answer, const Terminal& terminal);
+
 /// The answer as one JSON document (`configs/schema/fit.schema.json`). Bytes are exact integers.
 [[nodiscard]] std::string fit_json(const FitAnswer& answer);
+/// The same as a value, for documents that contain it.
+[[nodiscard]] ir::JsonValue fit_document(const FitAnswer& answer);
 /// The answer on one screen of 80 columns: the verdict first, then its reasons, then what to do.
 [[nodiscard]] std::string fit_text(const FitAnswer& answer, const Terminal& terminal);
 

@@ -300,7 +300,7 @@ JsonValue speedups_json(const FitAnswer& answer) {
 
 }  // namespace
 
-std::string fit_json(const FitAnswer& answer) {
+ir::JsonValue fit_document(const FitAnswer& answer) {
   const cost::StepEstimate& estimate = answer.estimate;
   JsonFields fields;
   fields.add("schema_version", 1);
@@ -316,7 +316,8 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("retries", estimate.retries);
   fields.add("host_bytes", estimate.program.host_bytes);
   fields.add("nvme_bytes", estimate.program.nvme_bytes);
-  fields.add("host", host_json(estimate.host, estimate.host_verdict));
+  fields.add("host", host_json(estimate.host, estimate.host_verdict,
+                               host_assumption(answer.question.device)));
   fields.add("outside", outside_json(estimate.outside));
   fields.add("phases", phases_json(estimate));
   fields.add("live_at_peak", live_json(answer.live));
@@ -340,7 +341,11 @@ std::string fit_json(const FitAnswer& answer) {
                               plan_file_of(answer.arguments, answer.question.model,
                                            &answer.question.device, answer.question.request.plan)));
   fields.add("notes", ir::json_texts(answer.notes));
-  return to_pretty_json(std::move(fields).finish()) + "\n";
+  return std::move(fields).finish();
+}
+
+std::string fit_json(const FitAnswer& answer) {
+  return to_pretty_json(fit_document(answer)) + "\n";
 }
 
 }  // namespace headroom::cli

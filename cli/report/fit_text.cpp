@@ -458,6 +458,14 @@ std::string command_lines(const std::string& command, std::size_t width) {
 
 }  // namespace
 
+std::string next_line(const FitAnswer& answer, const Terminal& terminal) {
+  const std::string next = next_command(answer);
+  const bool command = next.starts_with("headroom ");
+  return "\nnext: " +
+         (command ? command_lines(next, terminal.width - 6) : wrap(next, terminal.width - 6, 6)) +
+         "\n";
+}
+
 std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
   std::string text = verdict_line(answer, terminal) + plan_line(answer, terminal);
   text += parameters_line(answer, terminal) + assumed_line(answer, terminal);
@@ -469,11 +477,7 @@ std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
                      .interval = answer.confidence.step_time},
                     terminal) +
           speedup_hint(answer) + speedups_text(answer, terminal) + remedies_text(answer, terminal);
-  const std::string next = next_command(answer);
-  const bool command = next.starts_with("headroom ");
-  return text + "\nnext: " +
-         (command ? command_lines(next, terminal.width - 6) : wrap(next, terminal.width - 6, 6)) +
-         "\n";
+  return text + next_line(answer, terminal);
 }
 
 }  // namespace headroom::cli

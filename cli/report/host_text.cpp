@@ -115,7 +115,17 @@ std::string host_lines(const cost::StepEstimate& estimate, const cost::DeviceSpe
   return text;
 }
 
-ir::JsonValue host_json(const cost::HostMemory& host, cost::Verdict verdict) {
+std::string host_assumption(const cost::DeviceSpec& device) {
+  return device.host ? device.host->note : std::string();
+}
+
+std::vector<std::string> host_notes(const cost::HostMemory& host, const cost::DeviceSpec& device) {
+  const std::string assumed = host_assumption(device);
+  return !assumed.empty() && shows_host(host) ? std::vector{assumed} : std::vector<std::string>();
+}
+
+ir::JsonValue host_json(const cost::HostMemory& host, cost::Verdict verdict,
+                        const std::string& assumed) {
   ir::JsonValue::Array terms;
   for (const ir::HostTerm& term : host.terms) {
     ir::JsonFields fields;
@@ -138,6 +148,7 @@ ir::JsonValue host_json(const cost::HostMemory& host, cost::Verdict verdict) {
   fields.add("pinned_bytes", host.pinned);
   fields.add("capacity_bytes",
              host.capacity ? ir::JsonValue{host.capacity->value()} : ir::JsonValue{});
+  fields.add("assumed", assumed.empty() ? ir::JsonValue{} : ir::JsonValue{assumed});
   fields.add("nvme_bytes", host.nvme);
   fields.add("nvme_capacity_bytes",
              host.nvme_capacity ? ir::JsonValue{host.nvme_capacity->value()} : ir::JsonValue{});

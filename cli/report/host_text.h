@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/terminal.h"
 #include "costmodel/estimate.h"
@@ -25,7 +26,15 @@ namespace headroom::cli {
 /// than it takes.
 [[nodiscard]] bool shows_host(const cost::HostMemory& host);
 
+/// What is assumed of the device's host; empty if its memory is known.
+[[nodiscard]] std::string host_assumption(const cost::DeviceSpec& device);
+/// The same as a note, for answers that depend on it (`shows_host`).
+[[nodiscard]] std::vector<std::string> host_notes(const cost::HostMemory& host,
+                                                  const cost::DeviceSpec& device);
+
 /// The same as `configs/schema/fit.schema.json` has it.
-[[nodiscard]] ir::JsonValue host_json(const cost::HostMemory& host, cost::Verdict verdict);
+/// `assumed`: `host_assumption` of the device.
+[[nodiscard]] ir::JsonValue host_json(const cost::HostMemory& host, cost::Verdict verdict,
+                                      const std::string& assumed);
 
 }  // namespace headroom::cli

@@ -53,7 +53,8 @@ JsonFields estimate_fields(const PlanAnswer& answer) {
   fields.add("peak_reserved_bytes", estimate.peak_reserved);
   fields.add("capacity_bytes", estimate.capacity);
   fields.add("margin_bytes", estimate.margin);
-  fields.add("host", host_json(estimate.host, estimate.host_verdict));
+  fields.add("host", host_json(estimate.host, estimate.host_verdict,
+                               host_assumption(answer.search.device)));
   fields.add("moment", estimate.peak_moment);
   fields.add("rank", static_cast<std::int32_t>(estimate.rank));
   fields.add("replayed_step_seconds",

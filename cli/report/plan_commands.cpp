@@ -50,14 +50,6 @@ std::vector<std::string> command(std::vector<std::string> words,
   return words;
 }
 
-std::string one_line(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return line;
-}
-
 /// The words as a shell takes them.
 std::vector<std::string> launch_words(const PlanCommands& commands) {
   std::vector<std::string> words = commands.environment;
@@ -69,6 +61,14 @@ std::vector<std::string> launch_words(const PlanCommands& commands) {
 }
 
 }  // namespace
+
+std::string one_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return line;
+}
 
 PlanCommands commands_of(const ir::PlanFile& file, const ir::ModelSpec& model,
                          std::int64_t gpus_per_node) {

@@ -30,4 +30,7 @@ struct PlanCommands {
 /// The `commands` of `configs/schema/plan_answer.schema.json`.
 [[nodiscard]] ir::JsonValue commands_json(const PlanCommands& commands);
 
+/// The words of a command on one line.
+[[nodiscard]] std::string one_line(const std::vector<std::string>& words);
+
 }  // namespace headroom::cli

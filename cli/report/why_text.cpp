@@ -4,12 +4,15 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/question.h"
 #include "cli/scalars.h"
 #include "cli/shell_words.h"
+#include "cli/time_options.h"
 #include "model_ir/base/counted.h"
 #include "model_ir/base/error.h"
 #include "model_ir/plan/plan_words.h"
@@ -123,7 +126,12 @@ std::string mend_command(const Arguments& arguments, const PlanSearch& search,
     line += " " + shell_word(positional);
   }
   const std::vector<OptionSpec> options = plan_search_options();
+  const auto dropped = mend.kind == plan::Mend::Kind::kDevice ? options_of_device()
+                                                              : std::span<const std::string_view>();
   for (const OptionSpec& spec : options) {
+    if (std::ranges::find(dropped, spec.name) != dropped.end()) {
+      continue;
+    }
     const auto own = std::ranges::find(changed, spec.name, &OptionValue::name);
     const std::optional<std::string> value =
         own == changed.end() ? arguments.value(spec.name) : own->value;

@@ -1,10 +1,12 @@
 #include "costmodel/hardware/catalogue.h"
 
 #include <array>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "costmodel/hardware/catalogue_files.h"
+#include "model_ir/base/file.h"
 #include "model_ir/json/entry_folder.h"
 
 namespace headroom::cost {
@@ -73,14 +75,22 @@ Result<Spec> load(const ir::EntryFolder& folder, const std::string& name, SpecRe
   return read_entry(folder, *entry, read);
 }
 
+/// All entries whose text contains `word`.
 template <typename Spec>
-Result<std::vector<Spec>> list(const ir::EntryFolder& folder, SpecReader<Spec> read) {
+Result<std::vector<Spec>> list(const ir::EntryFolder& folder, SpecReader<Spec> read,
+                               std::string_view word = {}) {
   const Result<std::vector<std::string>> names = ir::entry_names(folder);
   if (!names) {
     return names.error();
   }
   std::vector<Spec> specs;
   for (const std::string& name : *names) {
+    if (!word.empty()) {
+      const Result<std::string> text = read_file(ir::entry_path(folder, name));
+      if (text && text->find(word) == std::string::npos) {
+        continue;
+      }
+    }
     Result<Spec> spec = read_entry(folder, name, read);
     if (!spec) {
       return std::move(spec).error();
@@ -113,6 +123,17 @@ Result<std::vector<LinkSpec>> list_links(const std::string& config_dir) {
 }
 Result<std::vector<NodeSpec>> list_nodes(const std::string& config_dir) {
   return list<NodeSpec>(node_folder(config_dir), read_node);
+}
+Result<std::vector<NodeSpec>> nodes_with(const std::string& config_dir, const std::string& device) {
+  // Only files that name the device are parsed, because every answer looks for its node.
+  Result<std::vector<NodeSpec>> found =
+      list<NodeSpec>(node_folder(config_dir), read_node, '"' + device + '"');
+  if (!found) {
+    return found;
+  }
+  std::vector<NodeSpec> nodes = std::move(found).value();
+  std::erase_if(nodes, [&device](const NodeSpec& node) { return node.device != device; });
+  return nodes;
 }
 
 }  // namespace headroom::cost

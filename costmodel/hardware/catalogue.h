@@ -33,5 +33,8 @@ namespace headroom::cost {
 [[nodiscard]] Result<std::vector<DeviceSpec>> list_devices(const std::string& config_dir);
 [[nodiscard]] Result<std::vector<LinkSpec>> list_links(const std::string& config_dir);
 [[nodiscard]] Result<std::vector<NodeSpec>> list_nodes(const std::string& config_dir);
+/// The nodes that have the device.
+[[nodiscard]] Result<std::vector<NodeSpec>> nodes_with(const std::string& config_dir,
+                                                       const std::string& device);
 
 }  // namespace headroom::cost

@@ -38,12 +38,11 @@ Result<std::optional<NodeSpec>> find_node(const std::string& config_dir, const D
     }
     return std::optional(std::move(node).value());
   }
-  Result<std::vector<NodeSpec>> all = list_nodes(config_dir);
-  if (!all) {
-    return std::move(all).error();
+  Result<std::vector<NodeSpec>> found = nodes_with(config_dir, device.name);
+  if (!found) {
+    return std::move(found).error();
   }
-  std::vector<NodeSpec> nodes = std::move(all).value();
-  std::erase_if(nodes, [&device](const NodeSpec& node) { return node.device != device.name; });
+  std::vector<NodeSpec> nodes = std::move(found).value();
   std::ranges::stable_sort(nodes, {}, is_cloud);
   return nodes.empty() ? std::optional<NodeSpec>() : std::optional(std::move(nodes.front()));
 }

@@ -63,7 +63,7 @@ struct JsonObject::State {
   };
 
   std::string file;
-  JsonValue root;
+  std::shared_ptr<const JsonValue> root;
   JsonValue nothing{JsonValue::Object{}};  ///< Used in place of a missing object.
   std::vector<Opened> opened;
   std::vector<Error> errors;
@@ -100,6 +100,33 @@ struct JsonObject::State {
         visit(place, member, asked);
       } else {
         walk(member.value, place, visit);
+      }
+    }
+  }
+
+  /// Adds the pointers of requested fields below `value` that are null.
+  void gather_nulls(const JsonValue& value, const std::string& pointer,
+                    std::vector<std::string>& nulls) const {
+    if (const JsonValue::Array* items = value.as_array()) {
+      for (std::size_t i = 0; i < items->size(); ++i) {
+        gather_nulls((*items)[i], pointer + "/" + std::to_string(i), nulls);
+      }
+      return;
+    }
+    const Opened* const object = find(&value);
+    if (object == nullptr) {
+      return;
+    }
+    for (const JsonMember& member : *value.as_object()) {
+      const std::string place = pointer + "/" + escaped(member.key);
+      const auto& asked = object->asked;
+      if (std::find(asked.begin(), asked.end(), member.key) == asked.end()) {
+        continue;
+      }
+      if (member.value.is_null()) {
+        nulls.push_back(place);
+      } else {
+        gather_nulls(member.value, place, nulls);
       }
     }
   }
@@ -438,7 +465,7 @@ Result<JsonReader> JsonReader::from_file(const std::string& path, std::int64_t l
   return from_text(*text, path);
 }
 
-Result<JsonReader> JsonReader::from_text(std::string_view text, std::string_view file) {
+Result<JsonValue> JsonReader::parse_root(std::string_view text, std::string_view file) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     return Error::invalid_input(file, "", "an empty file", "a JSON object");
   }
@@ -455,14 +482,26 @@ Result<JsonReader> JsonReader::from_text(std::string_view text, std::string_view
   if (root->as_object() == nullptr) {
     return Error::invalid_input(file, "", describe(*root), "a JSON object");
   }
+  return root;
+}
+
+JsonReader JsonReader::from_root(std::shared_ptr<const JsonValue> root, std::string_view file) {
+  HEADROOM_ASSERT(root != nullptr && root->as_object() != nullptr);
   auto state = std::make_unique<JsonObject::State>();
   state->file = file;
-  state->root = std::move(root).value();
+  state->root = std::move(root);
   return JsonReader(std::move(state));
 }
 
+Result<JsonReader> JsonReader::from_text(std::string_view text, std::string_view file) {
+  Result<JsonValue> root = parse_root(text, file);
+  return root ? Result<JsonReader>(
+                    from_root(std::make_shared<const JsonValue>(std::move(root).value()), file))
+              : Result<JsonReader>(std::move(root).error());
+}
+
 JsonObject JsonReader::root() const {
-  return {state_.get(), &state_->root, ""};
+  return {state_.get(), state_->root.get(), ""};
 }
 
 const std::string& JsonReader::file() const {
@@ -473,9 +512,15 @@ bool JsonReader::has_errors() const {
   return !state_->errors.empty();
 }
 
+std::vector<std::string> JsonReader::nulls() const {
+  std::vector<std::string> nulls;
+  state_->gather_nulls(*state_->root, "", nulls);
+  return nulls;
+}
+
 std::vector<std::string> JsonReader::unread() const {
   std::vector<std::string> pointers;
-  state_->walk(state_->root, "",
+  state_->walk(*state_->root, "",
                [&pointers](const std::string& place, const JsonMember&,
                            const std::vector<std::string>&) { pointers.push_back(place); });
   return pointers;
@@ -483,7 +528,7 @@ std::vector<std::string> JsonReader::unread() const {
 
 Status JsonReader::finish_refusing_unknown_keys() const {
   std::vector<Error> faults = state_->errors;
-  state_->walk(state_->root, "",
+  state_->walk(*state_->root, "",
                [&](const std::string& place, const JsonMember& member,
                    const std::vector<std::string>& asked) {
                  const auto near = closest_word(member.key, asked);

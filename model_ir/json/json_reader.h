@@ -112,6 +112,13 @@ class JsonReader {
   /// Errors:  kInvalidInput, with line and column, if the text is no JSON, nests too deeply, names
   ///          a key twice or is no object.
   [[nodiscard]] static Result<JsonReader> from_text(std::string_view text, std::string_view file);
+  /// The root of a text, for several readers of the same document.
+  ///
+  /// Errors:  those of `from_text`.
+  [[nodiscard]] static Result<JsonValue> parse_root(std::string_view text, std::string_view file);
+  /// Reads a root that `parse_root` gave. Requires that it is an object.
+  [[nodiscard]] static JsonReader from_root(std::shared_ptr<const JsonValue> root,
+                                            std::string_view file);
 
   JsonReader(JsonReader&& other) noexcept;
   JsonReader& operator=(JsonReader&& other) noexcept;
@@ -124,6 +131,9 @@ class JsonReader {
   /// Pointers of the fields that nobody requested, in the order of the file. An object that nobody
   /// opened counts as one field.
   [[nodiscard]] std::vector<std::string> unread() const;
+
+  /// Pointers of the fields that were requested and are null, in the order of the file.
+  [[nodiscard]] std::vector<std::string> nulls() const;
 
   /// For our own files: every unread field is a fault, too. Returns one error for all faults: the
   /// first fault, with the rest as notes.

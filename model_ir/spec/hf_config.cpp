@@ -153,22 +153,58 @@ double classifier_dropout(const HfFields& fields, const ModelSpec& model) {
 
 /// Notes the keys whose null is read as the default of the family. Where null has a meaning of its
 /// own, or is how transformers writes an absent value, nothing is to be said.
-void note_nulls(const JsonObject& config, HfConfig& read) {
+void note_nulls(const JsonReader& reader, HfConfig& read) {
   constexpr std::array<std::string_view, 13> kUsual = {
       "pad_token_id",           "bos_token_id",    "eos_token_id",   "sep_token_id", "rope_scaling",
       "decoder_start_token_id", "rope_parameters", "sliding_window", "head_dim",     "q_lora_rank",
       "quantization_config",    "problem_type",    "layer_types"};
   std::string nulls;
-  for (const std::string& key : config.keys()) {
-    const auto& ignored = read.ignored_keys;
-    const bool is_read = std::ranges::find(ignored, "/" + key) == ignored.end();
-    if (config.is_null(key) && is_read && std::ranges::find(kUsual, key) == kUsual.end()) {
-      nulls += (nulls.empty() ? "" : ", ") + key;
+  for (const std::string& pointer : reader.nulls()) {
+    const std::string_view key = std::string_view(pointer).substr(pointer.rfind('/') + 1);
+    if (std::ranges::find(kUsual, key) == kUsual.end()) {
+      nulls += (nulls.empty() ? "" : ", ") + pointer.substr(1);
     }
   }
   if (!nulls.empty()) {
     read.notes.push_back("null is read as the default of the family: " + nulls);
   }
+}
+
+/// Gathers the keys below `value` that describe experts.
+void gather_experts(const JsonValue& value, const std::string& pointer,
+                    std::vector<std::string>& experts) {
+  if (value.as_object() == nullptr) {
+    return;
+  }
+  for (const JsonMember& member : *value.as_object()) {
+    const std::string place = pointer + "/" + member.key;
+    const bool is_switch = member.value.is_null() || member.value.as_bool().has_value();
+    if (!is_switch &&
+        (member.key.find("expert") != std::string::npos || member.key.starts_with("moe_"))) {
+      experts.push_back(place);
+    } else {
+      gather_experts(member.value, place, experts);
+    }
+  }
+}
+
+/// The keys about experts that had no influence, those inside of objects that nobody read included.
+std::vector<std::string> ignored_experts(std::string_view text, const HfConfig& read) {
+  const Result<JsonValue> root = parse_json(text, "");
+  std::vector<std::string> all;
+  std::vector<std::string> ignored;
+  if (root) {
+    gather_experts(*root, "", all);
+  }
+  for (const std::string& place : all) {
+    const bool unread = std::ranges::any_of(read.ignored_keys, [&place](const std::string& key) {
+      return place == key || place.starts_with(key + "/");
+    });
+    if (unread) {
+      ignored.push_back(place);
+    }
+  }
+  return ignored;
 }
 
 /// Reads the head that `architectures` names, and the keys of heads that classify.
@@ -261,8 +297,8 @@ Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
     return std::move(status).error();
   }
   config.ignored_keys = reader->unread();
-  note_nulls(reader->root(), config);
-
+  config.ignored_experts = ignored_experts(text, config);
+  note_nulls(*reader, config);
   return config;
 }
 

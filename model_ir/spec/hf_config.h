@@ -22,6 +22,8 @@ struct HfConfig {
   ModelSpec model;
   /// JSON pointers of the keys that had no influence, in the order of the file.
   std::vector<std::string> ignored_keys;
+  /// Those of them that describe experts, also inside of objects that had no influence as a whole.
+  std::vector<std::string> ignored_experts{};
   /// Parts of the model that the file names and `model` leaves out: quantised weights, other
   /// towers.
   std::vector<std::string> notes;
@@ -31,11 +33,11 @@ struct HfConfig {
 /// Reads the config.json of a model on the Hugging Face hub.
 ///
 /// Model:   the model that transformers 5.17.0 builds from the file: keys that are absent take the
-///          defaults of the family's configuration class. hidden_size, num_hidden_layers, num_attention_heads
-///          and vocab_size (or the family's own names of them) must be there, because a guess would
-///          change the model's size unnoticed. `model_type` "gemma3" means the text part in
-///          `text_config`; the published files omit heads and vocabulary there, so the defaults
-///          apply.
+///          defaults of the family's configuration class. hidden_size, num_hidden_layers,
+///          num_attention_heads and vocab_size (or the family's own names of them) must be there,
+///          because a guess would change the model's size unnoticed. `model_type` "gemma3" means
+///          the text part in `text_config`; the published files omit heads and vocabulary there, so
+///          the defaults apply.
 /// Errors:  those of `read_file`; kInvalidInput for what is no JSON, an unknown `model_type`
 ///          (with the closest known ones), wrong types, values outside their bounds and sizes that
 ///          do not fit together. Returns one error for all faults: the first, with the rest as

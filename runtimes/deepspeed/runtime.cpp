@@ -63,6 +63,10 @@ class Deepspeed final : public Runtime {
   [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
     return transformers::recomputation_of_prepared(plan);
   }
+  [[nodiscard]] std::vector<TrainerDefaults> trainer_defaults(
+      const ParallelPlan& plan) const override {
+    return transformers::adapter_trainers(plan);
+  }
   [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
                                                const ParallelPlan& plan) const override {
     return transformers::quantised_notes(model, plan);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,6 +17,10 @@ struct LaunchSite {
   std::int64_t gpus_per_node = 8;
   std::string model;  ///< The model as the user named it.
 };
+
+/// Variables of the shell that commands on several nodes refer to, as a word ("$NODE_RANK") or
+/// with a port ("$HEAD_NODE:29500"). The user sets them on each node.
+inline constexpr std::array<std::string_view, 2> kLaunchVariables = {"HEAD_NODE", "NODE_RANK"};
 
 /// How a user starts a framework with a plan.
 struct Launch {

@@ -58,6 +58,16 @@ struct ConfigurationReading {
   friend bool operator==(const ConfigurationReading&, const ConfigurationReading&) = default;
 };
 
+/// The settings of a training program for what its user leaves open.
+struct TrainerDefaults {
+  struct Setting {
+    std::string_view option;  ///< "micro-batch"
+    std::string_view value;
+  };
+  std::string_view trainer;  ///< "TRL's SFTTrainer"
+  std::vector<Setting> settings;
+};
+
 /// Activation recomputation that a framework, or a library that belongs to it, switches on unless
 /// the user says otherwise.
 struct UsualRecomputation {
@@ -139,6 +149,13 @@ class Runtime {
 
   /// The recomputation of a plan for which none was asked for.
   [[nodiscard]] virtual UsualRecomputation usual_recomputation(const ParallelPlan& /*plan*/) const {
+    return {};
+  }
+
+  /// What the programs that people usually start the framework with set for such a plan unless they
+  /// are told otherwise, as far as it matters to memory.
+  [[nodiscard]] virtual std::vector<TrainerDefaults> trainer_defaults(
+      const ParallelPlan& /*plan*/) const {
     return {};
   }
 

@@ -30,6 +30,19 @@ UsualRecomputation recomputation_of_prepared(const ParallelPlan& plan) {
               "that --checkpointing full is assumed; --checkpointing none leaves it off"};
 }
 
+std::vector<TrainerDefaults> adapter_trainers(const ParallelPlan& plan) {
+  if (!plan.lora || plan.generation) {
+    return {};
+  }
+  return {{.trainer = "TRL's SFTTrainer",
+           .settings = {{"micro-batch", "8"},
+                        {"seq", "1024"},
+                        {"checkpointing", "full"},
+                        {"clip-norm", "1"}}},
+          {.trainer = "transformers' Trainer",
+           .settings = {{"micro-batch", "8"}, {"checkpointing", "none"}, {"clip-norm", "1"}}}};
+}
+
 std::vector<std::string> quantised_notes(const ModelSpec& model, const ParallelPlan& plan) {
   std::vector<std::string> notes;
   if (plan.quant && model.moe && expert_weights(model, plan) == ExpertWeights::kFused) {

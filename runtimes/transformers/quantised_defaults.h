@@ -7,7 +7,7 @@
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/interface/runtime.h"
 
-/// What the libraries around quantised weights do unless told otherwise.
+/// What the libraries around adapters and quantised weights do unless told otherwise.
 namespace headroom::ir::transformers {
 
 /// Gradient checkpointing, which PEFT's preparation of quantised weights switches on.
@@ -20,5 +20,13 @@ namespace headroom::ir::transformers {
 /// What a user who asks for quantised weights should know: which weights stay in 16 bits.
 [[nodiscard]] std::vector<std::string> quantised_notes(const ModelSpec& model,
                                                        const ParallelPlan& plan);
+
+/// What transformers' and TRL's trainers set for the training of adapters; nothing for other plans,
+/// for which people write loops of their own.
+/// Source: huggingface/transformers 5.17 training_args.py (per_device_train_batch_size=8,
+///         max_grad_norm=1.0, gradient_checkpointing=False); huggingface/trl 1.x
+///         trl/trainer/base_config.py (gradient_checkpointing=True), sft_config.py
+///         (max_length=1024).
+[[nodiscard]] std::vector<TrainerDefaults> adapter_trainers(const ParallelPlan& plan);
 
 }  // namespace headroom::ir::transformers

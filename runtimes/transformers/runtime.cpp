@@ -43,6 +43,10 @@ class Transformers final : public Runtime {
   [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
     return transformers::recomputation_of_prepared(plan);
   }
+  [[nodiscard]] std::vector<TrainerDefaults> trainer_defaults(
+      const ParallelPlan& plan) const override {
+    return transformers::adapter_trainers(plan);
+  }
   [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
                                                const ParallelPlan& plan) const override {
     return quantised_notes(model, plan);

@@ -33,7 +33,7 @@ const std::vector<Row>& rows() {
        "popcount"},
       {"bitset", "bitset size_t"},
       {"cctype", "isalnum isalpha isdigit isspace isupper tolower toupper"},
-      {"charconv", "errc from_chars to_chars"},
+      {"charconv", "chars_format errc from_chars to_chars"},
       {"chrono", "chrono micro milli nano"},
       {"cmath",
        "abs cbrt ceil exp exp2 expm1 floor fmod hypot isfinite isinf isnan llround log log10 log1p "

@@ -18,6 +18,38 @@ const std::string kLarge =
 
 }  // namespace
 
+TEST_CASE("fit and plan: a host that is assumed is said, in notes and in JSON") {
+  const std::string line = "fit llama-3.1-8b --gpu rtx-4090 --zero 3 --offload optimizer=cpu";
+  CHECK(test::headroom(line).complains("no host memory is known of a node with rtx-4090"));
+  const Document assumed = test::json_of(line);
+  CHECK(assumed.text("host/assumed").find("are assumed (--host-memory)") != std::string::npos);
+  CHECK(assumed.text("notes/0").find("no host memory is known") != std::string::npos);
+  // Nothing is assumed of a node that is known, or whose memory was typed.
+  CHECK(test::json_of("fit gpt2 --gpu h100").at("host/assumed").is_null());
+  const Answer typed = test::headroom(line + " --host-memory 256GiB");
+  CHECK_FALSE(typed.complains("no host memory is known"));
+  // A run that takes next to nothing of the host is not told about it.
+  CHECK_FALSE(test::headroom("fit gpt2 --gpu rtx-4090").complains("no host memory is known"));
+}
+
+TEST_CASE("plan: another GPU is tried with what was typed of the host, and without the node") {
+  const Document answer = test::json_of(
+      "plan llama-3.1-8b --gpu a100-40gb --node dgx-a100-320gb --host-memory 300GiB --runtime "
+      "transformers --micro-batch 1 --seq 2048 --global-batch 1 --recompute none");
+  bool found = false;
+  for (const ir::JsonValue& mend : answer.array("would_fit")) {
+    const std::string command = *mend.find("command")->as_string();
+    if (mend.find("change")->as_string()->starts_with("--gpu ")) {
+      found = true;
+      CAPTURE(command);
+      CHECK(command.find("--node") == std::string::npos);
+      CHECK(command.find("--host-memory 300GiB") != std::string::npos);
+      CHECK(test::headroom(command.substr(std::string("headroom ").size())).code == ExitCode::kYes);
+    }
+  }
+  CHECK(found);
+}
+
 TEST_CASE("fit: a run whose host has too little memory does not fit") {
   const Answer answer = test::headroom(kLarge);
   CHECK(answer.code == ExitCode::kNo);

@@ -62,6 +62,10 @@ TEST_CASE("README: every command runs as written and answers yes or no") {
   const std::string rows = test::kSanitized ? "tests/measured/device.jsonl.gz" : "tests/measured";
   const test::TemporaryFolder folder;
   const Visit visit(folder.path());
+  folder.write(
+      "train.log",
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a "
+      "total capacity of 79.14 GiB of which 1.19 GiB is free.\n");
   const std::vector<std::string> commands = commands_of_readme();
   CHECK(commands.size() > 8);
   for (const std::string& command : commands) {

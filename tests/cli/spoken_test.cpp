@@ -106,6 +106,14 @@ TEST_CASE("spoken: what plan has as options, fit takes as well") {
         without_commands(test::headroom(eight + "--titan tp=2").out));
 }
 
+TEST_CASE("spoken: errors about frameworks' own arguments name what was typed") {
+  CHECK(
+      fit("--batch-size 2 --micro-batch-size 2").complains("--micro-batch-size and --batch-size"));
+  CHECK(fit("--gpus 2 --zero_optimization.stage 7").complains("--zero_optimization.stage: got 7"));
+  CHECK(fit("--gpus 2 --zero 2 --zero_optimization.stage 2")
+            .complains("--zero_optimization.stage and --zero set the same option"));
+}
+
 TEST_CASE("spoken: options are named as they were typed") {
   CHECK(fit("--per-device-train-batch-size 0").complains("--per-device-train-batch-size: got 0"));
   CHECK(fit("--batch-size 2 --micro-batch 2").complains("--batch-size and --micro-batch"));
@@ -153,6 +161,40 @@ TEST_CASE("spoken: --as says which keys it ignores, and that experts are left ou
       {"fit", folder.write("config.json", text), "--gpu", "h100", "--as", "llama"});
   CHECK(answer.complains("without influence: /num_local_experts, /num_experts_per_tok"));
   CHECK(answer.complains("the experts of this model"));
+}
+
+TEST_CASE("spoken: --as says so if experts are described in a part that it does not read") {
+  const test::TemporaryFolder folder;
+  std::string nested = kTiny;
+  nested.replace(nested.find("{"), 1, "{\"ffn_config\": {\"moe_num_experts\": 16}, ");
+  const Answer dense = test::headroom_with(
+      {"fit", folder.write("config.json", nested), "--gpu", "h100", "--as", "llama"});
+  CHECK(dense.complains("the experts of this model (/ffn_config/moe_num_experts) are left out"));
+  // Another family's keys: the experts are those of Mixtral's defaults, not those of the file.
+  std::string other = kTiny;
+  other.replace(other.find("{"), 1, "{\"n_routed_experts\": 64, ");
+  const Answer sparse = test::headroom_with(
+      {"fit", folder.write("other.json", other), "--gpu", "h100", "--as", "mixtral"});
+  CHECK(sparse.complains("/n_routed_experts of this model count nowhere"));
+}
+
+TEST_CASE(
+    "spoken: what trainers would set is said where a question about adapters leaves it open") {
+  const Answer open = fit("--lora r=8");
+  CHECK(
+      open.complains("of what was not typed, trainers would set: TRL's SFTTrainer --micro-batch 8 "
+                     "--checkpointing full --clip-norm 1"));
+  CHECK(open.complains("transformers' Trainer --micro-batch 8 --clip-norm 1"));
+  const Answer typed =
+      fit("--lora r=8 --micro-batch 2 --checkpointing none --clip-norm 1 --seq 64");
+  CHECK_FALSE(typed.complains("trainers would set"));
+  CHECK_FALSE(fit("--micro-batch 2").complains("trainers would set"));
+  // PEFT's preparation has switched recomputation on, which its own note says.
+  const Answer prepared = fit("--qlora r=8 --micro-batch 8 --seq 64");
+  CHECK(prepared.complains("prepare_model_for_kbit_training"));
+  CHECK_FALSE(prepared.complains("SFTTrainer --checkpointing"));
+  const Answer unprepared = fit("--qlora r=8,prepare=no --micro-batch 8 --seq 64 --clip-norm 1");
+  CHECK(unprepared.complains("TRL's SFTTrainer --checkpointing full"));
 }
 
 TEST_CASE("spoken: a null of a config.json that stands for a default is said") {

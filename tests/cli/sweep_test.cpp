@@ -99,6 +99,74 @@ TEST_CASE("sweep: what the file has already is not done again") {
   CHECK(lines[2] == mark);
 }
 
+TEST_CASE("sweep: answers say of the verdict, the chance and the host what fit says") {
+  for (const std::string& line : lines_of(test::headroom(kSweep).out)) {
+    CAPTURE(line);
+    const test::Document answer(line);
+    const test::TemporaryFolder folder;
+    const test::Document fit = test::json_of("fit --plan " + folder.write("answer.json", line));
+    CHECK(answer.text("verdict") == fit.text("verdict"));
+    CHECK(answer.number("fits_probability") ==
+          doctest::Approx(fit.number("confidence/fits_probability")));
+    CHECK(answer.integer("host_bytes") == fit.integer("host/bytes"));
+    CHECK(answer.integer("host_short_bytes") == 0);
+    CHECK(answer.at("yes").as_bool() == true);
+    CHECK(answer.text("command").starts_with("headroom fit "));
+    CHECK(answer.integer("peak_allocated_bytes") == fit.integer("peak/allocated_bytes"));
+  }
+  const std::vector<std::string> csv =
+      lines_of(test::headroom(std::string(kSweep) + " --format csv").out);
+  CHECK(csv[0].ends_with("error,verdict,yes,fits_probability,host_bytes,host_short_bytes,command"));
+  CHECK(csv[1].find(",true,") != std::string::npos);
+}
+
+TEST_CASE("sweep: its file is a plan file, of which the command line says which answer is meant") {
+  const test::TemporaryFolder folder;
+  const std::string lines = test::headroom(kSweep).out;
+  for (const std::string& path :
+       {folder.write("sweep.jsonl", lines),
+        folder.write("sweep.json", test::headroom(std::string(kSweep) + " --json").out)}) {
+    CAPTURE(path);
+    const test::Answer several = test::headroom("fit --plan " + path);
+    CHECK(several.code == cli::ExitCode::kUsage);
+    CHECK(several.complains("4 plans, several of a sweep"));
+    CHECK(several.complains("gpt2 --gpu a100-80gb --gpus 2"));
+    const test::Document one =
+        test::json_of("fit llama-3.2-1b --gpu a100-80gb --gpus 2 --plan " + path);
+    CHECK(one.text("model/name") == "llama-3.2-1b");
+    CHECK(one.integer("plan/gpus") == 2);
+    CHECK(one.text("plan/runtime") == "megatron");
+    CHECK(test::headroom("fit llama-3.2-1b --gpus 4 --plan " + path)
+              .complains("none of what was typed"));
+  }
+  const std::string first = lines.substr(0, lines.find('\n') + 1);
+  CHECK(test::json_of("fit --plan " + folder.write("one.jsonl", first)).text("model/name") ==
+        "gpt2");
+  const std::string none =
+      R"({"model":"gpt2","gpu":"t4","gpus":"1","options":"","status":"infeasible"})"
+      "\n";
+  CHECK(test::headroom("fit --plan " + folder.write("none.jsonl", none + none))
+            .complains("without any plan"));
+}
+
+TEST_CASE("sweep and plan: --output never overwrites an input or a file of something else") {
+  const test::TemporaryFolder folder;
+  const std::string config =
+      read_file(test::source_file("tests/cli/sweep_test.cpp")).value();  // Anything.
+  const std::string gpu = folder.write(
+      "gpu.json", read_file(test::source_file("configs/hardware/h100-80gb.json")).value());
+  const std::string before = read_file(gpu).value();
+  CHECK(test::headroom("sweep gpt2 --gpu t4," + gpu + " --runtime transformers --output " + gpu)
+            .complains("is the input"));
+  CHECK(test::headroom("plan gpt2 --gpu " + gpu + " --runtime transformers --output " + gpu)
+            .complains("is the input"));
+  CHECK(read_file(gpu).value() == before);
+  const std::string other = folder.write("notes.txt", config);
+  CHECK(test::headroom("sweep gpt2 --gpu t4 --runtime transformers --output " + other)
+            .complains("no file of such a sweep"));
+  CHECK(read_file(other).value() == config);
+}
+
 TEST_CASE("sweep: every item is read before the first is worked on") {
   const test::TemporaryFolder folder;
   const test::Answer answer = test::headroom("sweep gpt2 no-such-model --gpu a100-80gb --output " +

@@ -267,6 +267,39 @@ TEST_CASE("broken input: files of weights") {
       300);
 }
 
+TEST_CASE("broken input: out-of-memory messages") {
+  const auto explains = [](const std::string& path) {
+    return std::vector<std::string>{"explain", "--oom", path};
+  };
+  const std::string old =
+      "CUDA out of memory. Tried to allocate 12.55 GiB (GPU 1; 23.69 GiB total capacity; 12.58 GiB "
+      "already allocated; 10.38 GiB free; 12.58 GiB reserved in total by PyTorch) If reserved";
+  const std::string recent =
+      "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has "
+      "a total capacity of 23.69 GiB of which 7.11 GiB is free. Process 2006998 has 256.00 MiB "
+      "memory in use. Including non-PyTorch memory, this process has 16.31 GiB memory in use. "
+      "20.00 "
+      "GiB allowed; Of the allocated memory 16.01 GiB is allocated by PyTorch, with 2.00 MiB "
+      "allocated in private pools (e.g., CUDA Graphs), and 7.47 MiB is reserved by PyTorch but "
+      "unallocated. If reserved but unallocated memory is large try setting expandable_segments\n";
+  for (const bool binary : {true, false}) {
+    check_broken_files({.name = "train.log",
+                        .examples = {old, recent, "2024-01-31 12:00:01 " + recent + recent + old},
+                        .line = explains,
+                        .binary = binary},
+                       500);
+  }
+  check_broken_files({.name = "train.log",
+                      .examples = {old, recent},
+                      .line =
+                          [](const std::string& path) {
+                            return std::vector<std::string>{"explain", "--oom", path,    "gpt2",
+                                                            "--gpu",   "t4",    "--seq", "64"};
+                          },
+                      .binary = true},
+                     200);
+}
+
 TEST_CASE("broken input: command lines") {
   const std::vector<std::string> lines = {
       "fit gpt2 --gpu t4 --lora r=8,targets=c_attn --checkpointing full",
@@ -277,6 +310,7 @@ TEST_CASE("broken input: command lines") {
       "fit gpt2 --gpu t4 --budget 4GiB --generate 32 --steps 2 --padded --faster",
       "plan gpt2 --gpu h100 --gpus 2 --global-batch 4 --work-limit 20",
       "explain gpt2 --gpu h100 --gpus 2 --runtime megatron --tp 1,2 --work-limit 20",
+      "explain --oom README.md gpt2 --gpu t4",
       "emit deepspeed gpt2 --gpus 8 --zero 2",
       "timeline gpt2 --gpu t4 --seq 64 --format csv",
       "graph gpt2",

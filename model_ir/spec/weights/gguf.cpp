@@ -31,8 +31,14 @@ enum class ValueType : std::uint32_t {
 constexpr std::uint32_t kValueTypes = 13;
 constexpr std::array<int, kValueTypes> kWidths = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-constexpr std::uint64_t kKeyLimit = 65'535;     // docs/gguf.md: a key has at most 2^16 - 1 bytes.
-constexpr std::uint64_t kTextKept = 1 << 20;    // Chat templates have some 10 KiB.
+constexpr std::uint64_t kKeyLimit = 65'535;   // docs/gguf.md: a key has at most 2^16 - 1 bytes.
+constexpr std::uint64_t kTextKept = 1 << 12;  // Names of architectures are short.
+// Files of llama.cpp have some 30 keys, those with a key for each layer some thousand.
+constexpr std::uint64_t kMostKeys = 1 << 16;
+// DeepSeek-V3 with a tensor for every matrix of every expert has 46,000.
+constexpr std::uint64_t kMostTensors = 1 << 18;
+// What is kept of a usual file (vocabularies are only counted) is below 100 KiB.
+constexpr std::uint64_t kMostKept = 16 << 20;
 constexpr std::uint64_t kNameLimit = 1'024;     // ggml keeps 63 bytes of a name; some have more.
 constexpr std::uint64_t kDimensions = 4;        // GGML_MAX_DIMS
 constexpr std::int64_t kDefaultAlignment = 32;  // GGUF_DEFAULT_ALIGNMENT
@@ -88,7 +94,13 @@ bool is_real(ValueType type) {
   return type == ValueType::kFloat32 || type == ValueType::kFloat64;
 }
 
-GgufArray read_array(HeaderCursor& cursor) {
+/// Whether anybody reads the numbers of an array under `key`: those of a vocabulary are only
+/// counted.
+bool keeps_numbers(std::string_view key) {
+  return !key.starts_with("tokenizer.");
+}
+
+GgufArray read_array(HeaderCursor& cursor, std::string_view key) {
   const std::int64_t at = cursor.offset();
   const ValueType type = read_type(cursor);
   if (type == ValueType::kArray) {
@@ -102,7 +114,7 @@ GgufArray read_array(HeaderCursor& cursor) {
     for (std::uint64_t i = 0; i < array.size && !cursor.failed(); ++i) {
       cursor.skip(cursor.count(1, "bytes of text"), "a text");
     }
-  } else if (array.size > kGgufNumbersKept) {
+  } else if (array.size > kGgufNumbersKept || !keeps_numbers(key)) {
     cursor.skip(array.size * static_cast<std::uint64_t>(width), "an array");
   } else {
     for (std::uint64_t i = 0; i < array.size && !cursor.failed(); ++i) {
@@ -113,7 +125,7 @@ GgufArray read_array(HeaderCursor& cursor) {
   return array;
 }
 
-GgufValue read_value(HeaderCursor& cursor) {
+GgufValue read_value(HeaderCursor& cursor, std::string_view key) {
   const ValueType type = read_type(cursor);
   switch (type) {
     case ValueType::kUint8:
@@ -133,7 +145,7 @@ GgufValue read_value(HeaderCursor& cursor) {
     case ValueType::kString:
       return read_text(cursor);
     case ValueType::kArray:
-      return read_array(cursor);
+      return read_array(cursor, key);
   }
   return std::int64_t{0};
 }
@@ -263,12 +275,41 @@ std::uint32_t read_version(HeaderCursor& cursor) {
   return version;
 }
 
+/// Bytes that an entry keeps in memory.
+std::uint64_t kept_bytes(const GgufEntry& entry) {
+  std::uint64_t bytes = entry.key.size();
+  if (const auto* const text = std::get_if<std::string>(&entry.value)) {
+    bytes += text->size();
+  } else if (const auto* const array = std::get_if<GgufArray>(&entry.value)) {
+    bytes += array->numbers.size() * sizeof(double);
+  }
+  return bytes;
+}
+
+/// A count of the header; more than `most` are refused before the first is read.
+std::uint64_t read_count(HeaderCursor& cursor, std::int64_t least, std::uint64_t most,
+                         const char* what) {
+  const std::int64_t at = cursor.offset();
+  const std::uint64_t count = cursor.count(least, what);
+  if (!cursor.failed() && count > most) {
+    cursor.fail(at, std::to_string(count) + " " + what, "at most " + std::to_string(most));
+  }
+  return count;
+}
+
 void read_metadata(HeaderCursor& cursor, std::uint64_t count, GgufFile& gguf) {
   const std::int64_t at = cursor.offset();
+  std::uint64_t kept = 0;
   for (std::uint64_t i = 0; i < count && !cursor.failed(); ++i) {
+    const std::int64_t key_at = cursor.offset();
     std::string key = cursor.text(kKeyLimit, "a key");
-    GgufValue value = read_value(cursor);
+    GgufValue value = read_value(cursor, key);
     gguf.metadata.push_back({std::move(key), std::move(value)});
+    kept += kept_bytes(gguf.metadata.back());
+    if (kept > kMostKept && !cursor.failed()) {
+      cursor.fail(key_at, "more than 16 MiB of keys, texts and short arrays",
+                  "a header that describes a model");
+    }
   }
   std::vector<std::string_view> keys;
   keys.reserve(gguf.metadata.size());
@@ -346,8 +387,8 @@ Result<GgufFile> read_gguf(const std::string& path) {
   GgufFile gguf;
   gguf.path = path;
   gguf.version = read_version(cursor);
-  const std::uint64_t tensor_count = cursor.count(kLeastTensor, "tensors");
-  const std::uint64_t key_count = cursor.count(kLeastKeyValue, "keys");
+  const std::uint64_t tensor_count = read_count(cursor, kLeastTensor, kMostTensors, "tensors");
+  const std::uint64_t key_count = read_count(cursor, kLeastKeyValue, kMostKeys, "keys");
   read_metadata(cursor, key_count, gguf);
   std::vector<GgufTensor> tensors =
       read_tensors(cursor, tensor_count, std::filesystem::path(path).filename().string());

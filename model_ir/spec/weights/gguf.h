@@ -12,8 +12,8 @@
 
 namespace headroom::ir {
 
-/// Numbers of a short metadata array (per-layer head counts). Longer arrays and arrays of texts
-/// only have their number of items.
+/// Numbers of a short metadata array (per-layer head counts). Longer arrays, arrays of texts and
+/// those of a vocabulary only have their number of items.
 struct GgufArray {
   std::uint64_t size = 0;
   std::vector<double> numbers;  ///< Empty if there are more than `kGgufNumbersKept`, or texts.
@@ -48,10 +48,11 @@ struct GgufFile {
 /// Reads the header of a GGUF file: metadata and tensor list.
 ///
 /// Model:   little endian; "GGUF", version 2 or 3, counts, key-value pairs, tensor infos with
-///          ggml's dimensions (innermost first; `TensorEntry::shape` has them outermost first), then data
-///          aligned to general.alignment (32).
+///          ggml's dimensions (innermost first; `TensorEntry::shape` has them outermost first),
+///          then data aligned to general.alignment (32).
 /// Errors:  kEnvironment if the file cannot be read; kInvalidInput, with the byte offset, for
 ///          another magic, version or byte order, counts and lengths that the file cannot hold,
+///          more than 65,536 keys, 262,144 tensors or 16 MiB of metadata that would be kept,
 ///          unknown types, empty dimensions, keys or names that occur twice, and data that
 ///          overlaps, is not aligned or lies outside the file.
 /// Source:  ggml-org/ggml docs/gguf.md; block sizes: src/ggml-common.h (static asserts) and

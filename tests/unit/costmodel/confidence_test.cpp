@@ -73,6 +73,28 @@ TEST_CASE("error_model: a runtime borrows until two sources on GPUs have runs en
   CHECK(two.range == ErrorRange{0.01, 0.02});
 }
 
+TEST_CASE("judge_by: what is kept between estimates changes no verdict") {
+  const std::vector<ResidualSet> sets = {set_of("a", "transformers", true, {-0.04, 0.0, 0.03}),
+                                         set_of("b", "fsdp", true, {0.10, 0.20})};
+  const Judge judge = judge_by(sets);
+  for (const std::string runtime : {"transformers", "fsdp", "transformers", "fsdp"}) {
+    for (const std::int64_t gib : {20, 40, 60}) {
+      CAPTURE(runtime);
+      CAPTURE(gib);
+      ir::ParallelPlan plan;
+      plan.runtime = runtime;
+      StepEstimate once;
+      once.device_total = Bytes{42 * kGiB};
+      once.peak_allocated = once.peak_reserved = Bytes{gib * kGiB};
+      StepEstimate kept = once;
+      settle_verdict(once, confidence_of(once, plan, sets));
+      judge(plan, kept);
+      CHECK(kept.chance == once.chance);
+      CHECK(kept.verdict == once.verdict);
+    }
+  }
+}
+
 TEST_CASE("error_model: step times borrow step times alone") {
   const std::vector<ResidualSet> sets = {
       set_of("a", "fsdp", true, {0.5}), set_of("b", "megatron", true, {0.1}, Measurand::kStepTime)};

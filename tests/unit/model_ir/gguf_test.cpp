@@ -101,6 +101,40 @@ TEST_CASE("gguf: values of every type, short arrays of numbers kept, others coun
   CHECK(file->integer("last") == 9);
 }
 
+TEST_CASE("gguf: two million keys or tensors, and metadata without end, are one error each") {
+  // The counts are refused before anything is kept.
+  const auto counts = [](std::uint64_t tensors, std::uint64_t keys) {
+    return GgufWriter().raw("GGUF").u32(3).u64(tensors).u64(keys).raw(std::string(70'000'000, 'x'));
+  };
+  const auto many_keys = read_bytes(counts(0, 2'000'000).bytes());
+  REQUIRE_FALSE(many_keys);
+  CHECK(many_keys.error().got == "2000000 keys");
+  CHECK(many_keys.error().wanted == "at most 65536");
+  CHECK(many_keys.error().notes.empty());
+  const auto many_tensors = read_bytes(counts(1'000'000, 0).bytes());
+  REQUIRE_FALSE(many_tensors);
+  CHECK(many_tensors.error().got == "1000000 tensors");
+  GgufParts long_keys = small_parts();
+  for (int i = 0; i < 400; ++i) {
+    long_keys.metadata.push_back(key_u32(std::to_string(i) + std::string(60'000, 'k'), 1));
+  }
+  const auto heavy = read_bytes(gguf(long_keys));
+  REQUIRE_FALSE(heavy);
+  CHECK(heavy.error().got == "more than 16 MiB of keys, texts and short arrays");
+}
+
+TEST_CASE("gguf: numbers of a vocabulary are counted, not kept") {
+  GgufParts parts = small_parts();
+  for (const char* key : {"tokenizer.ggml.scores", "llama.attention.head_count_kv"}) {
+    parts.metadata.push_back(GgufWriter().text(key).u32(9).u32(4).u64(2).u32(8).u32(4).bytes());
+  }
+  const auto file = read_bytes(gguf(parts));
+  REQUIRE(file);
+  CHECK(std::get<GgufArray>(*file->find("tokenizer.ggml.scores")) ==
+        GgufArray{.size = 2, .numbers = {}});
+  CHECK(std::get<GgufArray>(*file->find("llama.attention.head_count_kv")).numbers.size() == 2);
+}
+
 TEST_CASE("gguf: a broken header is refused at its byte") {
   struct Broken {
     const char* what;

@@ -1,8 +1,10 @@
 #include "model_ir/spec/hf_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,7 +12,9 @@
 
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
+#include "model_ir/json/json_writer.h"
 #include "model_ir/spec/param_count.h"
+#include "tests/support/cli.h"
 #include "tests/support/model_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -51,6 +55,55 @@ Error refusal(std::string_view text) {
 }
 
 }  // namespace
+
+TEST_CASE("hf_config: in no family is a null that stands for a default silent") {
+  // Where null has a meaning of its own in transformers, or is how it writes an absent value.
+  const std::set<std::string> own_meaning = {
+      "pad_token_id",           "bos_token_id",    "eos_token_id",   "sep_token_id", "rope_scaling",
+      "decoder_start_token_id", "rope_parameters", "sliding_window", "head_dim",     "q_lora_rank",
+      "quantization_config",    "problem_type",    "layer_types"};
+  const std::string path = test::source_file("tests/golden/configs/transformers-5.17.json");
+  const auto golden = parse_json(read_file(path).value(), path);
+  REQUIRE(golden);
+  std::size_t noted = 0;
+  for (const JsonValue& entry : *golden->find("cases")->as_array()) {
+    const JsonValue::Object& whole = *entry.find("config")->as_object();
+    for (const JsonMember& member : whole) {
+      JsonValue::Object changed = whole;
+      for (JsonMember& other : changed) {
+        other.value = other.key == member.key ? JsonValue{} : other.value;
+      }
+      const auto read = inspect_hf_config(to_json(JsonValue{std::move(changed)}), "config.json");
+      if (!read) {
+        continue;  // Refused by name.
+      }
+      CAPTURE(*entry.find("name")->as_string());
+      CAPTURE(member.key);
+      const bool ignored =
+          std::ranges::find(read->ignored_keys, "/" + member.key) != read->ignored_keys.end();
+      const bool said = std::ranges::any_of(read->notes, [&](const std::string& note) {
+        return note.starts_with("null is read") && note.find(member.key) != std::string::npos;
+      });
+      CHECK((ignored || said || own_meaning.contains(member.key)));
+      noted += said ? 1U : 0U;
+    }
+  }
+  CHECK(noted > 500);
+}
+
+TEST_CASE("hf_config: a null inside of an object that is read is said with its place") {
+  const auto read = inspect_hf_config(
+      R"({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 64,
+          "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 8,
+          "num_key_value_heads": 4, "vocab_size": 100, "hidden_activation": null,
+          "rms_norm_eps": null, "max_position_embeddings": null}})",
+      "config.json");
+  REQUIRE(read);
+  REQUIRE_FALSE(read->notes.empty());
+  CHECK(std::ranges::any_of(read->notes, [](const std::string& note) {
+    return note.find("text_config/max_position_embeddings") != std::string::npos;
+  }));
+}
 
 TEST_CASE("hf_config: a Llama reads with the defaults of its class") {
   const ModelSpec model = model_of(llama_config(""));

@@ -44,6 +44,26 @@ TEST_CASE("property: a plan file reads back the same, alone and in a document") 
   }
 }
 
+TEST_CASE("PlanText: one parsed text is read over several plans") {
+  const Result<PlanText> text =
+      PlanText::parse(R"({"schema_version": 1, "model": "gpt2", "plan": {"schema_version": 1,
+                          "micro_batch": 3}})",
+                      "plan.json");
+  REQUIRE(text);
+  CHECK(text->file() == "plan.json");
+  for (const std::int64_t sequence : {64, 128}) {
+    ParallelPlan base;
+    base.sequence = sequence;
+    const Result<PlanFile> file = text->read(base);
+    REQUIRE(file);
+    CHECK(file->model == "gpt2");
+    CHECK(file->plan.sequence == sequence);
+    CHECK(file->plan.micro_batch == 3);
+  }
+  CHECK_FALSE(PlanText::parse("[1]", "plan.json"));
+  CHECK_FALSE(PlanText::parse(R"({"model_type": "gpt2"})", "config.json")->read());
+}
+
 TEST_CASE("is_plan_file: the configuration of a model is none") {
   CHECK_FALSE(is_plan_file(R"({"model_type": "gpt2", "n_layer": 12})"));
   CHECK_FALSE(is_plan_file("[1]"));

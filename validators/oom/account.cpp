@@ -1,0 +1,150 @@
+#include "validators/oom/account.h"
+
+#include <algorithm>
+
+namespace headroom::check {
+namespace {
+
+PrintedSize plus(const PrintedSize& a, const PrintedSize& b) {
+  return {.bytes = a.bytes + b.bytes, .slack = a.slack + b.slack};
+}
+
+/// a - b; 0 where that is less than the rounding.
+Bytes left_of(const PrintedSize& a, const PrintedSize& b) {
+  const Bytes rest = a.bytes - b.bytes;
+  return rest <= a.slack + b.slack ? Bytes{0} : rest;
+}
+
+/// Notes that `part` is larger than `whole`, if it is by more than the rounding.
+void check_within(const PrintedSize& part, const PrintedSize& whole, const std::string& what,
+                  OomAccount& account) {
+  if (part.bytes - part.slack > whole.bytes + whole.slack) {
+    account.contradictions.push_back(what + " (" + to_text(part.bytes) + ", " +
+                                     to_text(whole.bytes) + ")");
+  }
+}
+
+/// The process that must be this one although PyTorch did not recognise it.
+std::optional<OtherProcess> unrecognised_self(const OutOfMemoryMessage& message) {
+  if (message.process || !message.reserved || message.others.size() != 1) {
+    return std::nullopt;
+  }
+  const OtherProcess& only = message.others.front();
+  const bool holds_all =
+      only.used.bytes + only.used.slack >= message.reserved->bytes - message.reserved->slack;
+  // If it were another one, PyTorch's own memory would have to fit beside it.
+  const bool both_fit = message.capacity && message.free &&
+                        only.used.bytes + message.reserved->bytes + message.free->bytes <=
+                            message.capacity->bytes + message.capacity->slack;
+  return holds_all && !both_fit ? std::optional(only) : std::nullopt;
+}
+
+void check_sums(const OutOfMemoryMessage& message, const std::optional<PrintedSize>& own,
+                const std::optional<PrintedSize>& used, OomAccount& account) {
+  if (message.reserved && own) {
+    check_within(*message.reserved, *own, "PyTorch reserved more than the process is said to hold",
+                 account);
+  }
+  if (message.allocated && message.reserved) {
+    check_within(*message.allocated, *message.reserved, "more is allocated than reserved", account);
+  }
+  if (message.private_pools && message.allocated) {
+    check_within(*message.private_pools, *message.allocated,
+                 "private pools hold more than PyTorch allocated", account);
+  }
+  if (message.free && message.capacity) {
+    check_within(*message.free, *message.capacity, "more is free than the GPU has", account);
+  }
+  if (used && message.free && message.capacity) {
+    check_within(plus(*used, *message.free), *message.capacity,
+                 "what is in use and what is free is more than the GPU has", account);
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(OomCause cause) {
+  switch (cause) {
+    case OomCause::kLargerThanGpu:
+      return "larger than the GPU";
+    case OomCause::kLimit:
+      return "limit of the process";
+    case OomCause::kOtherProcesses:
+      return "other processes";
+    case OomCause::kFragmentation:
+      return "fragmentation";
+    case OomCause::kOutsidePyTorch:
+      return "outside PyTorch";
+    case OomCause::kFreeButRefused:
+      return "free but refused";
+    case OomCause::kNotEnough:
+      break;
+  }
+  return "not enough memory";
+}
+
+OomAccount account_of(const OutOfMemoryMessage& message) {
+  OomAccount account;
+  account.assumed_self = unrecognised_self(message);
+  const std::optional<PrintedSize> own =
+      account.assumed_self ? std::optional(account.assumed_self->used) : message.process;
+  if (own && message.reserved) {
+    account.outside_pytorch = left_of(*own, *message.reserved);
+  }
+  std::optional<PrintedSize> used = own ? own : message.reserved;
+  if (message.process || account.assumed_self || !message.others.empty()) {
+    PrintedSize others;
+    for (const OtherProcess& other : message.others) {
+      if (!account.assumed_self) {
+        others = plus(others, other.used);
+      }
+    }
+    account.other_processes = others.bytes;
+    used = used ? plus(*used, others) : others;
+  }
+  if (message.capacity && message.free && used) {
+    account.unaccounted = left_of(*message.capacity, plus(*message.free, *used));
+  }
+  if (message.free) {
+    account.missing = std::max(message.asked.bytes - message.free->bytes, Bytes{0});
+  }
+  check_sums(message, own, used, account);
+  return account;
+}
+
+std::vector<OomCause> causes_of(const OutOfMemoryMessage& message, const OomAccount& account) {
+  std::vector<OomCause> causes;
+  const Bytes asked = message.asked.bytes;
+  const Bytes missing = account.missing.value_or(asked);
+  const auto covers = [&](const std::optional<Bytes>& bytes) {
+    return bytes && *bytes > Bytes{0} && *bytes >= missing;
+  };
+  if (message.capacity && asked > message.capacity->bytes) {
+    return {OomCause::kLargerThanGpu};
+  }
+  if (message.allowed && message.reserved &&
+      message.reserved->bytes + asked > message.allowed->bytes) {
+    causes.push_back(OomCause::kLimit);
+  }
+  const std::optional<Bytes> unallocated =
+      message.unallocated ? std::optional(message.unallocated->bytes) : std::nullopt;
+  if (missing > Bytes{0} && covers(account.other_processes)) {
+    causes.push_back(OomCause::kOtherProcesses);
+  }
+  if (missing > Bytes{0} && covers(unallocated)) {
+    causes.push_back(OomCause::kFragmentation);
+  }
+  if (missing > Bytes{0} && account.outside_pytorch.value_or(Bytes{0}) >= Bytes{kMuchOutside} &&
+      covers(account.outside_pytorch)) {
+    causes.push_back(OomCause::kOutsidePyTorch);
+  }
+  if (causes.empty() && missing == Bytes{0}) {
+    causes.push_back(OomCause::kFreeButRefused);
+  }
+  if (causes.empty()) {
+    causes.push_back(OomCause::kNotEnough);
+  }
+  return causes;
+}
+
+}  // namespace headroom::check
