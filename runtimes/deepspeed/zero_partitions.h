@@ -42,6 +42,7 @@ class ZeroPartitions : public OptimizerWrapper {
   void before_backward(bool boundary) override;
   void after_backward(bool boundary) override;
   void step() override;
+  [[nodiscard]] std::vector<std::vector<torch::Tensor>> stepped() const override;
   [[nodiscard]] bool scales_loss() const override { return true; }
 
  private:

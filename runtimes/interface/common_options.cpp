@@ -132,7 +132,7 @@ constexpr std::array kPlanFields = {
         .as_option("resume")
         .changes(OptionEffect::kMemory)
         .means(
-            "The run resumes from a checkpoint with optimizer states, which counts on the host."),
+            "The run resumes from a checkpoint with optimizer states: on the device and the host."),
     field<&P::steps>("steps")
         .as_option("steps", "N")
         .between(1, kMostSteps)
