@@ -8,7 +8,10 @@
 namespace headroom::cost {
 namespace {
 
-using Beta = boost::math::beta_distribution<double>;
+/// Computes in double. In long double, Boost.Math would initialise tables when the program starts,
+/// which fails under valgrind.
+using Policy = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
+using Beta = boost::math::beta_distribution<double, Policy>;
 
 /// Expected maximum of `ranks` shares in [0, 1]: the integral of 1 - F^ranks.
 double mean_of_maximum(const Beta& share, double ranks) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/common_options.h"
 #include "runtimes/registry.h"
 
@@ -27,6 +28,20 @@ std::vector<const PlanPart*> plan_parts() {
   return parts;
 }
 
+namespace {
+
+/// Whether the options of `runtime` have rows for all degrees of the plan's mesh that are not 1.
+bool has_degrees(const Runtime& runtime, const ParallelPlan& plan) {
+  ParallelPlan rest = plan;
+  for (const PlanPart* const part : runtime.parts()) {
+    part->add(rest);
+    part->drop(rest);
+  }
+  return rest.mesh == Mesh{};
+}
+
+}  // namespace
+
 Status refuse_foreign_parts(const ParallelPlan& plan) {
   const std::span<const PlanPart* const> own = runtime_of(plan).parts();
   for (const Runtime* const runtime : runtimes()) {
@@ -38,6 +53,17 @@ Status refuse_foreign_parts(const ParallelPlan& plan) {
                                            ", or leave out --" + std::string(part->option));
       }
     }
+  }
+  if (!(plan.mesh == Mesh{}) && !has_degrees(runtime_of(plan), plan)) {
+    std::vector<std::string> able;
+    for (const Runtime* const runtime : runtimes()) {
+      if (has_degrees(*runtime, plan)) {
+        able.emplace_back(runtime->name());
+      }
+    }
+    return Error::invalid_argument(
+        "mesh", "has a degree of parallelism that --runtime " + plan.runtime + " does not have",
+        able.empty() ? "degrees of one framework" : "a runtime out of " + join(able));
   }
   return ok();
 }

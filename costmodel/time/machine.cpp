@@ -57,7 +57,10 @@ Seconds launch_time(const LaunchPerformance& launch, ir::KernelCalls calls) {
 Result<Machine> load_machine(const std::string& config_dir, const DeviceSpec& device,
                              const std::optional<std::string>& node,
                              std::optional<DevicePerformance> own) {
-  const Result<std::optional<NodeSpec>> named = find_node(config_dir, device, node);
+  // A device that was placed in a node knows its name; only that node's file is read then.
+  const bool placed = !node && device.host && !device.host->node.empty();
+  const Result<std::optional<NodeSpec>> named =
+      find_node(config_dir, device, placed ? device.host->node : node);
   if (!named) {
     return named.error();
   }

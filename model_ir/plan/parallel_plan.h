@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model_ir/plan/mesh.h"
 #include "model_ir/plan/own_options.h"
 #include "model_ir/spec/dtype.h"
 
@@ -138,7 +139,8 @@ struct ParallelPlan {
   bool checkpoint_save = false;
   bool resume = false;  ///< The run begins with a checkpoint that has optimizer states.
   int steps = 2;
-  std::int64_t world = 1;  ///< Ranks; here also the data-parallel degree.
+  std::int64_t world = 1;  ///< Ranks of the run.
+  Mesh mesh;               ///< How they are divided.
   /// The rank that is shown; none: the binding rank.
   std::optional<std::int64_t> rank;
   std::optional<LoraPlan> lora;

@@ -308,6 +308,7 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
     for (std::size_t index = 0; index < groups.size(); ++index) {
       optimizer.load(index, groups[index]);
     }
+    wrapper->loaded();
   }
   run_phases({.eager = eager, .plan = plan, .model = model, .wrapper = *wrapper});
   if (plan.checkpoint_save) {

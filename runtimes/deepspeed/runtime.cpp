@@ -99,6 +99,7 @@ class Deepspeed final : public Runtime {
   }
   void settle(ParallelPlan& plan) const override {
     plan.own.keep<ZeroPlan>();
+    plan.mesh = {};
     if (!has_zero(plan)) {
       edit_zero(plan) = {};
       edit_zero(plan).stage = 2;

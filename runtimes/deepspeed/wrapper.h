@@ -68,6 +68,8 @@ class OptimizerWrapper {
   /// What the wrapped optimizer steps on the device, by its parameter groups; undefined tensors are
   /// elsewhere.
   [[nodiscard]] virtual std::vector<std::vector<torch::Tensor>> stepped() const = 0;
+  /// Runs when a checkpoint has been loaded.
+  virtual void loaded() {}
   /// Whether the wrapper multiplies the loss by its own loss scale.
   [[nodiscard]] virtual bool scales_loss() const { return false; }
 };

@@ -7,8 +7,8 @@
 namespace headroom::ir::fsdp {
 
 Status check_replicas(const ParallelPlan& plan) {
-  if (has_fsdp(plan) && (fsdp_of(plan).replicas < 1 || plan.world % fsdp_of(plan).replicas != 0)) {
-    return Error::invalid_argument("fsdp", "replicas=" + std::to_string(fsdp_of(plan).replicas),
+  if (has_fsdp(plan) && (plan.mesh.replicas < 1 || plan.world % plan.mesh.replicas != 0)) {
+    return Error::invalid_argument("fsdp", "replicas=" + std::to_string(plan.mesh.replicas),
                                    "a divisor of --gpus " + std::to_string(plan.world));
   }
   return ok();

@@ -42,8 +42,7 @@ void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<
   Eager& eager = sharding_.eager;
   eager.set_site("fsdp.flatten", module_);
   if (sharding_.plan.use_orig_params) {
-    const std::int64_t all =
-        align_up(elements_, whole() ? sharding_.plan.replicas : sharding_.ranks);
+    const std::int64_t all = align_up(elements_, whole() ? sharding_.replicas : sharding_.ranks);
     last_padding_ = all - elements_;
     elements_ = all;
   }
@@ -388,7 +387,7 @@ void FlatUnit::reduce_whole() {
   cast(types_.reduced);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                             .bytes = bytes_of(elements_, types_.reduced).value(),
-                            .group = {.size = sharding_.plan.replicas}});
+                            .group = {.size = sharding_.replicas}});
   cast(types_.stored);
   if (sharding_.plan.use_orig_params) {
     view_gradient(torch::gradient_of(eager, flat_));
@@ -412,10 +411,10 @@ void FlatUnit::reduce_part(const Tensor& gradient) {
   eager.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
                             .bytes = bytes_of(padded(), dtype).value(),
                             .group = {.size = sharding_.ranks}});
-  if (sharding_.plan.replicas > 1) {  // In place, among the replicas of this part.
+  if (sharding_.replicas > 1) {  // In place, among the replicas of this part.
     eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                               .bytes = bytes_of(part.elements(), dtype).value(),
-                              .group = {.size = sharding_.plan.replicas}});
+                              .group = {.size = sharding_.replicas}});
   }
   if (dtype != types_.stored) {
     part = torch::computed(eager, shard_.shape(), types_.stored, TensorRole::kGradient);

@@ -17,7 +17,7 @@ std::vector<HostTerm> checkpoint_terms(const ModelSpec& model, const ParallelPla
   if (plan.lora || !has_fsdp(plan) || (on_host && !whole)) {
     return {};
   }
-  const std::int64_t ranks = std::max<std::int64_t>(plan.world / fsdp_of(plan).replicas, 1);
+  const std::int64_t ranks = std::max<std::int64_t>(plan.world / plan.mesh.replicas, 1);
   const std::int64_t elements = count_parameters(model).total() / (whole ? 1 : ranks);
   const std::int64_t tensors = std::max<std::int64_t>(state_count(plan.optimizer), 1);
   const Bytes copies = bytes_of(tensors * elements, param_dtype(plan.precision));

@@ -26,7 +26,7 @@ std::string mixed_precision(DType dtype) {
 /// Source: huggingface/accelerate src/accelerate/commands/launch.py, FSDP Arguments.
 std::vector<std::string> plugin_words(const ParallelPlan& plan) {
   const FsdpPlan fsdp = fsdp_of(plan);
-  const bool hybrid = fsdp.replicas > 1;
+  const bool hybrid = plan.mesh.replicas > 1;
   std::vector<std::string> words = {"--use_fsdp",
                                     "--fsdp_version",
                                     std::to_string(fsdp.version),
@@ -39,12 +39,12 @@ std::vector<std::string> plugin_words(const ParallelPlan& plan) {
     if (hybrid) {
       append_words(words,
                    {"--use_parallelism_config", "true", "--parallelism_config_dp_replicate_size",
-                    std::to_string(fsdp.replicas), "--parallelism_config_dp_shard_size",
-                    std::to_string(plan.world / fsdp.replicas)});
+                    std::to_string(plan.mesh.replicas), "--parallelism_config_dp_shard_size",
+                    std::to_string(plan.world / plan.mesh.replicas)});
     }
     return words;
   }
-  const bool whole = fsdp.replicas == plan.world;
+  const bool whole = plan.mesh.replicas == plan.world;
   append_words(words, {"--fsdp_sharding_strategy",
                        whole                        ? "NO_SHARD"
                        : hybrid                     ? "HYBRID_SHARD"

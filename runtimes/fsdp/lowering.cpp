@@ -54,7 +54,7 @@ FsdpPlan resharding(const ParallelPlan& plan) {
   if (fsdp.reshard_ranks == 1) {
     fsdp.reshard_after_forward = false;
   }
-  if (fsdp.reshard_ranks == 1 || fsdp.reshard_ranks == plan.world / fsdp.replicas) {
+  if (fsdp.reshard_ranks == 1 || fsdp.reshard_ranks == plan.world / plan.mesh.replicas) {
     fsdp.reshard_ranks = 0;
   }
   return fsdp;
@@ -91,7 +91,7 @@ std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelP
     return Error::invalid_argument(
         "fsdp", "with version=1 does not support embeddings and reshard=N", {}, "use version=2");
   }
-  if (fsdp.cpu_offload && plan.world == fsdp.replicas) {
+  if (fsdp.cpu_offload && plan.world == plan.mesh.replicas) {
     return Error::invalid_argument("fsdp",
                                    "with version=1 does not support offload where parameters are "
                                    "not sharded (NO_SHARD)",
@@ -131,8 +131,8 @@ std::optional<Error> unsupported_quant(const ModelSpec& model, const ParallelPla
     return refused("fsdp", "offload or reshard=N with --qlora",
                    "shards on the GPU, among all ranks");
   }
-  if (fsdp.version == 1 &&
-      (plan.quant->prepare_kbit || !fsdp.reshard_after_forward || plan.world == fsdp.replicas)) {
+  if (fsdp.version == 1 && (plan.quant->prepare_kbit || !fsdp.reshard_after_forward ||
+                            plan.world == plan.mesh.replicas)) {
     return refused("qlora",
                    "version=1 of --fsdp with prepare=yes, reshard=no or as many replicas as GPUs",
                    "prepare=no, reshard=yes and fewer replicas, or version=2");
@@ -159,8 +159,8 @@ std::optional<Error> unsupported_precision(const ModelSpec& model, const Paralle
 
 std::optional<Error> unsupported_sharding(const ModelSpec& model, const ParallelPlan& plan,
                                           const FsdpPlan& fsdp) {
-  if (plan.world % fsdp.replicas != 0) {
-    return Error::invalid_argument("fsdp", "replicas=" + std::to_string(fsdp.replicas),
+  if (plan.world % plan.mesh.replicas != 0) {
+    return Error::invalid_argument("fsdp", "replicas=" + std::to_string(plan.mesh.replicas),
                                    "a divisor of --gpus " + std::to_string(plan.world));
   }
   if (plan.quant) {
@@ -186,7 +186,7 @@ std::optional<Error> unsupported_sharding(const ModelSpec& model, const Parallel
   if (const std::optional<Error> error = unsupported_precision(model, plan, fsdp)) {
     return error;
   }
-  const std::int64_t ranks = plan.world / fsdp.replicas;
+  const std::int64_t ranks = plan.world / plan.mesh.replicas;
   if (fsdp.reshard_ranks != 0 && ranks % fsdp.reshard_ranks != 0) {
     return Error::invalid_argument(
         "fsdp", "reshard=" + std::to_string(fsdp.reshard_ranks),
@@ -505,14 +505,16 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
     }
   }
   Eager eager(device);
-  const Sharding sharding{.eager = eager,
-                          .plan = fsdp,
-                          .stored = param_dtype(plan.precision),
-                          .trained = plan.lora ? DType::kFp32 : param_dtype(plan.precision),
-                          .ranks = plan.world / fsdp.replicas,
-                          .stride = 1,
-                          .rank = static_cast<std::int64_t>(rank) % (plan.world / fsdp.replicas),
-                          .autocast = autocast_dtype(plan.precision).has_value()};
+  const Sharding sharding{
+      .eager = eager,
+      .plan = fsdp,
+      .stored = param_dtype(plan.precision),
+      .trained = plan.lora ? DType::kFp32 : param_dtype(plan.precision),
+      .replicas = plan.mesh.replicas,
+      .ranks = plan.world / plan.mesh.replicas,
+      .stride = 1,
+      .rank = static_cast<std::int64_t>(rank) % (plan.world / plan.mesh.replicas),
+      .autocast = autocast_dtype(plan.precision).has_value()};
   const Setting setting{.plan = plan,
                         .source = {.spec = model,
                                    .plan = arithmetic,

@@ -17,7 +17,7 @@ namespace headroom::ir::fsdp {
 /// Model:   forward and backward are those of the transformers runtime, in the type of the gathered
 ///          parameters, with FSDP's hooks around layers. The optimizer steps the shards in the type
 ///          that `plan.precision` stores. The model is built on the meta device. With
-///          `FsdpPlan::replicas` the ranks are divided into that many sets, each of which shards
+///          `Mesh::replicas` the ranks are divided into that many sets, each of which shards
 ///          the whole model.
 ///          `around`: what a framework around FSDP changes in the model's code.
 /// Phases:  load, stepN[.M].forward, .backward, stepN.optimizer, .zero_grad, evaluation.

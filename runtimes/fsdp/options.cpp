@@ -59,7 +59,7 @@ constexpr std::array kFsdpFields = {
         .spelled({.name = "reduce_dtype"})
         .shown_always()
         .means("Type in which gradients are reduced."),
-    field<&F::replicas>("replicas")
+    degree<&Mesh::replicas, F>("replicas")
         .key_of("fsdp")
         .between(1, kMostRanks)
         .searchable()
@@ -86,7 +86,7 @@ constexpr std::array kKeyedOptions = {
     KeyedOption{"fsdp", "PyTorch FSDP. --precision is the type of the shards."}};
 
 constexpr PlanPart kFsdpPart = [] {
-  PlanPart part = own_part<FsdpPlan>("fsdp", kFsdpFields);
+  PlanPart part = own_part<FsdpPlan, &Mesh::replicas>("fsdp", kFsdpFields);
   part.title = "PyTorch FSDP.";
   part.runtime = "fsdp";
   part.shards = true;

@@ -26,7 +26,6 @@ struct FsdpPlan {
   bool shard_embeddings = false;      ///< Embedding and head are groups of their own, unless tied.
   DType param_dtype = DType::kBf16;   ///< Type of the gathered parameters and of the arithmetic.
   DType reduce_dtype = DType::kFp32;  ///< Type in which gradients are reduced.
-  std::int64_t replicas = 1;          ///< Hybrid sharding: copies of the sharded model.
   /// After forward, parameters are resharded among only this many ranks; 0: among all ranks.
   std::int64_t reshard_ranks = 0;
   bool cpu_offload = false;  ///< CPUOffloadPolicy: shards, gradients and states on the host.

@@ -32,24 +32,25 @@ void read_fsdp(RunReader& parallel, bool tied, ParallelPlan& plan) {
   fsdp.shard_embeddings = parallel.flag("shard_embeddings", false) && !tied;
   fsdp.param_dtype = policy_dtype(parallel, "param_dtype", "bf16", plan);
   fsdp.reduce_dtype = policy_dtype(parallel, "reduce_dtype", "fp32", plan);
-  fsdp.replicas = parallel.integer("replicate", 1, kWorldRange);
+  plan.mesh.replicas = parallel.integer("replicate", 1, kWorldRange);
   fsdp.cpu_offload = parallel.flag("offload", false);
   edit_fsdp(plan) = fsdp;
 }
 
 /// Reads a run of FullyShardedDataParallel. Absent settings have the defaults of `accelerate
 /// config`.
-void read_wrapper(RunReader& parallel, std::int64_t world, FsdpPlan& fsdp) {
+void read_wrapper(RunReader& parallel, ParallelPlan& plan) {
+  FsdpPlan& fsdp = edit_fsdp(plan);
   fsdp.version = 1;
   const std::string strategy = parallel.text("strategy", "FULL_SHARD");
   const bool hybrid = strategy == "HYBRID_SHARD" || strategy == "_HYBRID_SHARD_ZERO2";
   const bool whole = strategy == "NO_SHARD";
   fsdp.reshard_after_forward = strategy == "FULL_SHARD" || strategy == "HYBRID_SHARD";
   if ((!hybrid && !whole && strategy != "FULL_SHARD" && strategy != "SHARD_GRAD_OP") ||
-      hybrid != (fsdp.replicas > 1)) {
+      hybrid != (plan.mesh.replicas > 1)) {
     parallel.fail("strategy", "'" + strategy + "'");
   }
-  fsdp.replicas = whole ? world : fsdp.replicas;
+  plan.mesh.replicas = whole ? plan.world : plan.mesh.replicas;
   constexpr std::array<RowWord<FsdpPrefetch>, 3> kPrefetches = {
       {{"BACKWARD_PRE", FsdpPrefetch::kBackwardPre},
        {"BACKWARD_POST", FsdpPrefetch::kBackwardPost},
@@ -86,7 +87,7 @@ void read_sharded_run(RunReader& row, RunSetting& run) {
   }
   read_fsdp(parallel, says_tied(row.peek("config")), plan);
   if (kind == "fsdp1") {
-    read_wrapper(parallel, plan.world, edit_fsdp(plan));
+    read_wrapper(parallel, plan);
   }
   if (says(row.peek("checkpointing"), "full_wrapper") && says(row.peek("task"), "seq2seq")) {
     row.fail("checkpointing", "'full_wrapper' around the encoder's layers alone");

@@ -91,6 +91,7 @@ class Fsdp final : public Runtime {
   }
   void settle(ParallelPlan& plan) const override {
     plan.own.keep<FsdpPlan>();
+    plan.mesh = {.replicas = plan.mesh.replicas};
     settle_shards(plan);
     plan.lora.reset();
   }
@@ -118,7 +119,7 @@ class Fsdp final : public Runtime {
     if (!has_fsdp(plan) || !fsdp_of(plan).cpu_offload) {
       return Bytes{0};
     }
-    const std::int64_t ranks = std::max<std::int64_t>(plan.world / fsdp_of(plan).replicas, 1);
+    const std::int64_t ranks = std::max<std::int64_t>(plan.world / plan.mesh.replicas, 1);
     const Bytes shard =
         bytes_of(count_parameters(model).total() / ranks, param_dtype(plan.precision));
     const bool trains = !plan.lora && plan.optimizer.kind != OptimizerKind::kNone;
@@ -131,7 +132,7 @@ class Fsdp final : public Runtime {
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
     if (has_fsdp(plan)) {
-      edit_fsdp(plan).replicas = 1;
+      plan.mesh.replicas = 1;
     }
     return plan;
   }
@@ -141,7 +142,7 @@ class Fsdp final : public Runtime {
   [[nodiscard]] Bytes gathered_after_forward(const ModelSpec& model,
                                              const ParallelPlan& plan) const override {
     const bool stay = has_fsdp(plan) && !fsdp_of(plan).reshard_after_forward &&
-                      fsdp_of(plan).reshard_ranks == 0 && plan.world > fsdp_of(plan).replicas;
+                      fsdp_of(plan).reshard_ranks == 0 && plan.world > plan.mesh.replicas;
     return stay && !plan.quant
                ? Bytes{count_parameters(model).total() * bits_of(fsdp_of(plan).param_dtype) / 8}
                : Bytes{0};
@@ -174,7 +175,7 @@ HeldParameters held_shards(const ParallelPlan& plan) {
   const FsdpPlan& fsdp = fsdp_of(plan);
   return fsdp.cpu_offload
              ? HeldParameters{}
-             : sharded_parameters(plan, std::max<std::int64_t>(1, plan.world / fsdp.replicas));
+             : sharded_parameters(plan, std::max<std::int64_t>(1, plan.world / plan.mesh.replicas));
 }
 
 std::string sharding_words(const ParallelPlan& plan) {
@@ -182,7 +183,7 @@ std::string sharding_words(const ParallelPlan& plan) {
   if (has_fsdp(plan)) {
     const FsdpPlan& fsdp = fsdp_of(plan);
     text = fsdp.reshard_after_forward ? "" : " reshard no";
-    add_degree(text, "replicas", fsdp.replicas, fsdp.replicas > 1);
+    add_degree(text, "replicas", plan.mesh.replicas, plan.mesh.replicas > 1);
     text += fsdp.cpu_offload ? " offload all" : "";
   }
   return text + " dp " + std::to_string(plan.world) + precision_words(plan) +

@@ -366,7 +366,7 @@ Tensor ShardedGroup::scatter(std::int64_t elements, DType trained) {
     torch::launch_copy(eager, reduced, reduced, torch::CopyOrder::kSame);
   }
   scattered_ = eager.record_mark(sharding_.streams.reduce);
-  const bool replicated = plan.replicas > 1;
+  const bool replicated = sharding_.replicas > 1;
   const StreamScope stream(eager,
                            replicated ? sharding_.streams.replica : sharding_.streams.reduce);
   if (replicated) {
@@ -374,7 +374,7 @@ Tensor ShardedGroup::scatter(std::int64_t elements, DType trained) {
     eager.run(CollectiveShape{
         .kind = CollectiveKind::kAllReduce,
         .bytes = bytes_of(elements, plan.reduce_dtype).value(),
-        .group = {.size = plan.replicas, .stride = sharding_.ranks * sharding_.stride}});
+        .group = {.size = sharding_.replicas, .stride = sharding_.ranks * sharding_.stride}});
     all_reduce_input_ = reduced;
   }
   if (plan.reduce_dtype != trained) {
@@ -463,7 +463,7 @@ Tensor ShardedGroup::reduce(std::span<const std::size_t> indices, std::vector<Te
   const DType trained = parameters_[indices.front()].shard.dtype();
   const Tensor reduced = scatter(elements, trained);
   const StreamId last_stream =
-      sharding_.plan.replicas > 1 ? sharding_.streams.replica : sharding_.streams.reduce;
+      sharding_.replicas > 1 ? sharding_.streams.replica : sharding_.streams.reduce;
   {
     const StreamScope stream(eager, last_stream);
     if (sharding_.plan.cpu_offload) {

@@ -33,7 +33,8 @@ struct Sharding {
   const FsdpPlan& plan;
   DType stored = DType::kFp32;   ///< Type of the model's shards.
   DType trained = DType::kFp32;  ///< Type of adapters (fp32); without adapters, of all shards.
-  std::int64_t ranks = 1;        ///< Ranks that share one of `plan.replicas` copies of the model.
+  std::int64_t replicas = 1;     ///< Copies of the sharded model (`Mesh::replicas`).
+  std::int64_t ranks = 1;        ///< Ranks that share one of them.
   std::int64_t stride = 1;       ///< Distance between them; tensor-parallel ranks lie in between.
   std::int64_t rank = 0;         ///< This rank among `ranks`; the last ones may have fewer rows.
   bool autocast = false;         ///< Whether the model runs under torch.autocast.

@@ -5,13 +5,14 @@
 namespace headroom::ir::fsdp {
 
 void settle_shards(ParallelPlan& plan) {
-  if (!has_fsdp(plan) || plan.world % fsdp_of(plan).replicas != 0) {
+  if (!has_fsdp(plan) || plan.world % plan.mesh.replicas != 0) {
     edit_fsdp(plan) = FsdpPlan{};
+    plan.mesh.replicas = 1;
   }
 }
 
 PlanControl replicas_control() {
-  return degree_control(kReplicasLabel, &FsdpPlan::replicas);
+  return degree_control<FsdpPlan>(kReplicasLabel, &Mesh::replicas);
 }
 
 }  // namespace headroom::ir::fsdp

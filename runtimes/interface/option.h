@@ -339,6 +339,31 @@ template <auto kMember>
   return row;
 }
 
+/// A row for a degree of the plan's mesh, as an option of the framework whose own options are of
+/// type `Part`. `kUsual` is how the framework writes the default of `Mesh`.
+template <auto kDegree, typename Part, std::int64_t kUsual = Mesh{}.*kDegree>
+[[nodiscard]] constexpr OptionField degree(std::string_view name) {
+  OptionField row;
+  row.name = name;
+  row.kind = OptionKind::kWhole;
+  row.get = [](const ParallelPlan& plan) -> JsonValue {
+    const std::int64_t value = plan.mesh.*kDegree;
+    return JsonValue{value == Mesh{}.*kDegree ? kUsual : value};
+  };
+  row.set = [](ParallelPlan& plan, const JsonValue& json) {
+    const std::optional<std::int64_t> value = json.as_integer();
+    if (value) {
+      static_cast<void>(plan.own.edit<Part>());
+      plan.mesh.*kDegree = *value == kUsual ? Mesh{}.*kDegree : *value;
+    }
+    return value.has_value();
+  };
+  row.same = [](const ParallelPlan& one, const ParallelPlan& other) {
+    return one.mesh.*kDegree == other.mesh.*kDegree;
+  };
+  return row;
+}
+
 /// A row for a choice; `kWords` is the function that lists its words.
 template <auto kMember, auto kWords>
 [[nodiscard]] constexpr OptionField word(std::string_view name) {
@@ -458,9 +483,9 @@ template <auto kMember>
   return part;
 }
 
-/// The part that is a framework's own options, of type `T`. `name` is its key in JSON and its
-/// option on the command line.
-template <typename T>
+/// The part that is a framework's own options, of type `T`, and those degrees of the mesh for which
+/// it has rows. `name` is its key in JSON and its option on the command line.
+template <typename T, auto... kDegrees>
 [[nodiscard]] constexpr PlanPart own_part(std::string_view name,
                                           std::span<const OptionField> fields) {
   PlanPart part;
@@ -473,7 +498,12 @@ template <typename T>
       static_cast<void>(plan.own.edit<T>());
     }
   };
-  part.drop = [](ParallelPlan& plan) { plan.own.reset<T>(); };
+  part.drop = [](ParallelPlan& plan) {
+    if (plan.own.has<T>()) {  // Otherwise the degrees are those of another framework.
+      plan.own.reset<T>();
+      ((plan.mesh.*kDegrees = Mesh{}.*kDegrees), ...);
+    }
+  };
   part.usual = []() -> const ParallelPlan& {
     static const ParallelPlan usual = [] {
       ParallelPlan plan;

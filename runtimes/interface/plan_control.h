@@ -31,18 +31,19 @@ inline constexpr std::string_view kContextParallelLabel = "Context parallel";
 inline constexpr std::string_view kExpertParallelLabel = "Expert parallel";
 inline constexpr std::string_view kReplicasLabel = "Replicas";
 
-/// A control for a degree among a framework's own options. A plan without these shows 1.
+/// A control for a degree of the mesh, in plans of the framework whose own options are of type
+/// `Part`. Other plans show 1.
 template <typename Part>
-[[nodiscard]] PlanControl degree_control(std::string_view label, std::int64_t Part::*degree) {
+[[nodiscard]] PlanControl degree_control(std::string_view label, std::int64_t Mesh::*degree) {
   return {.label = label,
           .get =
               [degree](const ParallelPlan& plan) {
-                return plan.own.has<Part>() ? plan.own.get<Part>().*degree : std::int64_t{1};
+                return plan.own.has<Part>() ? plan.mesh.*degree : std::int64_t{1};
               },
           .set =
               [degree](ParallelPlan& plan, std::int64_t value) {
                 if (plan.own.has<Part>()) {
-                  plan.own.edit<Part>().*degree = value;
+                  plan.mesh.*degree = value;
                 }
               }};
 }

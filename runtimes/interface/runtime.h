@@ -176,7 +176,10 @@ class Runtime {
   /// Adapts a plan that was made for another framework, or with other degrees, to this one: adds
   /// the framework's own part, removes those of others and replaces what the framework does not
   /// support. Idempotent. The caller settles the precision.
-  virtual void settle(ParallelPlan& plan) const { plan.own = {}; }
+  virtual void settle(ParallelPlan& plan) const {
+    plan.own = {};
+    plan.mesh = {};
+  }
   /// The framework's own choices, in the order in which they are shown.
   [[nodiscard]] virtual std::vector<PlanControl> controls() const { return {}; }
   /// Which activations are recomputed, if the framework has an option of its own for that.

@@ -55,6 +55,7 @@ class Litgpt final : public Runtime {
   void settle(ParallelPlan& plan) const override {
     const ParallelPlan usual;
     plan.own = {};
+    plan.mesh = {};
     plan.world = 1;
     plan.recompute = usual.recompute;
     plan.recompute_every = usual.recompute_every;

@@ -345,7 +345,7 @@ void ActivationOffload::meet() {
   const Tensor sum = torch::filled(eager, {1}, DType::kFp32);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                             .bytes = torch::bytes_of(sum),
-                            .group = {.size = context_.mesh.world}});
+                            .group = {.size = context_.grid.world}});
   eager.host_wait(eager.record_mark(eager.stream()));
 }
 

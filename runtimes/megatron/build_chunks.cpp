@@ -130,7 +130,7 @@ class Constructor {
 
  private:
   [[nodiscard]] std::int64_t split(std::int64_t size) const {
-    return size / context_.mesh.tensor.size;
+    return size / context_.grid.tensor.size;
   }
 
   /// Casts a module's weights, which it made in the model's own type, to FP8 for both products,
@@ -231,7 +231,7 @@ class Constructor {
   /// Source: megatron/core/transformer/moe/token_dispatcher.py,
   ///         MoEAlltoAllTokenDispatcher.__init__.
   std::vector<Tensor> chunk_orders(std::int64_t local) {
-    const std::int64_t ranks = context_.mesh.expert.size * context_.mesh.expert_tensor.size;
+    const std::int64_t ranks = context_.grid.expert.size * context_.grid.expert_tensor.size;
     const auto make = [&] {
       return context_.eager.empty({local * ranks}, DType::kInt64, TensorRole::kBuffer);
     };
@@ -246,9 +246,9 @@ class Constructor {
   void experts(LayerWeights& layer) {
     const MoeSpec& moe = *context_.spec.moe;
     const std::int64_t hidden = context_.spec.hidden;
-    const std::int64_t local = moe.experts / context_.mesh.expert.size;
-    const std::int64_t width = moe.expert_ffn / context_.mesh.expert_tensor.size;
-    const Held held = context_.mesh.expert.size > 1 ? Held::kExpert : Held::kInParts;
+    const std::int64_t local = moe.experts / context_.grid.expert.size;
+    const std::int64_t width = moe.expert_ffn / context_.grid.expert_tensor.size;
+    const Held held = context_.grid.expert.size > 1 ? Held::kExpert : Held::kInParts;
     ExpertWeights weights;
     weights.router = later({moe.experts, hidden});
     if (layer.modules.expert_bias) {
@@ -296,7 +296,7 @@ void build_stem(const Context& context, Constructor& make, Chunk& chunk) {
   context.eager.set_site("parameters", -1);
   // Multi-token prediction layers embed tokens on their own stage.
   if (chunk.first || (chunk.last && context.megatron.mtp_layers > 0)) {
-    const std::int64_t rows = padded_vocabulary(spec, context.megatron) / context.mesh.tensor.size;
+    const std::int64_t rows = padded_vocabulary(spec, context.plan) / context.grid.tensor.size;
     chunk.embedding = make.make_own({rows, spec.hidden});
     if (spec.position == PositionKind::kLearned) {
       chunk.positions = make.later({spec.max_positions, spec.hidden});
@@ -349,7 +349,7 @@ void build_head(const Context& context, Constructor& make, Chunk& chunk, const L
     weights.embedding_norm = make.norm(spec.hidden, rms);
     weights.hidden_norm = make.norm(spec.hidden, rms);
     weights.projection =
-        make.linear(spec.hidden / context.mesh.tensor.size, 2 * spec.hidden, false);
+        make.linear(spec.hidden / context.grid.tensor.size, 2 * spec.hidden, false);
     weights.layer.layer =
         static_cast<std::int32_t>(spec.layers.size()) + static_cast<std::int32_t>(i);
     weights.layer.modules = last;
@@ -361,7 +361,7 @@ void build_head(const Context& context, Constructor& make, Chunk& chunk, const L
     chunk.head = chunk.embedding;
     return;
   }
-  const std::int64_t rows = padded_vocabulary(spec, context.megatron) / context.mesh.tensor.size;
+  const std::int64_t rows = padded_vocabulary(spec, context.plan) / context.grid.tensor.size;
   chunk.head = make.make_own({rows, spec.hidden});
   if (spec.tied_embeddings && chunk.embedding.defined()) {
     // The output layer keeps its own parameter allocated, although it is not used.
@@ -374,7 +374,7 @@ void build_head(const Context& context, Constructor& make, Chunk& chunk, const L
 ///         setup_embeddings_and_output_layer.
 void mark_shared(const Context& context, Chunk& chunk) {
   const bool shared = context.spec.tied_embeddings || context.megatron.mtp_layers > 0;
-  if (!shared || context.mesh.pipeline.size == 1) {
+  if (!shared || context.grid.pipeline.size == 1) {
     return;
   }
   for (Parameter& parameter : chunk.parameters) {
@@ -469,26 +469,27 @@ void cast(const Context& context, Chunk& chunk) {
 
 }  // namespace
 
-std::int64_t padded_vocabulary(const ModelSpec& spec, const MegatronPlan& plan) {
-  const std::int64_t multiple = plan.vocabulary_divisor * plan.tensor;
+std::int64_t padded_vocabulary(const ModelSpec& spec, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = megatron_of(plan);
+  const std::int64_t multiple = megatron.vocabulary_divisor * plan.mesh.tensor;
   return ceil_div(spec.vocabulary, multiple) * multiple;
 }
 
 std::vector<Chunk> build_chunks(const Runner& run, const std::vector<LayerModules>& modules) {
   const Context& context = run.context;
-  const Axis& stage = context.mesh.pipeline;
+  const Axis& stage = context.grid.pipeline;
   const auto layers = static_cast<std::int64_t>(modules.size());
-  const std::int64_t count = chunks_per_stage(context.megatron, layers);
+  const std::int64_t count = chunks_per_stage(context.plan, layers);
   std::vector<Chunk> chunks(static_cast<std::size_t>(count));
   for (std::int64_t index = 0; index < count; ++index) {
     Chunk& chunk = chunks[static_cast<std::size_t>(index)];
-    chunk.first = context.mesh.first_stage() && index == 0;
-    chunk.last = context.mesh.last_stage() && index == count - 1;
+    chunk.first = context.grid.first_stage() && index == 0;
+    chunk.last = context.grid.last_stage() && index == count - 1;
     Constructor make(run, chunk);
     build_stem(context, make, chunk);
     build_frequencies(context, chunk);
     const LayerSpan span =
-        chunk_layers(context.megatron, layers, {.stage = stage.rank, .chunk = index});
+        chunk_layers(context.plan, layers, {.stage = stage.rank, .chunk = index});
     const bool ends = span.count > 0 && span.first + span.count == layers;
     chunk.normed = context.megatron.mtp_layers > 0 ? ends : chunk.last;
     for (std::int64_t layer = span.first; layer < span.first + span.count; ++layer) {

@@ -11,7 +11,7 @@ namespace {
 std::optional<ParallelPlan> sequence_parallel(const ParallelPlan& plan,
                                               const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
-  edit_megatron(changed).sequence_parallel = megatron_of(plan).tensor > 1;
+  edit_megatron(changed).sequence_parallel = plan.mesh.tensor > 1;
   return changed;
 }
 
@@ -62,9 +62,9 @@ std::optional<ParallelPlan> more_tensor_parallel(const ParallelPlan& plan,
                                                  const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
   MegatronPlan& megatron = edit_megatron(changed);
-  const std::int64_t model = megatron.tensor * megatron.pipeline * megatron.context;
+  const std::int64_t model = changed.mesh.tensor * changed.mesh.pipeline * changed.mesh.context;
   if (plan.world % (2 * model) == 0) {
-    megatron.tensor *= 2;
+    changed.mesh.tensor *= 2;
     megatron.sequence_parallel = true;
     changed.accumulation *= 2;
   }
@@ -88,11 +88,11 @@ std::vector<ParallelPlan> less_communication(const ParallelPlan& plan) {
     overlapped.overlap_grad_reduce = true;
     overlapped.overlap_param_gather = true;
   }
-  if (megatron_of(plan).tensor % 2 == 0 && plan.accumulation % 2 == 0) {
+  if (plan.mesh.tensor % 2 == 0 && plan.accumulation % 2 == 0) {
     ParallelPlan& narrower = out.emplace_back(plan);
-    edit_megatron(narrower).tensor /= 2;
+    narrower.mesh.tensor /= 2;
     edit_megatron(narrower).sequence_parallel =
-        megatron_of(plan).sequence_parallel && megatron_of(narrower).tensor > 1;
+        megatron_of(plan).sequence_parallel && narrower.mesh.tensor > 1;
     narrower.accumulation /= 2;
   }
   return out;
@@ -101,22 +101,22 @@ std::vector<ParallelPlan> less_communication(const ParallelPlan& plan) {
 std::vector<ParallelPlan> smaller_bubble(const ParallelPlan& plan, std::int64_t layers) {
   const MegatronPlan& megatron = megatron_of(plan);
   std::vector<ParallelPlan> out;
-  if (megatron.pipeline == 1 || !megatron.pipeline_layout.empty()) {
+  if (plan.mesh.pipeline == 1 || !megatron.pipeline_layout.empty()) {
     return out;
   }
-  const std::int64_t own = layers / megatron.pipeline;
+  const std::int64_t own = layers / plan.mesh.pipeline;
   const std::int64_t chunk = megatron.layers_per_chunk > 0 ? megatron.layers_per_chunk : own;
-  const bool even = layers % megatron.pipeline == 0 && chunk % 2 == 0;
-  if (even && plan.accumulation % megatron.pipeline == 0) {
+  const bool even = layers % plan.mesh.pipeline == 0 && chunk % 2 == 0;
+  if (even && plan.accumulation % plan.mesh.pipeline == 0) {
     edit_megatron(out.emplace_back(plan)).layers_per_chunk = chunk / 2;
   }
   if (const std::optional<ParallelPlan> smaller = changes::smaller_micro_batch(plan, {})) {
     out.push_back(*smaller);
   }
-  if (megatron.pipeline % 2 == 0) {
+  if (plan.mesh.pipeline % 2 == 0) {
     ParallelPlan& shorter = out.emplace_back(plan);
-    edit_megatron(shorter).pipeline /= 2;
-    edit_megatron(shorter).tensor *= 2;
+    shorter.mesh.pipeline /= 2;
+    shorter.mesh.tensor *= 2;
   }
   return out;
 }

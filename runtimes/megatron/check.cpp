@@ -44,7 +44,8 @@ Status first_fault(const std::array<Status, kCount>& findings) {
 
 /// A layout has chunks for all stages and all of the model's layers; no other option may assign
 /// layers.
-Status check_layout(const MegatronPlan& megatron, std::int64_t layers) {
+Status check_layout(const ParallelPlan& plan, std::int64_t layers) {
+  const MegatronPlan& megatron = megatron_of(plan);
   const auto fault = [&](const std::string& expected) {
     return Error::invalid_argument("megatron", "pipeline-layout=" + megatron.pipeline_layout,
                                    expected);
@@ -63,12 +64,12 @@ Status check_layout(const MegatronPlan& megatron, std::int64_t layers) {
         "a plan without the other keys that distribute layers: first-stage-layers, "
         "last-stage-layers, account-for-embedding, account-for-loss, layers-per-virtual-stage");
   }
-  if (megatron.pipeline == 1) {
+  if (plan.mesh.pipeline == 1) {
     return fault("pp=2 or more as well");
   }
-  if (chunks % megatron.pipeline != 0) {
+  if (chunks % plan.mesh.pipeline != 0) {
     return fault("a number of chunks that is a multiple of pp=" +
-                 std::to_string(megatron.pipeline) + "; it has " + std::to_string(chunks));
+                 std::to_string(plan.mesh.pipeline) + "; it has " + std::to_string(chunks));
   }
   if (dealt != layers) {
     return fault("as many layers (t) as the model, " + std::to_string(layers) + "; it has " +
@@ -80,14 +81,15 @@ Status check_layout(const MegatronPlan& megatron, std::int64_t layers) {
 }
 
 /// Every stage has layers, and all stages between the first and the last have the same number.
-Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
+Status check_stages(const ParallelPlan& plan, std::int64_t layers) {
+  const MegatronPlan& megatron = megatron_of(plan);
   if (!megatron.pipeline_layout.empty()) {
-    return check_layout(megatron, layers);
+    return check_layout(plan, layers);
   }
   const bool uneven = megatron.first_stage_layers > 0 || megatron.last_stage_layers > 0;
   const bool accounts = megatron.account_for_embedding || megatron.account_for_loss;
   if (!uneven && !accounts) {
-    Status even = check_division({"pp", megatron.pipeline, "layers", layers});
+    Status even = check_division({"pp", plan.mesh.pipeline, "layers", layers});
     if (!even) {
       return Error::invalid_argument(even.error().key, even.error().got, even.error().wanted,
                                      "distribute them with first-stage-layers, last-stage-layers, "
@@ -102,21 +104,21 @@ Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
         "account-for-loss and layers-per-virtual-stage",
         {}, "leave out the first two keys or the others");
   }
-  if (megatron.pipeline == 1) {
+  if (plan.mesh.pipeline == 1) {
     return Error::invalid_argument("megatron",
                                    "distributes layers over pipeline stages, but has pp=1", {},
                                    "add pp=2 or more, or leave out the keys for stages");
   }
-  if (even_stage_layers(megatron, layers) == 0) {
-    return Error::invalid_argument("megatron", "pp=" + std::to_string(megatron.pipeline),
+  if (even_stage_layers(plan, layers) == 0) {
+    return Error::invalid_argument("megatron", "pp=" + std::to_string(plan.mesh.pipeline),
                                    "a number of stages with which the " + std::to_string(layers) +
                                        " layers leave equally many for each stage between the "
                                        "first and the last",
                                    "change pp, first-stage-layers or last-stage-layers");
   }
-  for (const std::int64_t stage : {std::int64_t{0}, megatron.pipeline - 1}) {
-    for (std::int64_t chunk = 0; chunk < chunks_per_stage(megatron, layers); ++chunk) {
-      if (chunk_layers(megatron, layers, {.stage = stage, .chunk = chunk}).count < 0) {
+  for (const std::int64_t stage : {std::int64_t{0}, plan.mesh.pipeline - 1}) {
+    for (std::int64_t chunk = 0; chunk < chunks_per_stage(plan, layers); ++chunk) {
+      if (chunk_layers(plan, layers, {.stage = stage, .chunk = chunk}).count < 0) {
         return Error::invalid_argument("megatron",
                                        "counts the embedding or the loss as a layer, but the first "
                                        "or the last chunk has no layer to give up for it",
@@ -129,17 +131,16 @@ Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
 
 Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
-  const std::int64_t tensor = megatron.tensor;
-  const std::int64_t product = tensor * megatron.pipeline * megatron.context;
+  const std::int64_t tensor = plan.mesh.tensor;
+  const std::int64_t product = tensor * plan.mesh.pipeline * plan.mesh.context;
   if (Status whole = check_division({"tp x pp x cp", product, "GPUs", plan.world}); !whole) {
     return whole;
   }
   const auto layers = static_cast<std::int64_t>(model.layers.size());
-  const std::int64_t stage = even_stage_layers(megatron, layers);
-  const std::int64_t pieces = megatron.context > 1 ? 2 * megatron.context : 1;
+  const std::int64_t stage = even_stage_layers(plan, layers);
+  const std::int64_t pieces = plan.mesh.context > 1 ? 2 * plan.mesh.context : 1;
   return first_fault(std::array<Status, 5>{
-      check_stages(megatron, layers),
-      check_division({"tp", tensor, "attention heads", model.heads}),
+      check_stages(plan, layers), check_division({"tp", tensor, "attention heads", model.heads}),
       check_division({"tp", tensor, "key and value heads", model.kv_heads}),
       megatron.layers_per_chunk > 0
           ? check_division(
@@ -151,26 +152,26 @@ Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
                 "seq", std::to_string(plan.sequence),
                 "a multiple of " + std::to_string(pieces) +
                     ": context parallelism cuts a sequence into two pieces for each rank of cp=" +
-                    std::to_string(megatron.context))});
+                    std::to_string(plan.mesh.context))});
 }
 
 Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
-  const std::int64_t tensor = megatron.tensor;
+  const std::int64_t tensor = plan.mesh.tensor;
   if (megatron.sequence_parallel) {
     const Status parts = check_division(
-        {"tp", tensor, "tokens of a rank's sequence", plan.sequence / megatron.context});
+        {"tp", tensor, "tokens of a rank's sequence", plan.sequence / plan.mesh.context});
     if (!parts) {
       return parts;
     }
   }
   if (!model.moe) {
-    return megatron.expert == 1
+    return plan.mesh.expert == 1
                ? check_division({"tp", tensor, "columns of the MLP", model.ffn})
-               : Error::invalid_argument("megatron", "ep=" + std::to_string(megatron.expert),
+               : Error::invalid_argument("megatron", "ep=" + std::to_string(plan.mesh.expert),
                                          "ep=1, because the model has no experts");
   }
-  const std::int64_t expert_tensor = megatron.expert_tensor > 0 ? megatron.expert_tensor : tensor;
+  const std::int64_t expert_tensor = plan.mesh.expert_tensor > 0 ? plan.mesh.expert_tensor : tensor;
   if (tensor > 1 && !megatron.sequence_parallel) {
     return Error::invalid_argument(
         "megatron", "tp=" + std::to_string(tensor),
@@ -180,14 +181,15 @@ Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
   return first_fault(std::array<Status, 5>{
       check_division({"tp", tensor, "columns of the dense MLP", model.ffn}),
       check_division({"tp", tensor, "columns of the shared expert", model.moe->shared_ffn}),
-      check_division({"ep", megatron.expert, "experts", model.moe->experts}),
+      check_division({"ep", plan.mesh.expert, "experts", model.moe->experts}),
       check_division({"etp", expert_tensor, "columns of an expert", model.moe->expert_ffn}),
-      check_division({"etp x ep x pp", expert_tensor * megatron.expert * megatron.pipeline, "GPUs",
-                      plan.world})});
+      check_division({"etp x ep x pp", expert_tensor * plan.mesh.expert * plan.mesh.pipeline,
+                      "GPUs", plan.world})});
 }
 
 /// The error for options that have no effect without other options.
-Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
+Status check_needs(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = megatron_of(plan);
   const bool full = megatron.recompute == MegatronRecompute::kFullUniform ||
                     megatron.recompute == MegatronRecompute::kFullBlock;
   const bool overlaps = megatron.distributed_optimizer && megatron.overlap_grad_reduce;
@@ -200,9 +202,8 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
   const bool usual_dispatcher = megatron.dispatcher == usual.dispatcher;
   const bool gathers = megatron.dispatcher == MegatronDispatcher::kAllGather;
   const bool hybrid = megatron.dispatcher == MegatronDispatcher::kHybridEp;
-  const std::int64_t expert_tensor =
-      megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
-  const bool spreads = megatron.expert > 1 && !megatron.capacity_factor;
+  const std::int64_t expert_tensor = expert_tensor_of(plan.mesh);
+  const bool spreads = plan.mesh.expert > 1 && !megatron.capacity_factor;
   const bool shares = model.moe && model.moe->shared_ffn > 0;
   const std::array<Need, 15> needs = {
       {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
@@ -219,9 +220,9 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
        {megatron.bf16_moments && !megatron.precision_aware, "bf16-moments", "precision-aware"},
        {megatron.optimizer_offload > 0 && (!megatron.precision_aware || megatron.bf16_moments),
         "optimizer-offload", "precision-aware without bf16-moments"},
-       {megatron.layers_per_chunk > 0 && megatron.pipeline == 1, "layers-per-virtual-stage",
+       {megatron.layers_per_chunk > 0 && plan.mesh.pipeline == 1, "layers-per-virtual-stage",
         "pp of 2 or more"},
-       {!model.moe && (megatron.expert_tensor > 0 || megatron.capacity_factor ||
+       {!model.moe && (plan.mesh.expert_tensor > 0 || megatron.capacity_factor ||
                        megatron.permute_fusion || !megatron.aux_loss || !megatron.grouped_gemm ||
                        megatron.sinkhorn || megatron.router_fp32 || !usual_dispatcher),
         "etp, capacity-factor, permute-fusion, aux-loss, grouped-gemm, sinkhorn, router-fp32 or "
@@ -230,7 +231,7 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
        {megatron.sinkhorn && megatron.aux_loss, "sinkhorn", "aux-loss=no"},
        {gathers && (megatron.capacity_factor || megatron.permute_fusion), "dispatcher=allgather",
         "a plan without capacity-factor and permute-fusion"},
-       {hybrid && (megatron.expert == 1 || expert_tensor > 1), "dispatcher=hybridep",
+       {hybrid && (plan.mesh.expert == 1 || expert_tensor > 1), "dispatcher=hybridep",
         "ep of 2 or more and etp=1"},
        {megatron.shared_expert_overlap && (!shares || !usual_dispatcher), "shared-expert-overlap",
         "a model with shared experts, and dispatcher=alltoall"},
@@ -288,7 +289,7 @@ Status check_model(const ModelSpec& model) {
 ///         forward_backward_pipelining_with_interleaving.
 Status check_groups(const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
-  const bool interleaved = is_interleaved(megatron);
+  const bool interleaved = is_interleaved(plan);
   if (!interleaved && megatron.micro_batch_group > 0) {
     return Error::invalid_argument(
         "megatron",
@@ -297,25 +298,25 @@ Status check_groups(const ParallelPlan& plan) {
         {}, "leave out micro-batch-group");
   }
   const std::int64_t group =
-      megatron.micro_batch_group > 0 ? megatron.micro_batch_group : megatron.pipeline;
-  if (group < megatron.pipeline) {
+      megatron.micro_batch_group > 0 ? megatron.micro_batch_group : plan.mesh.pipeline;
+  if (group < plan.mesh.pipeline) {
     return unsupported_megatron("micro-batch-group=" + std::to_string(group),
-                                "pp=" + std::to_string(megatron.pipeline) + " or more");
+                                "pp=" + std::to_string(plan.mesh.pipeline) + " or more");
   }
   const std::int64_t rest = plan.accumulation % group;
-  if (interleaved && rest != 0 && (rest < megatron.pipeline || plan.accumulation < group)) {
+  if (interleaved && rest != 0 && (rest < plan.mesh.pipeline || plan.accumulation < group)) {
     return Error::invalid_argument(
         "accumulation", std::to_string(plan.accumulation),
         "a multiple of " + std::to_string(group) + " for interleaved stages, or at least " +
-            std::to_string(megatron.pipeline) + " more than such a multiple",
+            std::to_string(plan.mesh.pipeline) + " more than such a multiple",
         "use --accumulation " + std::to_string(group));
   }
   return ok();
 }
 
 /// The heads must be divisible among the ranks that exchange them.
-Status check_exchange(const ModelSpec& model, const MegatronPlan& megatron) {
-  const std::int64_t ranks = megatron.tensor * megatron.context;
+Status check_exchange(const ModelSpec& model, const ParallelPlan& plan) {
+  const std::int64_t ranks = plan.mesh.tensor * plan.mesh.context;
   return first_fault(std::array<Status, 2>{
       check_division({"tp x cp", ranks, "attention heads", model.heads}),
       check_division({"tp x cp", ranks, "key and value heads", model.kv_heads})});
@@ -323,15 +324,16 @@ Status check_exchange(const ModelSpec& model, const MegatronPlan& megatron) {
 
 /// Hierarchical context parallelism has two levels: groups of ranks that exchange heads, and a ring
 /// of these groups.
-Status check_levels(const ModelSpec& model, const MegatronPlan& megatron) {
+Status check_levels(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = megatron_of(plan);
   const std::int64_t ranks = megatron.context_exchange_ranks;
   if (ranks <= 1) {
     return ok();
   }
   const std::string value = "cp-exchange-ranks=" + std::to_string(ranks);
-  if (megatron.context % ranks != 0 || megatron.context == ranks) {
+  if (plan.mesh.context % ranks != 0 || plan.mesh.context == ranks) {
     return unsupported_megatron(
-        value, "a divisor of cp=" + std::to_string(megatron.context) + " below cp itself");
+        value, "a divisor of cp=" + std::to_string(plan.mesh.context) + " below cp itself");
   }
   if (megatron.context_exchange != MegatronContext::kRing ||
       megatron.attention != MegatronAttention::kFused || model.latent) {
@@ -342,8 +344,8 @@ Status check_levels(const ModelSpec& model, const MegatronPlan& megatron) {
   }
   return first_fault(std::array<Status, 2>{
       check_division(
-          {"tp x cp-exchange-ranks", megatron.tensor * ranks, "attention heads", model.heads}),
-      check_division({"tp x cp-exchange-ranks", megatron.tensor * ranks, "key and value heads",
+          {"tp x cp-exchange-ranks", plan.mesh.tensor * ranks, "attention heads", model.heads}),
+      check_division({"tp x cp-exchange-ranks", plan.mesh.tensor * ranks, "key and value heads",
                       model.kv_heads})});
 }
 
@@ -357,7 +359,7 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   }
   constexpr std::int64_t kLongest = 4096;
   constexpr std::int64_t kShortest = 16;
-  const std::int64_t scores = plan.micro_batch * model.heads / megatron.tensor;
+  const std::int64_t scores = plan.micro_batch * model.heads / plan.mesh.tensor;
   const bool fits = plan.precision != Precision::kFp32 && plan.sequence > kShortest &&
                     plan.sequence <= kLongest && plan.sequence % 4 == 0 && scores % 4 == 0;
   struct Lack {
@@ -368,7 +370,7 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   const std::array<Lack, 7> lacks = {
       {{megatron.attention != MegatronAttention::kUnfused, "transformer-engine=no",
         "attention=unfused as well, the only attention of Megatron-Core's own modules"},
-       {megatron.context > 1, "transformer-engine=no with cp", "cp=1"},
+       {plan.mesh.context > 1, "transformer-engine=no with cp", "cp=1"},
        {model.norm != NormKind::kLayer || model.qk_norm != QkNorm::kNone,
         "transformer-engine=no for this model's norms",
         "a model with LayerNorm, for which apex has a kernel, and without norms on queries and "
@@ -394,15 +396,16 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
 }
 
 /// The error for a rank order with pipeline stages before data-parallel replicas.
-Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
+Status check_order(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = megatron_of(plan);
   if (!megatron.pipeline_before_data) {
     return ok();
   }
-  const std::int64_t dense = megatron.tensor * megatron.context;
-  const std::int64_t cut = megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
-  if (!has_one_pipeline(model, megatron)) {
+  const std::int64_t dense = plan.mesh.tensor * plan.mesh.context;
+  const std::int64_t cut = expert_tensor_of(plan.mesh);
+  if (!has_one_pipeline(model, plan)) {
     return unsupported_megatron(
-        "use-tp-pp-dp-mapping with etp x ep = " + std::to_string(cut * megatron.expert),
+        "use-tp-pp-dp-mapping with etp x ep = " + std::to_string(cut * plan.mesh.expert),
         "etp x ep equal to tp x cp, which is " + std::to_string(dense),
         "leave out use-tp-pp-dp-mapping");
   }
@@ -416,19 +419,20 @@ Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
 }
 
 /// The error for what attention's kernels and its exchanges among ranks do not support.
-Status check_attention_forms(const ModelSpec& model, const MegatronPlan& megatron) {
+Status check_attention_forms(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = megatron_of(plan);
   const bool flash = megatron.attention == MegatronAttention::kFlash;
   if (megatron.context_exchange == MegatronContext::kAllToAll) {
-    const Status heads = check_exchange(model, megatron);
+    const Status heads = check_exchange(model, plan);
     if (!heads) {
       return heads;
     }
   }
-  if (const Status levels = check_levels(model, megatron); !levels) {
+  if (const Status levels = check_levels(model, plan); !levels) {
     return levels;
   }
-  if (megatron.attention == MegatronAttention::kUnfused && megatron.context > 1) {
-    return unsupported_megatron("attention=unfused with cp=" + std::to_string(megatron.context),
+  if (megatron.attention == MegatronAttention::kUnfused && plan.mesh.context > 1) {
+    return unsupported_megatron("attention=unfused with cp=" + std::to_string(plan.mesh.context),
                                 "attention=fused or flash, which support context parallelism",
                                 "use attention=fused");
   }
@@ -451,7 +455,8 @@ Status check_attention_forms(const ModelSpec& model, const MegatronPlan& megatro
 }
 
 /// The error for what multi-token prediction does not support.
-Status check_prediction_forms(const ModelSpec& model, const MegatronPlan& megatron) {
+Status check_prediction_forms(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = megatron_of(plan);
   // Source: megatron/core/transformer/multi_token_prediction.py, _checkpointed_forward.
   if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
       megatron.recompute_layers != 1) {
@@ -468,7 +473,7 @@ Status check_prediction_forms(const ModelSpec& model, const MegatronPlan& megatr
         "arguments, and multi-token prediction passes its hidden states so",
         "use recompute=block");
   }
-  const bool unused = model.tied_embeddings && megatron.pipeline > 1 && megatron.mtp_layers > 0;
+  const bool unused = model.tied_embeddings && plan.mesh.pipeline > 1 && megatron.mtp_layers > 0;
   if (unused && megatron.overlap_grad_reduce) {
     return unsupported_megatron(
         "overlap-grad-reduce with mtp-layers and tied embeddings on several stages",
@@ -482,7 +487,7 @@ Status check_prediction_forms(const ModelSpec& model, const MegatronPlan& megatr
 Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
   const MegatronModules& modules = megatron.recompute_modules;
-  if (const Status attention = check_attention_forms(model, megatron); !attention) {
+  if (const Status attention = check_attention_forms(model, plan); !attention) {
     return attention;
   }
   if (megatron.precision_aware && plan.precision != Precision::kBf16Master) {
@@ -501,7 +506,7 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (const Status offload = check_megatron_offload(model, megatron); !offload) {
     return offload;
   }
-  if (const Status layers = check_megatron_layer_offload(model, megatron); !layers) {
+  if (const Status layers = check_megatron_layer_offload(model, plan); !layers) {
     return layers;
   }
   if (const Status parameters = check_megatron_fp8_parameters(megatron); !parameters) {
@@ -518,7 +523,7 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     return unsupported_megatron("recompute-modules=moe, moe_act or shared_experts",
                                 "a model with experts", "use core_attn, layernorm or mlp");
   }
-  if (const Status predictions = check_prediction_forms(model, megatron); !predictions) {
+  if (const Status predictions = check_prediction_forms(model, plan); !predictions) {
     return predictions;
   }
   if (modules.moe_activation && !megatron.grouped_gemm) {
@@ -534,7 +539,7 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
         "recompute-modules=moe together with moe_act, shared_experts or layernorm",
         "either moe or its parts, because moe contains them", "leave out moe or its parts");
   }
-  if (const Status order = check_order(model, megatron); !order) {
+  if (const Status order = check_order(model, plan); !order) {
     return order;
   }
   return check_groups(plan);
@@ -583,7 +588,7 @@ Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
   }
   return first_fault(std::array<Status, 7>{
       check_model(model), check_megatron_special_layers(model, plan), check_others(plan),
-      check_degrees(model, plan), check_widths(model, plan), check_needs(model, megatron_of(plan)),
+      check_degrees(model, plan), check_widths(model, plan), check_needs(model, plan),
       check_forms(model, plan)});
 }
 

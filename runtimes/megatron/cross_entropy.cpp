@@ -18,7 +18,7 @@ using torch::Tensor;
 void reduce_over_ranks(const Runner& run, std::int64_t elements) {
   run.eager().run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                                   .bytes = bytes_of(elements, DType::kFp32).value(),
-                                  .group = run.context.mesh.tensor.group(),
+                                  .group = run.context.grid.tensor.group(),
                                   .axis = MeshAxis::kTensor});
 }
 
@@ -140,7 +140,7 @@ Losses te_losses(const Runner& run, const Tensor& logits) {
   constexpr std::int64_t kStatistics = 3;  // Maximum, denominator and the target's logit.
   const PerToken per(run);
   Eager& eager = run.eager();
-  const std::int64_t ranks = run.context.mesh.tensor.size;
+  const std::int64_t ranks = run.context.grid.tensor.size;
   const std::int64_t own = kStatistics * run.context.tokens();
   Losses result;
   result.loss = per.make(DType::kFp32);
@@ -149,7 +149,7 @@ Losses te_losses(const Runner& run, const Tensor& logits) {
     const Tensor gathered = eager.empty({own * ranks}, DType::kFp32, TensorRole::kLogits);
     eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
                               .bytes = bytes_of(gathered.elements(), DType::kFp32).value(),
-                              .group = run.context.mesh.tensor.group(),
+                              .group = run.context.grid.tensor.group(),
                               .axis = MeshAxis::kTensor});
   }
   // online_softmax_kernel reads the logits; cross_entropy_kernel reads and writes them.

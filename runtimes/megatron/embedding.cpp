@@ -56,7 +56,7 @@ Tensor take_part(const Runner& run, const Tensor& whole, bool reduced) {
 /// VocabParallelEmbedding: ids whose rows other ranks hold are masked.
 Tensor word_rows(const Runner& run, const Tensor& weight, const Tensor& ids) {
   Eager& eager = run.eager();
-  if (run.context.mesh.tensor.size == 1) {
+  if (run.context.grid.tensor.size == 1) {
     return torch::embedding(eager, weight, ids);
   }
   Tensor mask;
@@ -89,7 +89,7 @@ Tensor word_rows(const Runner& run, const Tensor& weight, const Tensor& ids) {
 
 /// All-reduce over the tensor-parallel ranks, in place.
 Tensor reduce_rows(const Runner& run, Tensor rows) {
-  if (run.context.mesh.tensor.size > 1) {
+  if (run.context.grid.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, rows);
   }
   return rows;

@@ -202,14 +202,14 @@ Tensor all_to_all(const Runner& run, const Tensor& input, std::int64_t rows) {
   return exchange(run, input, rows,
                   {.kind = CollectiveKind::kAllToAll,
                    .bytes = bytes_of(longer.elements(), input.dtype()).value(),
-                   .group = run.context.mesh.expert.group(),
+                   .group = run.context.grid.expert.group(),
                    .axis = MeshAxis::kExpert},
                   CollectiveKind::kAllToAll);
 }
 
 /// Gathers the tokens of all ranks that share an expert's weights.
 Tensor gather_parts(const Runner& run, const Tensor& input) {
-  const Axis& ranks = run.context.mesh.expert_tensor;
+  const Axis& ranks = run.context.grid.expert_tensor;
   return exchange(run, input, input.shape()[0] * ranks.size,
                   {.kind = CollectiveKind::kAllGather,
                    .bytes = bytes_of(input.elements() * ranks.size, input.dtype()).value(),
@@ -219,7 +219,7 @@ Tensor gather_parts(const Runner& run, const Tensor& input) {
 }
 
 Tensor scatter_parts(const Runner& run, const Tensor& input) {
-  const Axis& ranks = run.context.mesh.expert_tensor;
+  const Axis& ranks = run.context.grid.expert_tensor;
   return exchange(run, input, input.shape()[0] / ranks.size,
                   {.kind = CollectiveKind::kReduceScatter,
                    .bytes = bytes_of(input.elements(), input.dtype()).value(),
@@ -346,12 +346,12 @@ namespace {
 /// order.
 Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor tokens,
                    Tensor probabilities, const ExpertSizes& sizes) {
-  const Mesh& mesh = run.context.mesh;
-  if (mesh.expert_tensor.size > 1) {
+  const RankGrid& grid = run.context.grid;
+  if (grid.expert_tensor.size > 1) {
     tokens = gather_parts(run, tokens);
     probabilities = gather_parts(run, probabilities);
   }
-  const bool reorders = sizes.local > 1 && mesh.expert.size * mesh.expert_tensor.size > 1;
+  const bool reorders = sizes.local > 1 && grid.expert.size * grid.expert_tensor.size > 1;
   if (reorders) {
     tokens = reorder(run, tokens);
     probabilities = reorder(run, probabilities);
@@ -360,7 +360,7 @@ Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor token
   if (reorders) {
     output = reorder(run, output);
   }
-  return mesh.expert_tensor.size > 1 ? scatter_parts(run, output) : output;
+  return grid.expert_tensor.size > 1 ? scatter_parts(run, output) : output;
 }
 
 Tensor shared_experts(const Runner& run, const MlpWeights& weights, const Tensor& normed) {
@@ -387,7 +387,7 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
                                   : dispatch_hybrid(run, layer, normed, sizes);
     return shared.defined() ? torch::add(run.eager(), routed, shared) : routed;
   }
-  const bool remote = run.context.mesh.expert.size > 1;
+  const bool remote = run.context.grid.expert.size > 1;
   run.eager().set_site("router", layer.layer);
   DispatcherState& state = run.process.dispatcher(layer.layer);
   {

@@ -174,7 +174,7 @@ Tensor fp8_norm_linear(const Runner& run, const Tensor& input, const NormWeights
                        const LinearWeights& linear) {
   Layer layer{.weight = linear.weight.shape(),
               .gathers = run.context.sequence_parallel(),
-              .reduces = run.context.mesh.tensor.size > 1};
+              .reduces = run.context.grid.tensor.size > 1};
   run.process.touch_fp8_state(linear.weight, Process::linear_casts(1));
   layer.first = run.process.begins_fp8(linear.weight);
   Record record(run.eager(), {&input, &norm.weight, &norm.bias, &linear.weight, &linear.bias});
@@ -267,7 +267,7 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, cons
 Tensor fp8_linear(const Runner& run, const Tensor& input, const Tensor& weight, Cut cut,
                   KeptInput kept) {
   const bool sequence = run.context.sequence_parallel();
-  const bool cut_ranks = run.context.mesh.tensor.size > 1;
+  const bool cut_ranks = run.context.grid.tensor.size > 1;
   const bool original =
       kept == KeptInput::kOriginal && run.context.megatron.fp8 != MegatronFp8::kDelayed;
   Layer layer{.weight = weight.shape(),

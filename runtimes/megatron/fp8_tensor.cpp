@@ -212,7 +212,7 @@ void clear(const Runner& run, const Fp8Tensor& tensor) {
 Fp8Tensor gather_fp8(const Runner& run, const Fp8Tensor& part, Fp8Use use, Beside beside) {
   Eager& eager = run.eager();
   const Shape& shape = part.rows.defined() ? part.rows.shape() : part.columns.shape();
-  const Shape whole = shape.with(0, shape[0] * run.context.mesh.tensor.size);
+  const Shape whole = shape.with(0, shape[0] * run.context.grid.tensor.size);
   Fp8Tensor result;
   if (scales_whole_tensor(run)) {
     // Python allocates both, whatever the products need. The row-wise data are gathered and

@@ -18,8 +18,8 @@ using torch::Tensor;
 
 /// The ranks that share tokens: expert-parallel ranks and ranks that share an expert's weights.
 RankGroup sharing_group(const Runner& run) {
-  const Mesh& mesh = run.context.mesh;
-  return {.size = mesh.expert.size * mesh.expert_tensor.size, .stride = mesh.expert_tensor.stride};
+  const RankGrid& grid = run.context.grid;
+  return {.size = grid.expert.size * grid.expert_tensor.size, .stride = grid.expert_tensor.stride};
 }
 
 CollectiveShape collective(const Runner& run, CollectiveKind kind, const Tensor& whole) {
@@ -85,7 +85,7 @@ Tensor select(const Runner& run, const Tensor& normed, Routing routing, const Ex
   Eager& eager = run.eager();
   const std::int64_t ranks = sharing_group(run).size;
   const std::int64_t gathered = sizes.tokens * ranks;
-  const std::int64_t received = sizes.received * run.context.mesh.expert_tensor.size;
+  const std::int64_t received = sizes.received * run.context.grid.expert_tensor.size;
   Tensor probabilities = routing.probabilities;
   if (ranks > 1) {
     routing.map = eager.empty({gathered, sizes.experts}, DType::kBool);

@@ -22,12 +22,12 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 /// and at least 40 M. Otherwise everything is one bucket.
 /// Source: megatron/core/distributed/distributed_data_parallel.py, __init__.
 std::int64_t bucket_elements(const Context& context, bool first_chunk) {
-  if (!context.megatron.overlap_grad_reduce || !context.mesh.first_stage() || !first_chunk) {
+  if (!context.megatron.overlap_grad_reduce || !context.grid.first_stage() || !first_chunk) {
     return std::numeric_limits<std::int64_t>::max();
   }
   constexpr std::int64_t kLeast = 40'000'000;
   constexpr std::int64_t kPerRank = 1'000'000;
-  return std::max(kLeast, kPerRank * context.mesh.data.size * context.mesh.context.size);
+  return std::max(kLeast, kPerRank * context.grid.data.size * context.grid.context.size);
 }
 
 /// Places parameters in the buffer from the last to the first.
@@ -120,7 +120,7 @@ GradientBuffer make_buffer(const Runner& run, const Chunk& chunk, Kind kind, std
   buffer.chunk = &chunk;
   buffer.expert = expert;
   buffer.fp8 = kind.fp8;
-  buffer.ranks = expert ? context.mesh.expert_data_instance() : context.mesh.data_context();
+  buffer.ranks = expert ? context.grid.expert_data_instance() : context.grid.data_context();
   LayoutBuilder layout(buffer, context.megatron.distributed_optimizer, limit);
   for (auto parameter = chunk.parameters.rbegin(); parameter != chunk.parameters.rend();
        ++parameter) {

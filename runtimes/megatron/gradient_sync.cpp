@@ -91,7 +91,7 @@ class SharedElements {
 
 /// The gradients are flattened into one tensor, all-reduced and copied back.
 void reduce_shared(const Runner& run, std::span<const Chunk> chunks) {
-  const Axis& ranks = run.context.mesh.tensor;
+  const Axis& ranks = run.context.grid.tensor;
   if (ranks.size == 1) {
     return;
   }
@@ -113,7 +113,7 @@ void reduce_tied(const Runner& run, std::span<const GradientBuffer> buffers) {
     for (const Slot& slot : buffer.slots) {
       if (slot.parameter->shared_embedding) {
         // All-reduces between the first stage and the last.
-        const Axis& stages = run.context.mesh.pipeline;
+        const Axis& stages = run.context.grid.pipeline;
         run.eager().run(CollectiveShape{
             .kind = CollectiveKind::kAllReduce,
             .bytes = bytes_of(slot.end - slot.begin, run.context.grad_dtype).value(),
@@ -189,7 +189,7 @@ void GradientSync::reduce(Part& part) {
   for (const BucketOf& each : part.buckets) {
     check_bucket(run_, each.elements());
   }
-  if (run_.context.mesh.data_context().size > 1) {
+  if (run_.context.grid.data_context().size > 1) {
     for (const BucketOf& each : part.buckets) {  // gradient_scaling_factor
       const std::int64_t element = bits_of(run_.context.grad_dtype) / 8;
       torch::launch_kernels(run_.eager(), 2 * element * each.elements(),
@@ -217,7 +217,7 @@ void GradientSync::reduce_bucket(Part& part, const BucketOf& each) {
   } else {
     run_.eager().run(shape);
   }
-  if (const Axis copies = run_.context.mesh.copies_of(each.buffer->ranks);
+  if (const Axis copies = run_.context.grid.copies_of(each.buffer->ranks);
       scatters && copies.size > 1) {
     run_.eager().run(CollectiveShape{
         .kind = CollectiveKind::kAllReduce, .bytes = bytes / ranks, .group = copies.group()});

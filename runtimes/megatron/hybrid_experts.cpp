@@ -38,7 +38,7 @@ struct Dispatched {
 CollectiveShape token_exchange(const Runner& run, const ExpertSizes& sizes, DType dtype) {
   return {.kind = CollectiveKind::kTokenExchange,
           .bytes = bytes_of(sizes.tokens * sizes.hidden, dtype).value(),
-          .group = run.context.mesh.expert.group(),
+          .group = run.context.grid.expert.group(),
           .axis = MeshAxis::kExpert,
           .experts = static_cast<std::int32_t>(sizes.experts),
           .top_k = static_cast<std::int32_t>(sizes.top_k)};
@@ -60,13 +60,13 @@ Handle prepare(const Runner& run, const Tensor& map, const ExpertSizes& sizes) {
   constexpr std::int64_t kChunk = 64;  // NUM_OF_TOKENS_PER_CHUNK_PREPROCESSING_API
   constexpr std::int64_t kMapRows = 16;
   Eager& eager = run.eager();
-  const std::int64_t ranks = run.context.mesh.expert.size;
+  const std::int64_t ranks = run.context.grid.expert.size;
   const std::int64_t nodes = ceil_div(ranks, kNodeRanks);
   const std::int64_t gathered = sizes.tokens * ranks;
   const Tensor whole = eager.empty({gathered, sizes.experts}, DType::kBool);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
                             .bytes = torch::bytes_of(whole),
-                            .group = run.context.mesh.expert.group(),
+                            .group = run.context.grid.expert.group(),
                             .axis = MeshAxis::kExpert});
   Handle handle;
   handle.push_back(eager.empty({sizes.tokens * nodes, ranks / nodes}, DType::kInt32));

@@ -45,13 +45,13 @@ Compressed split(const Runner& run, const Tensor& combined, std::int64_t latent)
 /// first made contiguous. Source: megatron/core/tensor_parallel/mappings.py.
 Tensor gather_rotary(const Runner& run, const Tensor& part) {
   Eager& eager = run.eager();
-  const std::int64_t ranks = run.context.mesh.tensor.size;
+  const std::int64_t ranks = run.context.grid.tensor.size;
   Record record(eager, {&part});
   const auto shape = part.shape();
   Tensor whole = eager.empty(shape.with(0, shape[0] * ranks), part.dtype());
   const std::int64_t bytes = bytes_of(whole.elements(), whole.dtype()).value();
   { const Tensor contiguous = torch::computed(eager, shape, part.dtype(), {&part}); }
-  const RankGroup group = run.context.mesh.tensor.group();
+  const RankGroup group = run.context.grid.tensor.group();
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
                             .bytes = bytes,
                             .group = group,
@@ -109,9 +109,9 @@ QueryKeyValue rotate_keys(const Runner& run, const Tensor& up, const Tensor& rot
 AttentionSizes latent_attention_sizes(const Runner& run, const LayerModules& modules) {
   const Context& context = run.context;
   const LatentAttention& latent = *context.spec.latent;
-  const std::int64_t heads = context.spec.heads / context.mesh.tensor.size;
+  const std::int64_t heads = context.spec.heads / context.grid.tensor.size;
   return {.batch = context.plan.micro_batch,
-          .sequence = context.plan.sequence / context.mesh.context.size,
+          .sequence = context.plan.sequence / context.grid.context.size,
           .heads = heads,
           .kv_heads = heads,
           .head_dim = latent.nope_dim + latent.rope_dim,

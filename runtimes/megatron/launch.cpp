@@ -139,28 +139,29 @@ void add_recomputation(Words& words, const MegatronPlan& plan) {
 }
 
 /// Options whose argument needs another beside it, or has another name than its value.
-void add_companions(Words& words, const MegatronPlan& plan) {
-  if (plan.cross_entropy != MegatronCrossEntropy::kUnfused) {
+void add_companions(Words& words, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = megatron_of(plan);
+  if (megatron.cross_entropy != MegatronCrossEntropy::kUnfused) {
     words.emplace_back("--cross-entropy-loss-fusion");
   }
-  if (plan.fp8 != MegatronFp8::kNone) {
+  if (megatron.fp8 != MegatronFp8::kNone) {
     append_words(words, {"--fp8-format", "hybrid"});
   }
-  if (plan.optimizer_offload > 0) {
+  if (megatron.optimizer_offload > 0) {
     words.emplace_back("--optimizer-cpu-offload");
   }
-  if (!(plan.offload_modules == MegatronOffload{})) {
+  if (!(megatron.offload_modules == MegatronOffload{})) {
     words.emplace_back("--fine-grained-activation-offloading");
   }
-  if (plan.bf16_moments) {
+  if (megatron.bf16_moments) {
     append_words(words, {"--exp-avg-dtype", "bf16", "--exp-avg-sq-dtype", "bf16"});
   }
-  if (plan.context_exchange_ranks > 1 && plan.context > 1) {
+  if (megatron.context_exchange_ranks > 1 && plan.mesh.context > 1) {
     append_words(words, {"--cp-comm-type", "a2a+p2p", "--hierarchical-context-parallel-sizes",
-                         std::to_string(plan.context_exchange_ranks),
-                         std::to_string(plan.context / plan.context_exchange_ranks)});
+                         std::to_string(megatron.context_exchange_ranks),
+                         std::to_string(plan.mesh.context / megatron.context_exchange_ranks)});
   }
-  if (!plan.mask_in_dataloader) {
+  if (!megatron.mask_in_dataloader) {
     words.emplace_back("--no-create-attention-mask-in-dataloader");
   }
 }
@@ -187,10 +188,10 @@ Words plan_words(const ModelSpec& /*model*/, const ParallelPlan& plan) {
   if (megatron.attention == usual.attention) {
     append_words(words, {"--attention-backend", "fused"});
   }
-  add_companions(words, megatron);
+  add_companions(words, plan);
   add_recomputation(words, megatron);
   const std::int64_t data = std::max<std::int64_t>(
-      1, plan.world / (megatron.tensor * megatron.pipeline * megatron.context));
+      1, plan.world / (plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context));
   add_argument(words, "--micro-batch-size", plan.micro_batch);
   add_argument(words, "--global-batch-size", plan.micro_batch * plan.accumulation * data);
   add_argument(words, "--seq-length", plan.sequence);
@@ -216,8 +217,7 @@ Launch megatron_launch(const ModelSpec& model, const ParallelPlan& plan, const L
   launch.command.emplace_back("pretrain_gpt.py");
   append_words(launch.command, model_words(model, plan));
   append_words(launch.command, plan_words(model, plan));
-  const MegatronPlan& megatron = megatron_of(plan);
-  if (megatron.tensor > 1 || megatron.context > 1) {  // Else validate_args ends the process.
+  if (plan.mesh.tensor > 1 || plan.mesh.context > 1) {  // Else validate_args ends the process.
     launch.environment = {"CUDA_DEVICE_MAX_CONNECTIONS=1"};
   }
   launch.code = {

@@ -22,9 +22,9 @@ using torch::Tensor;
 
 AttentionSizes attention_sizes(const Runner& run, const LayerModules& modules) {
   const Context& context = run.context;
-  const std::int64_t cut = context.mesh.tensor.size;
+  const std::int64_t cut = context.grid.tensor.size;
   return {.batch = context.plan.micro_batch,
-          .sequence = context.plan.sequence / context.mesh.context.size,
+          .sequence = context.plan.sequence / context.grid.context.size,
           .heads = context.spec.heads / cut,
           .kv_heads = context.spec.kv_heads / cut,
           .head_dim = context.spec.head_dim,
@@ -71,7 +71,7 @@ QkvLayout layout_of(const Runner& run, const LayerModules& modules, const Attent
   if (sizes.heads != sizes.kv_heads) {
     return sizes.kv_heads > 1 ? QkvLayout::kKeyValueViews : QkvLayout::kViews;
   }
-  return run.context.mesh.context.size == 1 ? QkvLayout::kPacked : QkvLayout::kViews;
+  return run.context.grid.context.size == 1 ? QkvLayout::kPacked : QkvLayout::kViews;
 }
 
 /// get_query_key_value_tensors: one projection, sharded by heads, and the norms of queries and

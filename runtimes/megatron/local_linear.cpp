@@ -20,7 +20,7 @@ using torch::Tensor;
 void communicate(const Runner& run, CollectiveKind kind, std::int64_t elements) {
   run.eager().run(CollectiveShape{.kind = kind,
                                   .bytes = bytes_of(elements, run.context.dtype).value(),
-                                  .group = run.context.mesh.tensor.group(),
+                                  .group = run.context.grid.tensor.group(),
                                   .axis = MeshAxis::kTensor});
 }
 
@@ -76,7 +76,7 @@ Gradients product_gradients(const Runner& run, std::int64_t tokens, Node& node, 
   if (sequence) {
     part = eager.empty(node.input_shapes[0], run.context.dtype);
     communicate(run, CollectiveKind::kReduceScatter, input.elements());
-  } else if (columns && run.context.mesh.tensor.size > 1) {
+  } else if (columns && run.context.grid.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, input.elements());
   }
   result[1] = weight_gradient(run, weight, tokens);
@@ -108,7 +108,7 @@ Tensor scatter_output(const Runner& run, const Tensor& input) {
   const Shape& shape = input.shape();
   Record record(eager, {&input});
   Tensor output =
-      eager.empty(shape.with(0, shape[0] / run.context.mesh.tensor.size), input.dtype());
+      eager.empty(shape.with(0, shape[0] / run.context.grid.tensor.size), input.dtype());
   communicate(run, CollectiveKind::kReduceScatter, input.elements());
   record.finish(output, [run](Eager& e, Gradients& grads, Node& node) -> Gradients {
     Tensor whole = e.empty(node.input_shapes[0], grads[0].dtype());
@@ -152,7 +152,7 @@ Tensor row_linear(const Runner& run, const Tensor& input, const Tensor& weight) 
   if (run.context.sequence_parallel()) {
     return scatter_output(run, output);
   }
-  if (run.context.mesh.tensor.size > 1) {
+  if (run.context.grid.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, output.elements());
   }
   return output;

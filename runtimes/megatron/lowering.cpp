@@ -9,11 +9,11 @@
 #include "runtimes/megatron/gradient_buffer.h"
 #include "runtimes/megatron/gradient_sync.h"
 #include "runtimes/megatron/layer_modules.h"
-#include "runtimes/megatron/mesh.h"
 #include "runtimes/megatron/optimizer.h"
 #include "runtimes/megatron/option_checks.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/process.h"
+#include "runtimes/megatron/rank_grid.h"
 #include "runtimes/megatron/schedule.h"
 #include "runtimes/megatron/stage.h"
 #include "runtimes/megatron/weights.h"
@@ -155,9 +155,9 @@ class Trainer {
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std::int64_t rank,
                           const DeviceTraits& device) {
   const MegatronPlan megatron = megatron_of(plan);
-  const Result<Mesh> mesh = mesh_of(megatron, plan.world, rank);
-  if (!mesh) {
-    return mesh.error();
+  const Result<RankGrid> grid = rank_grid(plan, rank);
+  if (!grid) {
+    return grid.error();
   }
   const Result<std::vector<LayerModules>> modules =
       all_layer_modules(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
@@ -175,7 +175,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
                         .spec = model,
                         .plan = plan,
                         .megatron = megatron,
-                        .mesh = mesh.value(),
+                        .grid = grid.value(),
                         .dtype = dtype_of(plan.precision),
                         .grad_dtype = gradient_dtype(plan, megatron)};
   Process process(context);

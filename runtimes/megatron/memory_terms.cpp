@@ -18,7 +18,7 @@ constexpr std::int64_t kRanksOfNode = 8;
 /// Source: transformer_engine/pytorch/module/base.py, initialize_ub: ten names.
 OutsideTerm userbuffers_term(const ModelSpec& model, const ParallelPlan& plan) {
   constexpr std::int64_t kProducts = 10;
-  const std::int64_t tokens = plan.micro_batch * plan.sequence / megatron_of(plan).context;
+  const std::int64_t tokens = plan.micro_batch * plan.sequence / plan.mesh.context;
   const Bytes bytes{kProducts * tokens * model.hidden * 2};
   return {.name = "tensor-parallel userbuffers",
           .bytes = bytes,
@@ -37,11 +37,11 @@ OutsideTerm userbuffers_term(const ModelSpec& model, const ParallelPlan& plan) {
 /// Source: deepseek-ai/DeepEP, branch hybrid-ep (94a9f8f), csrc/hybrid_ep/buffer/{intranode,
 ///         internode_doca}.cu, allocate_{dispatch,combine}_buffers; extension/allgather.cu.
 OutsideTerm hybrid_ep_term(const ModelSpec& model, const ParallelPlan& plan) {
-  const std::int64_t ranks = megatron_of(plan).expert;
+  const std::int64_t ranks = plan.mesh.expert;
   const std::int64_t nodes = ceil_div(ranks, kRanksOfNode);
-  const std::int64_t tokens = ceil_div(plan.micro_batch * plan.sequence, megatron_of(plan).context);
+  const std::int64_t tokens = ceil_div(plan.micro_batch * plan.sequence, plan.mesh.context);
   const std::int64_t own =
-      megatron_of(plan).sequence_parallel ? ceil_div(tokens, megatron_of(plan).tensor) : tokens;
+      megatron_of(plan).sequence_parallel ? ceil_div(tokens, plan.mesh.tensor) : tokens;
   const std::int64_t experts = model.moe->experts;
   const std::int64_t row = 2 * model.hidden;
   const std::int64_t scales = 4 * (model.hidden / 128);
@@ -65,22 +65,21 @@ OutsideTerm hybrid_ep_term(const ModelSpec& model, const ParallelPlan& plan) {
 }  // namespace
 
 std::vector<Rank> highest_ranks(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = megatron_of(plan);
-  std::set<std::int64_t> stages = {0, megatron.pipeline > 1 ? std::int64_t{1} : 0,
-                                   megatron.pipeline - 1};
+  std::set<std::int64_t> stages = {0, plan.mesh.pipeline > 1 ? std::int64_t{1} : 0,
+                                   plan.mesh.pipeline - 1};
   std::set<StageLayers> seen;
-  const std::vector<StageLayers> layers = layers_of_stages(model, megatron);
+  const std::vector<StageLayers> layers = layers_of_stages(model, plan);
   for (std::size_t stage = 1; stage + 1 < layers.size(); ++stage) {
     if (seen.insert(layers[stage]).second) {
       stages.insert(static_cast<std::int64_t>(stage));
     }
   }
   // The tensor-parallel rank varies fastest, then the context-parallel rank.
-  const std::int64_t stage_ranks = stage_stride(megatron, plan.world);
+  const std::int64_t stage_ranks = stage_stride(plan);
   std::vector<Rank> ranks;
   for (const std::int64_t stage : stages) {
-    for (const std::int64_t context : std::set<std::int64_t>{0, megatron.context - 1}) {
-      const std::int64_t rank = stage * stage_ranks + context * megatron.tensor;
+    for (const std::int64_t context : std::set<std::int64_t>{0, plan.mesh.context - 1}) {
+      const std::int64_t rank = stage * stage_ranks + context * plan.mesh.tensor;
       ranks.push_back(Rank{static_cast<std::int32_t>(rank)});
     }
   }
@@ -103,7 +102,7 @@ HeldParameters parameters_of_rank(const ParallelPlan& plan) {
     // Whole parameters go to the host until the offload fraction is reached.
     held.optimizer.bits = 0;
   }
-  const std::int64_t ranks = megatron.tensor * megatron.pipeline * megatron.expert;
+  const std::int64_t ranks = plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.expert;
   held.weights.ranks = held.gradients.ranks = ranks;
   held.optimizer.ranks = megatron.distributed_optimizer ? plan.world : ranks;
   return held;

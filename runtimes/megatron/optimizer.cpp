@@ -144,8 +144,8 @@ void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   shards_.push_back(elements);
   cast_.push_back(parameter.fp8 ? 1 : 0);
   // If several ranks hold a parameter, only one of them counts it in the norm.
-  const bool counted = parameter.marked || context_.mesh.tensor.rank == 0;
-  const bool second = parameter.shared_embedding && !context_.mesh.first_stage();
+  const bool counted = parameter.marked || context_.grid.tensor.rank == 0;
+  const bool second = parameter.shared_embedding && !context_.grid.first_stage();
   if (counted && !second) {
     in_norm_.push_back(elements);
   }
@@ -158,13 +158,13 @@ void Optimizer::add_copy(std::int64_t elements) {
 }
 
 RankGroup Optimizer::norm_ranks() const {
-  const Mesh& mesh = context_.mesh;
+  const RankGrid& grid = context_.grid;
   if (context_.megatron.distributed_optimizer) {
-    return {.size = mesh.world};
+    return {.size = grid.world};
   }
-  return {.size = experts_ ? mesh.expert_tensor.size * mesh.expert.size : mesh.tensor.size,
-          .outer_size = mesh.pipeline.size,
-          .outer_stride = mesh.pipeline.stride};
+  return {.size = experts_ ? grid.expert_tensor.size * grid.expert.size : grid.tensor.size,
+          .outer_size = grid.pipeline.size,
+          .outer_stride = grid.pipeline.stride};
 }
 
 void Optimizer::prepare() {

@@ -21,8 +21,8 @@ Error unsupported_megatron(std::string_view value, std::string_view expected,
 namespace {
 
 /// Rows and columns of the matrices that a layer multiplies in FP8 on one rank.
-std::vector<std::int64_t> product_widths(const ModelSpec& model, const MegatronPlan& megatron) {
-  const std::int64_t cut = megatron.tensor;
+std::vector<std::int64_t> product_widths(const ModelSpec& model, const ParallelPlan& plan) {
+  const std::int64_t cut = plan.mesh.tensor;
   std::vector<std::int64_t> widths{model.hidden};
   if (const auto& latent = model.latent) {
     const std::int64_t query = latent->nope_dim + latent->rope_dim;
@@ -39,7 +39,7 @@ std::vector<std::int64_t> product_widths(const ModelSpec& model, const MegatronP
     widths.push_back(model.ffn / cut);
   }
   if (model.moe) {
-    const std::int64_t own = megatron.expert_tensor > 0 ? megatron.expert_tensor : cut;
+    const std::int64_t own = plan.mesh.expert_tensor > 0 ? plan.mesh.expert_tensor : cut;
     widths.insert(widths.end(), {model.moe->expert_ffn / own, model.moe->shared_ffn / cut});
   }
   return widths;
@@ -76,7 +76,8 @@ Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan) {
         "use fp8-recipe=tensorwise, or leave out recompute");
   }
   const bool micro = megatron.fp8 == MegatronFp8::kMxfp8;
-  const std::int64_t parts = megatron.context * (megatron.sequence_parallel ? megatron.tensor : 1);
+  const std::int64_t parts =
+      plan.mesh.context * (megatron.sequence_parallel ? plan.mesh.tensor : 1);
   const std::int64_t tokens = plan.micro_batch * plan.sequence / parts;
   const std::int64_t rows = micro ? 32 : 8;
   if (tokens % rows != 0) {
@@ -85,7 +86,7 @@ Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan) {
                                 "change --seq or --micro-batch");
   }
   const std::int64_t block = micro ? 32 : 16;
-  for (const std::int64_t width : product_widths(model, megatron)) {
+  for (const std::int64_t width : product_widths(model, plan)) {
     if (width % block != 0) {
       return unsupported_megatron(recipe + " on matrices of " + std::to_string(width) + " columns",
                                   "widths that are multiples of " + std::to_string(block),
@@ -218,7 +219,8 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
   return ok();
 }
 
-Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& megatron) {
+Status check_megatron_layer_offload(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = megatron_of(plan);
   if (megatron.offloaded_layers == 0) {
     return ok();
   }
@@ -235,7 +237,7 @@ Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& 
         "fewer layers than the model's " + std::to_string(layers),
         layers > 1 ? "use cpu-offloading-num-layers=" + std::to_string(layers - 1) + " or less"
                    : "leave out cpu-offloading-num-layers"},
-       {megatron.pipeline > 1, key + " with pp=" + std::to_string(megatron.pipeline), "pp=1",
+       {plan.mesh.pipeline > 1, key + " with pp=" + std::to_string(plan.mesh.pipeline), "pp=1",
         "use offload-modules, or pp=1"},
        {megatron.recompute != MegatronRecompute::kNone,
         key + " with recompute=" +
@@ -260,8 +262,7 @@ Status check_megatron_special_layers(const ModelSpec& model, const ParallelPlan&
   const bool windows = std::ranges::any_of(
       model.layers, [](const LayerSpec& layer) { return layer.window.has_value(); });
   const bool biases = model.moe && model.moe->expert_bias;
-  const std::int64_t expert_tensor =
-      megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
+  const std::int64_t expert_tensor = expert_tensor_of(plan.mesh);
   const bool fused = megatron.attention == MegatronAttention::kFused;
   struct Conflict {
     bool has;
@@ -276,8 +277,8 @@ Status check_megatron_special_layers(const ModelSpec& model, const ParallelPlan&
         "transformer-engine=yes, for this model's sliding windows, attention sinks or experts with "
         "biases",
         "leave out transformer-engine=no"},
-       {(windows || model.attention_sinks) && megatron.context > 1,
-        "cp=" + std::to_string(megatron.context),
+       {(windows || model.attention_sinks) && plan.mesh.context > 1,
+        "cp=" + std::to_string(plan.mesh.context),
         "cp=1, because the model has sliding windows or attention sinks", "use cp=1"},
        {model.attention_sinks && !fused, "attention=" + attention,
         "attention=fused, the only kernel with attention sinks", "use attention=fused"},

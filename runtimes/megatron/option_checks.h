@@ -52,7 +52,6 @@ namespace headroom::ir {
 ///          it.
 /// Source:  megatron/core/transformer/transformer_config.py, __post_init__;
 ///          transformer_engine/pytorch/cpu_offload.py, get_cpu_offload_context.
-[[nodiscard]] Status check_megatron_layer_offload(const ModelSpec& model,
-                                                  const MegatronPlan& megatron);
+[[nodiscard]] Status check_megatron_layer_offload(const ModelSpec& model, const ParallelPlan& plan);
 
 }  // namespace headroom::ir

@@ -144,32 +144,32 @@ constexpr OptionField recompute_field() {
 }
 
 constexpr std::array kMegatronFields = {
-    field<&M::tensor>("tp")
+    degree<&Mesh::tensor, M>("tp")
         .key_of("megatron")
         .spelled({.name = "--tensor-model-parallel-size"})
         .between(1, kMostRanks)
         .shown_always()
         .searchable()
         .means("Tensor-parallel degree."),
-    field<&M::pipeline>("pp")
+    degree<&Mesh::pipeline, M>("pp")
         .key_of("megatron")
         .spelled({.name = "--pipeline-model-parallel-size"})
         .between(1, kMostRanks)
         .searchable()
         .means("Pipeline-parallel degree: the number of pipeline stages."),
-    field<&M::context>("cp")
+    degree<&Mesh::context, M>("cp")
         .key_of("megatron")
         .spelled({.name = "--context-parallel-size"})
         .between(1, kMostRanks)
         .searchable()
         .means("Context-parallel degree: each rank holds 1/cp of every sequence."),
-    field<&M::expert>("ep")
+    degree<&Mesh::expert, M>("ep")
         .key_of("megatron")
         .spelled({.name = "--expert-model-parallel-size"})
         .between(1, kMostRanks)
         .searchable()
         .means("Expert-parallel degree."),
-    field<&M::expert_tensor>("etp")
+    degree<&Mesh::expert_tensor, M>("etp")
         .key_of("megatron")
         .spelled({.name = "--expert-tensor-parallel-size"})
         .between(0, kMostRanks)
@@ -437,7 +437,8 @@ constexpr std::array kKeyedOptions = {
     KeyedOption{"megatron", "Megatron-Core, as tp=2,sequence-parallel."}};
 
 constexpr PlanPart kMegatronPart = [] {
-  PlanPart part = own_part<MegatronPlan>("megatron", kMegatronFields);
+  PlanPart part = own_part<MegatronPlan, &Mesh::tensor, &Mesh::pipeline, &Mesh::context,
+                           &Mesh::expert, &Mesh::expert_tensor>("megatron", kMegatronFields);
   part.title =
       "Megatron-Core with Transformer Engine. The degrees and the data-parallel degree, which is "
       "what they leave, multiply up to the GPUs.";

@@ -74,13 +74,8 @@ enum class MegatronCrossEntropy : std::uint8_t {
 };
 
 /// Megatron-Core with Transformer Engine modules; options are named as its training script's
-/// arguments. The data-parallel degree is `ParallelPlan::world` divided by the other degrees.
+/// arguments. The degrees are in `ParallelPlan::mesh`.
 struct MegatronPlan {
-  std::int64_t tensor = 1;              ///< TP
-  std::int64_t pipeline = 1;            ///< PP
-  std::int64_t context = 1;             ///< CP
-  std::int64_t expert = 1;              ///< EP
-  std::int64_t expert_tensor = 0;       ///< ETP; 0: same as `tensor`.
   std::int64_t layers_per_chunk = 0;    ///< --num-layers-per-virtual-pipeline-stage; 0: one chunk.
   std::int64_t first_stage_layers = 0;  ///< --decoder-first-pipeline-num-layers; 0: as others.
   std::int64_t last_stage_layers = 0;   ///< --decoder-last-pipeline-num-layers; 0: as others.
@@ -147,6 +142,11 @@ struct MegatronPlan {
   double expert_load = 1;
   friend bool operator==(const MegatronPlan&, const MegatronPlan&) = default;
 };
+
+/// ETP: tensor-parallel ranks of an expert, by default as many as of other layers.
+[[nodiscard]] inline std::int64_t expert_tensor_of(const Mesh& mesh) {
+  return mesh.expert_tensor > 0 ? mesh.expert_tensor : mesh.tensor;
+}
 
 /// Megatron-Core's options of a plan; the defaults if it has none.
 [[nodiscard]] inline const MegatronPlan& megatron_of(const ParallelPlan& plan) {

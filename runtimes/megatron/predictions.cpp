@@ -49,7 +49,7 @@ void pass_column(const Runner& run, const Tensor& column, CollectiveKind kind) {
   torch::finish_collective(run.eager(),
                            {.kind = kind,
                             .bytes = torch::bytes_of(column),
-                            .group = {.size = 2, .stride = run.context.mesh.context.stride},
+                            .group = {.size = 2, .stride = run.context.grid.context.stride},
                             .axis = MeshAxis::kContext},
                            kind == CollectiveKind::kSend ? "roll_send" : "roll_receive");
 }
@@ -59,7 +59,7 @@ void pass_column(const Runner& run, const Tensor& column, CollectiveKind kind) {
 /// the ring.
 Rolled roll_stretches(const Runner& run, const Tensor& input) {
   Eager& eager = run.eager();
-  const Axis& ring = run.context.mesh.context;
+  const Axis& ring = run.context.grid.context;
   const torch::Shape half = input.shape().with(1, input.shape()[1] / 2);
   const torch::Shape column{input.shape()[0]};
   const bool several = column[0] > 1;
@@ -99,7 +99,7 @@ Rolled roll_stretches(const Runner& run, const Tensor& input) {
 }
 
 Rolled roll(const Runner& run, const Tensor& input) {
-  return run.context.mesh.context.size > 1 ? roll_stretches(run, input) : roll_whole(run, input);
+  return run.context.grid.context.size > 1 ? roll_stretches(run, input) : roll_whole(run, input);
 }
 
 /// Multiplies by a factor, which backward does in the same way. `kept`: the tensor that backward
@@ -163,7 +163,7 @@ Tensor viewless(const Runner& run, const Tensor& input) {
 /// Backward keeps this rank's part of the gradient.
 Tensor gather_columns(const Runner& run, const Tensor& part) {
   Eager& eager = run.eager();
-  const std::int64_t ranks = run.context.mesh.tensor.size;
+  const std::int64_t ranks = run.context.grid.tensor.size;
   if (ranks == 1) {
     return part;
   }

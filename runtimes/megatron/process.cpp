@@ -81,7 +81,7 @@ Tensor Process::rotary_table(const Chunk& chunk) {
     }
     table = torch::computed(eager, {length, 2 * half}, DType::kFp32, TensorRole::kBuffer);
     angles.reset();
-    if (const std::int64_t ranks = context_.mesh.context.size; ranks > 1) {
+    if (const std::int64_t ranks = context_.grid.context.size; ranks > 1) {
       // get_pos_emb_on_this_cp_rank
       const Tensor index = eager.empty({2}, DType::kInt64);
       table = torch::computed(eager, {length / ranks, 2 * half}, DType::kFp32, TensorRole::kBuffer);
@@ -155,7 +155,7 @@ void Process::touch_causal_mask() {
 
 void Process::touch_sequence_lengths() {
   // For the whole sequence and, with a ring of keys and values, for a rank's part and half of it.
-  const bool ring = context_.mesh.context.size > 1 &&
+  const bool ring = context_.grid.context.size > 1 &&
                     context_.megatron.context_exchange == MegatronContext::kRing;
   const std::size_t wanted = ring ? 3 : 1;
   while (sequence_lengths_.size() < wanted) {
@@ -231,16 +231,16 @@ void Process::reduce_fp8_scales(bool forward) {
   if (context_.megatron.fp8 != MegatronFp8::kDelayed || values == 0) {
     return;
   }
-  const Mesh& mesh = context_.mesh;
+  const RankGrid& grid = context_.grid;
   const Tensor all = torch::computed(context_.eager, {values}, DType::kFp32);
-  if (mesh.world > mesh.pipeline.size) {
+  if (grid.world > grid.pipeline.size) {
     context_.eager.run(CollectiveShape{
         .kind = CollectiveKind::kAllReduce,
         .bytes = torch::bytes_of(all),
-        .group = {.size = mesh.tensor.size * mesh.context.size,
-                  .stride = mesh.tensor.size > 1 ? mesh.tensor.stride : mesh.context.stride,
-                  .outer_size = mesh.data.size,
-                  .outer_stride = mesh.data.stride}});
+        .group = {.size = grid.tensor.size * grid.context.size,
+                  .stride = grid.tensor.size > 1 ? grid.tensor.stride : grid.context.stride,
+                  .outer_size = grid.data.size,
+                  .outer_stride = grid.data.stride}});
   }
   torch::launch_kernels(context_.eager, 3 * torch::bytes_of(all));
 }

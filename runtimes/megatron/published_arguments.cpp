@@ -136,20 +136,20 @@ void read_model_arguments(RunReader& args, std::int64_t vocabulary, PublishedRun
 }
 
 /// --num-virtual-stages-per-pipeline-rank is another way to state the layers of a chunk.
-void read_virtual_stages(RunReader& args, std::int64_t layers, MegatronPlan& megatron) {
+void read_virtual_stages(RunReader& args, std::int64_t layers, ParallelPlan& plan) {
   const std::int64_t chunks = args.integer("num-virtual-stages-per-pipeline-rank", 0, kDegreeRange);
   if (chunks > 0) {
-    megatron.layers_per_chunk = even_stage_layers(megatron, layers) / chunks;
+    edit_megatron(plan).layers_per_chunk = even_stage_layers(plan, layers) / chunks;
   }
 }
 
 void read_degree_arguments(RunReader& args, ParallelPlan& plan) {
   MegatronPlan& megatron = edit_megatron(plan);
-  megatron.tensor = args.integer("tensor-model-parallel-size", 1, kDegreeRange);
-  megatron.pipeline = args.integer("pipeline-model-parallel-size", 1, kDegreeRange);
-  megatron.context = args.integer("context-parallel-size", 1, kDegreeRange);
-  megatron.expert = args.integer("expert-model-parallel-size", 1, kDegreeRange);
-  megatron.expert_tensor = args.integer("expert-tensor-parallel-size", 0, kDegreeRange);
+  plan.mesh.tensor = args.integer("tensor-model-parallel-size", 1, kDegreeRange);
+  plan.mesh.pipeline = args.integer("pipeline-model-parallel-size", 1, kDegreeRange);
+  plan.mesh.context = args.integer("context-parallel-size", 1, kDegreeRange);
+  plan.mesh.expert = args.integer("expert-model-parallel-size", 1, kDegreeRange);
+  plan.mesh.expert_tensor = args.integer("expert-tensor-parallel-size", 0, kDegreeRange);
   megatron.layers_per_chunk =
       args.integer("num-layers-per-virtual-pipeline-stage", 0, {0, kDegreeRange.high});
   megatron.first_stage_layers =
@@ -160,10 +160,10 @@ void read_degree_arguments(RunReader& args, ParallelPlan& plan) {
   megatron.account_for_loss = args.flag("account-for-loss-in-pipeline-split", false);
   megatron.micro_batch_group =
       args.integer("microbatch-group-size-per-virtual-pipeline-stage", 0, {0, kDegreeRange.high});
-  megatron.sequence_parallel = args.flag("sequence-parallel", false) && megatron.tensor > 1;
+  megatron.sequence_parallel = args.flag("sequence-parallel", false) && plan.mesh.tensor > 1;
   plan.micro_batch = args.integer("micro-batch-size", 0, kBatchRange);
   const std::int64_t ranks =
-      plan.world / (megatron.tensor * megatron.pipeline * megatron.context) * plan.micro_batch;
+      plan.world / (plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context) * plan.micro_batch;
   const std::int64_t batch = args.integer("global-batch-size", ranks, {1, 1 << 24});
   plan.accumulation = ranks > 0 ? std::max<std::int64_t>(1, batch / ranks) : 1;
 }
@@ -289,8 +289,7 @@ void read_arguments(RunReader& args, const Surroundings& around, PublishedRun& r
   read_model_arguments(args, around.vocabulary, run);
   read_expert_arguments(args, run);
   read_degree_arguments(args, run.plan);
-  read_virtual_stages(args, static_cast<std::int64_t>(run.model.layers.size()),
-                      edit_megatron(run.plan));
+  read_virtual_stages(args, static_cast<std::int64_t>(run.model.layers.size()), run.plan);
   read_switch_arguments(args, run.plan);
   read_recompute_arguments(args, edit_megatron(run.plan));
   read_attention_backend(args, around, run);

@@ -180,10 +180,11 @@ std::string recipe_layout(std::int64_t parts, std::int64_t mtp_layers) {
 /// have been added (126 of Llama 3.1 405B, 94 of Qwen3 235B). For these, recipes count the
 /// embedding and the loss as layers.
 /// Source: NVIDIA-NeMo/Megatron-Bridge v0.2.0, src/megatron/bridge/recipes/{llama,qwen}.
-void set_chunks(RunReader& row, std::int64_t layers, std::int64_t chunks, MegatronPlan& megatron) {
+void set_chunks(RunReader& row, std::int64_t layers, std::int64_t chunks, ParallelPlan& plan) {
+  MegatronPlan& megatron = edit_megatron(plan);
   constexpr std::int64_t kDeepSeekLayers = 61;
   const std::int64_t parts =
-      chunks * std::max<std::int64_t>(1, megatron.pipeline);  // 0: not stated.
+      chunks * std::max<std::int64_t>(1, plan.mesh.pipeline);  // 0: not stated.
   if (layers == kDeepSeekLayers && parts > 1 && megatron.pipeline_layout.empty()) {
     megatron.pipeline_layout = recipe_layout(parts, megatron.mtp_layers);
   }
@@ -216,19 +217,18 @@ void read_layout(const JsonValue* other, MegatronPlan& megatron) {
 }
 
 void read_published_degrees(RunReader& row, std::int64_t layers, ParallelPlan& plan) {
-  MegatronPlan& megatron = edit_megatron(plan);
   // The reader reports a degree that is not stated. It is set to 1, because it is a divisor below.
-  megatron.tensor = std::max<std::int64_t>(row.stated("tp", kDegreeRange), 1);
-  megatron.pipeline = std::max<std::int64_t>(row.stated("pp", kDegreeRange), 1);
-  megatron.context = row.integer("cp", 1, kDegreeRange);
-  megatron.expert = row.integer("ep", 1, kDegreeRange);
-  megatron.expert_tensor = row.integer("etp", 0, {0, kDegreeRange.high});
+  plan.mesh.tensor = std::max<std::int64_t>(row.stated("tp", kDegreeRange), 1);
+  plan.mesh.pipeline = std::max<std::int64_t>(row.stated("pp", kDegreeRange), 1);
+  plan.mesh.context = row.integer("cp", 1, kDegreeRange);
+  plan.mesh.expert = row.integer("ep", 1, kDegreeRange);
+  plan.mesh.expert_tensor = row.integer("etp", 0, {0, kDegreeRange.high});
   const std::int64_t chunks = row.integer("vpp", 1, kDegreeRange);
-  set_chunks(row, layers, chunks, megatron);
+  set_chunks(row, layers, chunks, plan);
   plan.world = row.stated("num_gpus", kWorldRange);
   plan.micro_batch = row.stated("micro_batch", kBatchRange);
   const std::int64_t model_ranks =
-      std::max<std::int64_t>(1, megatron.tensor * megatron.pipeline * megatron.context);
+      std::max<std::int64_t>(1, plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context);
   const std::int64_t step = std::max<std::int64_t>(1, plan.micro_batch * plan.world / model_ranks);
   const std::int64_t batch = row.integer("global_batch", 0, {1, 1 << 24});
   const JsonValue* said = row.take("num_microbatches");
@@ -344,7 +344,7 @@ void read_recipe(RunReader& row, std::string_view framework, ParallelPlan& plan)
   // NeMo's benchmarks enable it for every tensor-parallel degree above one.
   // Source: NVIDIA/NeMo 8cfedd7 scripts/performance/helpers.py, `sequence_parallel`.
   megatron.sequence_parallel =
-      row.flag("sequence_parallel", is_nemo(framework)) && megatron.tensor > 1;
+      row.flag("sequence_parallel", is_nemo(framework)) && plan.mesh.tensor > 1;
   const std::string optimizer = row.text("optimizer", "");
   megatron.distributed_optimizer = optimizer.find("distributed") != std::string::npos;
   megatron.precision_aware = optimizer.find("precision aware") != std::string::npos;
@@ -447,7 +447,7 @@ void apply_nemo_recipe(ParallelPlan& plan, const ModelSpec& model) {
     megatron.overlap_param_gather = false;
   }
   if (!model.moe) {
-    megatron.expert_tensor = 0;  // Tables have this column for all models.
+    plan.mesh.expert_tensor = 0;  // Tables have this column for all models.
   }
   // Source: NVIDIA/NeMo nemo/collections/llm/recipes/tp_overlap_configs/userbuffers.py;
   // NVIDIA-NeMo/Megatron-Bridge v0.3.0 scripts/performance/configs/llama/llama31_llm_pretrain.py.

@@ -194,11 +194,11 @@ void read_case_recompute(RunReader& recompute, MegatronPlan& plan) {
 
 void read_case_degrees(RunReader& row, ParallelPlan& plan) {
   MegatronPlan& megatron = edit_megatron(plan);
-  megatron.tensor = row.integer("tp", 1, kDegreeRange);
-  megatron.pipeline = row.integer("pp", 1, kDegreeRange);
-  megatron.context = row.integer("cp", 1, kDegreeRange);
-  megatron.expert = row.integer("ep", 1, kDegreeRange);
-  megatron.expert_tensor = row.integer("etp", 0, {0, kDegreeRange.high});
+  plan.mesh.tensor = row.integer("tp", 1, kDegreeRange);
+  plan.mesh.pipeline = row.integer("pp", 1, kDegreeRange);
+  plan.mesh.context = row.integer("cp", 1, kDegreeRange);
+  plan.mesh.expert = row.integer("ep", 1, kDegreeRange);
+  plan.mesh.expert_tensor = row.integer("etp", 0, {0, kDegreeRange.high});
   megatron.layers_per_chunk = row.integer("vpp", 0, {0, kDegreeRange.high});
   megatron.sequence_parallel = row.flag("sp", false);
   plan.world = row.integer("world", 1, kWorldRange);

@@ -170,14 +170,14 @@ AuxLoss balance(const Runner& run, const RouterTensors& make, DType dtype) {
   }
   result.counts = make.per_expert(DType::kInt64);
   { const Tensor wide = make.all(DType::kInt64); }
-  const Mesh& mesh = run.context.mesh;
-  if (const std::int64_t ranks = mesh.tensor.size * mesh.context.size; ranks > 1) {
+  const RankGrid& grid = run.context.grid;
+  if (const std::int64_t ranks = grid.tensor.size * grid.context.size; ranks > 1) {
     // Tensor-parallel ranks are adjacent, and context-parallel ranks come next.
     run.eager().run(
         CollectiveShape{.kind = CollectiveKind::kAllReduce,
                         .bytes = bytes_of(result.counts.elements(), DType::kInt64).value(),
                         .group = {.size = ranks},
-                        .axis = mesh.tensor.size > 1 ? MeshAxis::kTensor : MeshAxis::kContext});
+                        .axis = grid.tensor.size > 1 ? MeshAxis::kTensor : MeshAxis::kContext});
   }
   {
     const Tensor sums = make.per_expert(DType::kFp32);
@@ -381,9 +381,9 @@ ExpertSizes expert_sizes(const Runner& run, std::int64_t tokens) {
   ExpertSizes sizes{.tokens = tokens,
                     .hidden = context.spec.hidden,
                     .experts = moe.experts,
-                    .local = moe.experts / context.mesh.expert.size,
+                    .local = moe.experts / context.grid.expert.size,
                     .top_k = moe.top_k,
-                    .ffn = moe.expert_ffn / context.mesh.expert_tensor.size,
+                    .ffn = moe.expert_ffn / context.grid.expert_tensor.size,
                     .received = 0,
                     .sent = tokens * moe.top_k,
                     .capacity = {}};
@@ -394,7 +394,7 @@ ExpertSizes expert_sizes(const Runner& run, std::int64_t tokens) {
     sizes.sent = *sizes.capacity * moe.experts;
   }
   // A single rank receives what it sends; padded experts receive their capacity.
-  const bool even = context.mesh.expert.size == 1 || sizes.capacity;
+  const bool even = context.grid.expert.size == 1 || sizes.capacity;
   sizes.received = even ? sizes.sent
                         : std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.sent) *
                                                                  context.megatron.expert_load));

@@ -83,7 +83,7 @@ class Megatron final : public Runtime {
 
   /// Experts with a capacity factor are padded to it, whatever the router does.
   [[nodiscard]] std::int64_t expert_ranks(const ParallelPlan& plan) const override {
-    return has_megatron(plan) && !megatron_of(plan).capacity_factor ? megatron_of(plan).expert : 1;
+    return has_megatron(plan) && !megatron_of(plan).capacity_factor ? plan.mesh.expert : 1;
   }
   void set_expert_load(ParallelPlan& plan, double load) const override {
     edit_megatron(plan).expert_load = load;
@@ -94,14 +94,14 @@ class Megatron final : public Runtime {
     MegatronPlan& megatron = edit_megatron(wider);
     megatron = megatron_of(plan);
     const auto layers = static_cast<std::int64_t>(model.layers.size());
-    const std::int64_t before = megatron.pipeline;
+    const std::int64_t before = wider.mesh.pipeline;
     do {
-      ++megatron.pipeline;
-    } while (megatron.pipeline <= layers && layers % megatron.pipeline != 0);
-    if (megatron.pipeline > layers || !megatron.pipeline_layout.empty()) {
+      ++wider.mesh.pipeline;
+    } while (wider.mesh.pipeline <= layers && layers % wider.mesh.pipeline != 0);
+    if (wider.mesh.pipeline > layers || !megatron.pipeline_layout.empty()) {
       return std::nullopt;
     }
-    wider.world = plan.world / before * megatron.pipeline;
+    wider.world = plan.world / before * wider.mesh.pipeline;
     return wider;
   }
 
@@ -115,8 +115,8 @@ class Megatron final : public Runtime {
     sharded.runtime = name();
     MegatronPlan& megatron = edit_megatron(sharded);
     megatron = MegatronPlan{};
-    megatron.tensor = std::gcd(plan.world, std::int64_t{8});
-    megatron.sequence_parallel = megatron.tensor > 1;
+    sharded.mesh = {.tensor = std::gcd(plan.world, std::int64_t{8})};
+    megatron.sequence_parallel = sharded.mesh.tensor > 1;
     megatron.distributed_optimizer = true;
     settle(sharded);
     const bool half = plan.precision == Precision::kFp16 ||
@@ -137,6 +137,7 @@ class Megatron final : public Runtime {
   }
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
+    plan.mesh = {};
     plan.own.reset<MegatronPlan>();
     return plan;
   }
@@ -155,36 +156,32 @@ class Megatron final : public Runtime {
   /// The micro-batches in flight, plus two for the steady state. An interleaved schedule needs a
   /// multiple of the stages.
   [[nodiscard]] std::int64_t steady_micro_batches(const ParallelPlan& plan) const override {
-    const MegatronPlan megatron = own(plan);
-    if (megatron.pipeline == 1) {
+    if (plan.mesh.pipeline == 1) {
       return Runtime::steady_micro_batches(plan);
     }
-    return is_interleaved(megatron) ? 2 * megatron.pipeline : megatron.pipeline + 2;
+    return is_interleaved(plan) ? 2 * plan.mesh.pipeline : plan.mesh.pipeline + 2;
   }
   [[nodiscard]] PipelineRuns pipeline(const ParallelPlan& plan) const override {
-    const MegatronPlan megatron = own(plan);
-    return {.stages = megatron.pipeline,
-            .stage_stride = stage_stride(megatron, plan.world),
+    return {.stages = plan.mesh.pipeline,
+            .stage_stride = stage_stride(plan),
             .micro_batches = plan.accumulation};
   }
   [[nodiscard]] PipelineShape schedule(const ModelSpec& model,
                                        const ParallelPlan& plan) const override {
-    const MegatronPlan megatron = own(plan);
     const std::int64_t chunks =
-        chunks_per_stage(megatron, static_cast<std::int64_t>(model.layers.size()));
+        chunks_per_stage(plan, static_cast<std::int64_t>(model.layers.size()));
     return {.kind = chunks > 1 ? PipelineKind::kInterleaved : PipelineKind::kOneForwardOneBackward,
-            .stages = megatron.pipeline,
+            .stages = plan.mesh.pipeline,
             .micro_batches = plan.accumulation,
             .chunks = chunks,
-            .group = megatron.micro_batch_group};
+            .group = own(plan).micro_batch_group};
   }
   [[nodiscard]] std::vector<StageLayers> stage_layers(const ModelSpec& model,
                                                       const ParallelPlan& plan) const override {
-    return layers_of_stages(model, own(plan));
+    return layers_of_stages(model, plan);
   }
   [[nodiscard]] std::int64_t ranks_per_replica(const ParallelPlan& plan) const override {
-    const MegatronPlan megatron = own(plan);
-    return megatron.tensor * megatron.pipeline * megatron.context;
+    return plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context;
   }
   [[nodiscard]] std::int64_t predicted_layers(const ParallelPlan& plan) const override {
     return own(plan).mtp_layers;

@@ -14,7 +14,7 @@ using torch::Tensor;
 
 PipelineShape pipeline_of(const Runner& run, std::int64_t chunks) {
   return {.kind = chunks > 1 ? PipelineKind::kInterleaved : PipelineKind::kOneForwardOneBackward,
-          .stages = run.context.mesh.pipeline.size,
+          .stages = run.context.grid.pipeline.size,
           .micro_batches = run.context.plan.accumulation,
           .chunks = chunks,
           .group = run.context.megatron.micro_batch_group};
@@ -35,11 +35,11 @@ void run_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
 class OneForwardOneBackward {
  public:
   OneForwardOneBackward(const Runner& run, Stage& stage, GradientSync& sync)
-      : mesh_(run.context.mesh),
+      : grid_(run.context.grid),
         stage_(stage),
         sync_(sync),
         count_(run.context.plan.accumulation),
-        warmup_(warmup_of_stage(pipeline_of(run, 1), mesh_.pipeline.rank)) {}
+        warmup_(warmup_of_stage(pipeline_of(run, 1), grid_.pipeline.rank)) {}
 
   void operator()() {
     for (std::int64_t i = 0; i < warmup_; ++i) {
@@ -66,7 +66,7 @@ class OneForwardOneBackward {
  private:
   void steady(bool last) {
     output_ = stage_.forward(0, input_);
-    if (!mesh_.last_stage()) {
+    if (!grid_.last_stage()) {
       gradient_ = stage_.receive();
       stage_.send(output_);
     }
@@ -85,7 +85,7 @@ class OneForwardOneBackward {
   void push() {
     inputs_.push_back(input_);
     outputs_.push_back(output_);
-    if (!mesh_.last_stage()) {
+    if (!grid_.last_stage()) {
       stage_.deallocate(output_);
     }
   }
@@ -96,10 +96,10 @@ class OneForwardOneBackward {
     outputs_.pop_front();
   }
   [[nodiscard]] Tensor receive_forward() {
-    return mesh_.first_stage() ? Tensor{} : stage_.receive();
+    return grid_.first_stage() ? Tensor{} : stage_.receive();
   }
   [[nodiscard]] Tensor receive_backward() {
-    if (mesh_.last_stage()) {
+    if (grid_.last_stage()) {
       return {};
     }
     Tensor gradient = stage_.receive();
@@ -107,17 +107,17 @@ class OneForwardOneBackward {
     return gradient;
   }
   void send_forward() {
-    if (!mesh_.last_stage()) {
+    if (!grid_.last_stage()) {
       stage_.send(output_);
     }
   }
   void send_backward() {
-    if (!mesh_.first_stage()) {
+    if (!grid_.first_stage()) {
       stage_.send(input_gradient_);
     }
   }
 
-  const Mesh& mesh_;
+  const RankGrid& grid_;
   Stage& stage_;
   GradientSync& sync_;
   std::int64_t count_;
@@ -133,27 +133,27 @@ class OneForwardOneBackward {
 /// microbatch_group_size_per_vp_stage.
 std::int64_t group_of(const Runner& run) {
   const std::int64_t group = run.context.megatron.micro_batch_group;
-  return group > 0 ? group : run.context.mesh.pipeline.size;
+  return group > 0 ? group : run.context.grid.pipeline.size;
 }
 
 /// forward_backward_pipelining_with_interleaving.
 class Interleaved {
  public:
   Interleaved(const Runner& run, Stage& stage, GradientSync& sync)
-      : mesh_(run.context.mesh),
+      : grid_(run.context.grid),
         stage_(stage),
         sync_(sync),
         overlapped_(run.context.megatron.overlap_grad_reduce),
         chunks_(static_cast<std::int64_t>(stage.chunk_count())),
         order_(chunk_order(run.context.plan.accumulation, chunks_, group_of(run))),
         total_(run.context.plan.accumulation * chunks_),
-        warmup_(warmup_of_stage(pipeline_of(run, chunks_), mesh_.pipeline.rank)),
+        warmup_(warmup_of_stage(pipeline_of(run, chunks_), grid_.pipeline.rank)),
         inputs_(stage.chunk_count()),
         outputs_(stage.chunk_count()),
         gradients_(stage.chunk_count()) {}
 
   void operator()() {
-    inputs_[0].push_back(mesh_.first_stage() ? Tensor{} : stage_.receive());
+    inputs_[0].push_back(grid_.first_stage() ? Tensor{} : stage_.receive());
     for (std::int64_t k = 0; k < warmup_; ++k) {
       warm_up(k);
     }
@@ -162,7 +162,7 @@ class Interleaved {
     }
     stage_.deallocate(output_);
     if (warmup_ == total_) {
-      gradients_.back().push_back(mesh_.last_stage() ? Tensor{} : stage_.receive());
+      gradients_.back().push_back(grid_.last_stage() ? Tensor{} : stage_.receive());
     }
     for (std::int64_t k = total_ - warmup_; k < total_; ++k) {
       cool_down(k);
@@ -182,13 +182,13 @@ class Interleaved {
 
   /// recv_tensor_from_previous_stage.
   [[nodiscard]] Transfer transfer(std::int64_t k, bool forward) const {
-    const bool leading = forward ? mesh_.first_stage() : mesh_.last_stage();
+    const bool leading = forward ? grid_.first_stage() : grid_.last_stage();
     Transfer result;
     if (!leading) {
       result.chunk = chunk_of(k + 1, forward);
       return result;
     }
-    const std::int64_t ahead = mesh_.pipeline.size - 1;
+    const std::int64_t ahead = grid_.pipeline.size - 1;
     if (k < ahead) {
       result.receives = false;
       return result;
@@ -228,7 +228,7 @@ class Interleaved {
 
   /// grad_sync_func: all stages start their reductions at the same time.
   void synchronize(std::int64_t k) {
-    const std::int64_t aligned = k - mesh_.pipeline.rank;
+    const std::int64_t aligned = k - grid_.pipeline.rank;
     if (!overlapped_ || aligned < 0) {
       return;
     }
@@ -260,7 +260,7 @@ class Interleaved {
       inputs_[next.chunk].push_back(input_);
     }
     stage_.deallocate(output_);
-    if (k == warmup_ - 1 && warmup_ != total_ && !mesh_.last_stage()) {
+    if (k == warmup_ - 1 && warmup_ != total_ && !grid_.last_stage()) {
       buffered_ = stage_.receive();
       gradients_.back().push_back(buffered_);
     }
@@ -333,7 +333,7 @@ class Interleaved {
     return front;
   }
 
-  const Mesh& mesh_;
+  const RankGrid& grid_;
   Stage& stage_;
   GradientSync& sync_;
   bool overlapped_;
@@ -357,7 +357,7 @@ class Interleaved {
 }  // namespace
 
 void run_step(const Runner& run, Stage& stage, GradientSync& sync) {
-  if (run.context.mesh.pipeline.size == 1) {
+  if (run.context.grid.pipeline.size == 1) {
     run_without_pipeline(run, stage, sync);
   } else if (stage.chunk_count() > 1) {
     Interleaved schedule(run, stage, sync);

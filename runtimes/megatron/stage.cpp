@@ -59,8 +59,8 @@ Stage::Batch Stage::make_batch(const Chunk& chunk) {
     batch.mask = make({tokens[0], 1, sequence, sequence}, DType::kBool);
   }
   batch.positions = make(tokens, DType::kInt64);
-  const Mesh& mesh = run_.context.mesh;
-  if (mesh.tensor.rank != 0 && mesh.pipeline.size > 1) {
+  const RankGrid& grid = run_.context.grid;
+  if (grid.tensor.rank != 0 && grid.pipeline.size > 1) {
     // Only the first tensor-parallel rank reads the data. The other ranks drop what their stage
     // does not need.
     if (chunk.first) {
@@ -71,7 +71,7 @@ Stage::Batch Stage::make_batch(const Chunk& chunk) {
       batch.positions.reset();
     }
   }
-  if (mesh.context.size > 1) {
+  if (grid.context.size > 1) {
     cut_for_context(batch);
   }
   return batch;
@@ -81,7 +81,7 @@ Stage::Batch Stage::make_batch(const Chunk& chunk) {
 void Stage::cut_for_context(Batch& batch) {
   Eager& eager = run_.eager();
   const Batch whole = batch;
-  const std::int64_t part = run_.context.plan.sequence / run_.context.mesh.context.size;
+  const std::int64_t part = run_.context.plan.sequence / run_.context.grid.context.size;
   Tensor index;
   for (Tensor* const each :
        {&batch.tokens, &batch.labels, &batch.loss_mask, &batch.mask, &batch.positions}) {
@@ -251,7 +251,7 @@ void Stage::transfer(const Tensor& tensor, CollectiveKind kind) {
       torch::start_collective(eager,
                               {.kind = kind,
                                .bytes = bytes_of(tensor.elements(), run_.context.dtype).value(),
-                               .group = {.size = 2, .stride = run_.context.mesh.pipeline.stride},
+                               .group = {.size = 2, .stride = run_.context.grid.pipeline.stride},
                                .axis = MeshAxis::kPipeline},
                               receives ? "receive" : "send");
   if (chunks_.size() == 1) {

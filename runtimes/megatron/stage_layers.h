@@ -20,34 +20,34 @@ struct ChunkPlace {
   std::int64_t chunk = 0;
 };
 
-/// Distance in ranks between the stages of a pipeline, for a run of `world` ranks. The ranks of
-/// other data-parallel replicas lie between the stages or after the last one.
+/// Distance in ranks between the stages of a pipeline. The ranks of other data-parallel replicas
+/// lie between the stages or after the last one.
 /// Source: megatron/core/parallel_state.py, RankGenerator.
-[[nodiscard]] std::int64_t stage_stride(const MegatronPlan& plan, std::int64_t world);
+[[nodiscard]] std::int64_t stage_stride(const ParallelPlan& plan);
 
 /// Whether the grids of dense layers and of experts put the same ranks into each pipeline.
 /// Source: megatron/core/parallel_state.py, initialize_model_parallel.
-[[nodiscard]] bool has_one_pipeline(const ModelSpec& model, const MegatronPlan& plan);
+[[nodiscard]] bool has_one_pipeline(const ModelSpec& model, const ParallelPlan& plan);
 
 /// Whether stages hold several chunks, through which micro-batches pass in turn.
-[[nodiscard]] bool is_interleaved(const MegatronPlan& plan);
+[[nodiscard]] bool is_interleaved(const ParallelPlan& plan);
 /// Removes all options that assign layers to stages, so that stages are even and have one chunk.
-void deal_evenly(MegatronPlan& plan);
+void deal_evenly(MegatronPlan& megatron);
 
 /// Layers of a stage that is neither first nor last, for a model with `layers` layers. The
 /// embedding and the loss count as layers if the plan says so. It is 0 if the layers cannot be
 /// divided evenly, or if a layout assigns layers to every chunk.
-[[nodiscard]] std::int64_t even_stage_layers(const MegatronPlan& plan, std::int64_t layers);
+[[nodiscard]] std::int64_t even_stage_layers(const ParallelPlan& plan, std::int64_t layers);
 /// Number of chunks of every stage.
-[[nodiscard]] std::int64_t chunks_per_stage(const MegatronPlan& plan, std::int64_t layers);
+[[nodiscard]] std::int64_t chunks_per_stage(const ParallelPlan& plan, std::int64_t layers);
 /// The layers of each stage.
 [[nodiscard]] std::vector<StageLayers> layers_of_stages(const ModelSpec& model,
-                                                        const MegatronPlan& plan);
+                                                        const ParallelPlan& plan);
 /// The number of layers of one chunk.
-[[nodiscard]] std::int64_t chunk_layer_count(const MegatronPlan& plan, std::int64_t layers,
+[[nodiscard]] std::int64_t chunk_layer_count(const ParallelPlan& plan, std::int64_t layers,
                                              const ChunkPlace& place);
 /// The layers of one chunk.
-[[nodiscard]] LayerSpan chunk_layers(const MegatronPlan& plan, std::int64_t layers,
+[[nodiscard]] LayerSpan chunk_layers(const ParallelPlan& plan, std::int64_t layers,
                                      const ChunkPlace& place);
 
 }  // namespace headroom::ir

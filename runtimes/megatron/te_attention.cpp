@@ -108,24 +108,26 @@ Tensor fused_attention(const Runner& run, const QueryKeyValue& qkv, const Attent
 Tensor full_mask(const Runner& run, const AttentionSizes& sizes) {
   Eager& eager = run.eager();
   const std::int64_t length = sizes.sequence;
-  const auto grid = [&](DType dtype) { return torch::computed(eager, {length, length}, dtype); };
+  const auto positions = [&](DType dtype) {
+    return torch::computed(eager, {length, length}, dtype);
+  };
   Tensor rows = torch::filled(eager, {length}, DType::kInt32);  // arange
   Tensor columns = torch::filled(eager, {length}, DType::kInt32);
-  Tensor distance = grid(DType::kInt32);
+  Tensor distance = positions(DType::kInt32);
   rows.reset();
   columns.reset();
-  Tensor left = grid(DType::kInt32);
-  Tensor right = grid(DType::kInt32);
+  Tensor left = positions(DType::kInt32);
+  Tensor right = positions(DType::kInt32);
   Tensor window;
   {
-    Tensor below = grid(DType::kBool);
-    Tensor above = grid(DType::kBool);
-    Tensor outside = grid(DType::kBool);
+    Tensor below = positions(DType::kBool);
+    Tensor above = positions(DType::kBool);
+    Tensor outside = positions(DType::kBool);
     above.reset();
-    Tensor inside = grid(DType::kBool);
+    Tensor inside = positions(DType::kBool);
     below.reset();
     outside.reset();
-    window = grid(DType::kBool);
+    window = positions(DType::kBool);
   }
   if (!run.context.megatron.mask_in_dataloader) {
     return window;
@@ -392,7 +394,7 @@ Tensor dot_product_attention(const Runner& run, const QueryKeyValue& qkv,
   if (run.context.megatron.attention == MegatronAttention::kUnfused) {
     return unfused_attention(run, qkv, sizes);
   }
-  if (run.context.mesh.context.size > 1) {
+  if (run.context.grid.context.size > 1) {
     return run.context.megatron.context_exchange == MegatronContext::kAllToAll
                ? exchanged_attention(run, qkv, sizes)
                : ring_attention(run, qkv, sizes);

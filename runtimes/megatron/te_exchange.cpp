@@ -134,7 +134,7 @@ Tensor exchanged_attention(const Runner& run, const QueryKeyValue& parts,
                            const AttentionSizes& sizes) {
   run.process.touch_sequence_lengths();
   const QueryKeyValue qkv = is_flash(run) ? by_sequence(run, parts, sizes) : parts;
-  const AttentionSizes own = exchanged_sizes(sizes, run.context.mesh.context.size);
+  const AttentionSizes own = exchanged_sizes(sizes, run.context.grid.context.size);
   Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value});
   run.process.touch_chunk_order(Process::ChunkOrder::kBefore);
   const std::vector<Tensor> heads = Exchange(run, Side::kBefore)({qkv.query, qkv.key, qkv.value});

@@ -41,7 +41,7 @@ void run_gemm(const Runner& run, const GemmShape& dims) {
   torch::Eager& eager = run.eager();
   run.process.touch_te_workspace();
   const auto parts = std::exchange(run.process.userbuffers().in_parts, {});
-  const std::int64_t bands = parts.empty() ? 1 : run.context.mesh.tensor.size;
+  const std::int64_t bands = parts.empty() ? 1 : run.context.grid.tensor.size;
   for (std::int64_t band = 0; band < bands; ++band) {
     for (const std::vector<std::uint32_t>& marks : parts) {
       if (band > 0) {  // The rank already has its own rows.
@@ -68,7 +68,7 @@ Tensor shared_gemm(const Runner& run, const GemmShape& dims) {
 void communicate(const Runner& run, CollectiveKind kind, const Tensor& whole) {
   run.eager().run(CollectiveShape{.kind = kind,
                                   .bytes = bytes_of(whole.elements(), whole.dtype()).value(),
-                                  .group = run.context.mesh.tensor.group(),
+                                  .group = run.context.grid.tensor.group(),
                                   .axis = MeshAxis::kTensor});
 }
 
@@ -77,20 +77,20 @@ void communicate(const Runner& run, CollectiveKind kind, const Tensor& whole, Be
     communicate(run, kind, whole);
     return;
   }
-  const std::int64_t ranks = run.context.mesh.tensor.size;
+  const std::int64_t ranks = run.context.grid.tensor.size;
   const std::int64_t bytes = bytes_of(whole.elements(), whole.dtype()).value();
   Userbuffers& pending = run.process.userbuffers();
   if (beside == Beside::kInBulk) {
     const CollectiveShape shape{.kind = kind,
                                 .bytes = bytes,
-                                .group = run.context.mesh.tensor.group(),
+                                .group = run.context.grid.tensor.group(),
                                 .axis = MeshAxis::kTensor};
     pending.in_bulk.push_back(torch::start_collective(run.eager(), shape, kUserbuffers));
     return;
   }
   const CollectiveShape shape{.kind = CollectiveKind::kSend,
                               .bytes = bytes / ranks,
-                              .group = {.size = 2, .stride = run.context.mesh.tensor.stride},
+                              .group = {.size = 2, .stride = run.context.grid.tensor.stride},
                               .axis = MeshAxis::kTensor};
   std::vector<std::uint32_t>& marks = pending.in_parts.emplace_back();
   for (std::int64_t part = 1; part < ranks; ++part) {
@@ -107,7 +107,7 @@ Tensor gemm_and_scatter(const Runner& run, const GemmShape& dims) {
   const CollectiveShape shape{
       .kind = CollectiveKind::kReduceScatter,
       .bytes = bytes_of(dims.m * dims.n, run.context.dtype).value() / kBands,
-      .group = run.context.mesh.tensor.group(),
+      .group = run.context.grid.tensor.group(),
       .axis = MeshAxis::kTensor};
   std::uint32_t last = 0;
   for (std::int64_t band = 0; band < kBands; ++band) {
@@ -116,7 +116,7 @@ Tensor gemm_and_scatter(const Runner& run, const GemmShape& dims) {
   }
   eager.wait_mark(eager.stream(), last);
   const Tensor whole = eager.empty({dims.m, dims.n}, run.context.dtype);
-  return eager.empty({dims.m / run.context.mesh.tensor.size, dims.n}, run.context.dtype);
+  return eager.empty({dims.m / run.context.grid.tensor.size, dims.n}, run.context.dtype);
 }
 
 Tensor shared_buffer(const Runner& run, const Shape& shape, DType dtype) {
@@ -133,12 +133,12 @@ Tensor shared_buffer(const Runner& run, const Shape& shape, DType dtype) {
 namespace {
 
 Shape of_all_ranks(const Runner& run, const Tensor& part) {
-  return part.shape().with(0, part.shape()[0] * run.context.mesh.tensor.size);
+  return part.shape().with(0, part.shape()[0] * run.context.grid.tensor.size);
 }
 
 Tensor part_of(const Runner& run, const Tensor& whole) {
   const Shape& shape = whole.shape();
-  return run.eager().empty(shape.with(0, shape[0] / run.context.mesh.tensor.size), whole.dtype());
+  return run.eager().empty(shape.with(0, shape[0] / run.context.grid.tensor.size), whole.dtype());
 }
 
 }  // namespace

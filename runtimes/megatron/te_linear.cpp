@@ -32,7 +32,7 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   Tensor through = product;
   if (gathers) {
     through = scatter(run, product, Beside::kInBulk);
-  } else if (run.context.mesh.tensor.size > 1) {
+  } else if (run.context.grid.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, product);
   }
   WeightGradient own = weight_gradient(run, weight_dims(rows, weight, run.context.dtype),
@@ -98,7 +98,7 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, Cut 
   const GemmShape dims = backward_dims(rows, weight, run.context.dtype);
   const Tensor product = cut == Cut::kColumn && sequence ? shared_gemm(run, dims) : gemm(run, dims);
   Tensor through = product;
-  if (cut == Cut::kColumn && run.context.mesh.tensor.size > 1) {
+  if (cut == Cut::kColumn && run.context.grid.tensor.size > 1) {
     if (sequence) {
       through = scatter(run, product, Beside::kInBulk);
     } else {
@@ -132,7 +132,7 @@ Tensor linear(const Runner& run, const Tensor& input, const Tensor& weight, Cut 
   const GemmShape dims = forward_dims(total.shape()[0], shape, run.context.dtype);
   Tensor output = cut == Cut::kRow && sequence ? gemm_and_scatter(run, dims) : gemm(run, dims);
   total.reset();
-  if (cut == Cut::kRow && !sequence && run.context.mesh.tensor.size > 1) {
+  if (cut == Cut::kRow && !sequence && run.context.grid.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, output);
   }
   if (record.active()) {

@@ -7,8 +7,8 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/megatron/layer_modules.h"
-#include "runtimes/megatron/mesh.h"
 #include "runtimes/megatron/plan.h"
+#include "runtimes/megatron/rank_grid.h"
 #include "runtimes/torch/eager.h"
 
 namespace headroom::ir::megatron {
@@ -20,33 +20,33 @@ struct Context {
   const ModelSpec& spec;
   const ParallelPlan& plan;
   const MegatronPlan& megatron;
-  Mesh mesh;
+  RankGrid grid;
   DType dtype = DType::kBf16;       ///< Type of parameters and activations.
   DType grad_dtype = DType::kFp32;  ///< Type of the gradient buffer.
 
   [[nodiscard]] std::int64_t tokens() const {
-    return plan.micro_batch * plan.sequence / mesh.context.size;
+    return plan.micro_batch * plan.sequence / grid.context.size;
   }
   /// Tokens of the residual stream. Under sequence parallelism they are sharded over the
   /// tensor-parallel ranks.
   [[nodiscard]] std::int64_t stream_tokens() const {
-    return sequence_parallel() ? tokens() / mesh.tensor.size : tokens();
+    return sequence_parallel() ? tokens() / grid.tensor.size : tokens();
   }
   /// The group of adjacent context-parallel ranks that exchange heads, and the ring of such groups.
   [[nodiscard]] Axis exchange_ranks() const {
     const bool all = megatron.context_exchange == MegatronContext::kAllToAll;
-    const std::int64_t size = all ? mesh.context.size : megatron.context_exchange_ranks;
-    return {.size = size, .rank = mesh.context.rank % size, .stride = mesh.context.stride};
+    const std::int64_t size = all ? grid.context.size : megatron.context_exchange_ranks;
+    return {.size = size, .rank = grid.context.rank % size, .stride = grid.context.stride};
   }
   [[nodiscard]] Axis ring_ranks() const {
     const std::int64_t exchanging = exchange_ranks().size;
-    return {.size = mesh.context.size / exchanging,
-            .rank = mesh.context.rank / exchanging,
-            .stride = mesh.context.stride * exchanging};
+    return {.size = grid.context.size / exchanging,
+            .rank = grid.context.rank / exchanging,
+            .stride = grid.context.stride * exchanging};
   }
   [[nodiscard]] bool fp8() const { return megatron.fp8 != MegatronFp8::kNone; }
   [[nodiscard]] bool sequence_parallel() const {
-    return megatron.sequence_parallel && mesh.tensor.size > 1;
+    return megatron.sequence_parallel && grid.tensor.size > 1;
   }
   /// Whether layers consist of Megatron-Core's own modules.
   [[nodiscard]] bool local() const { return !megatron.transformer_engine; }

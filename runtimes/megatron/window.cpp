@@ -5,14 +5,17 @@
 namespace headroom::ir::megatron {
 
 void settle_plan(ParallelPlan& plan) {
+  if (!has_megatron(plan)) {
+    plan.mesh = {};
+  }
   plan.own.keep<MegatronPlan>();
   MegatronPlan megatron = megatron_of(plan);
-  if (plan.world % (megatron.tensor * megatron.pipeline * megatron.context) != 0) {
-    megatron.tensor = 1;
-    megatron.pipeline = 1;
-    megatron.context = 1;
+  if (plan.world % (plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context) != 0) {
+    plan.mesh.tensor = 1;
+    plan.mesh.pipeline = 1;
+    plan.mesh.context = 1;
   }
-  megatron.sequence_parallel = megatron.tensor > 1;
+  megatron.sequence_parallel = plan.mesh.tensor > 1;
   if (plan.recompute != Recompute::kNone) {
     megatron.recompute = MegatronRecompute::kFullUniform;
   }
@@ -31,10 +34,10 @@ void settle_plan(ParallelPlan& plan) {
 }
 
 std::vector<PlanControl> window_controls() {
-  return {degree_control(kTensorParallelLabel, &MegatronPlan::tensor),
-          degree_control(kPipelineStagesLabel, &MegatronPlan::pipeline),
-          degree_control(kContextParallelLabel, &MegatronPlan::context),
-          degree_control(kExpertParallelLabel, &MegatronPlan::expert)};
+  return {degree_control<MegatronPlan>(kTensorParallelLabel, &Mesh::tensor),
+          degree_control<MegatronPlan>(kPipelineStagesLabel, &Mesh::pipeline),
+          degree_control<MegatronPlan>(kContextParallelLabel, &Mesh::context),
+          degree_control<MegatronPlan>(kExpertParallelLabel, &Mesh::expert)};
 }
 
 Recompute recomputation_of(const ParallelPlan& plan) {

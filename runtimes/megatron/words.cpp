@@ -9,8 +9,8 @@
 namespace headroom::ir::megatron {
 namespace {
 
-std::int64_t data_degree(const ParallelPlan& plan, const MegatronPlan& megatron) {
-  return plan.world / (megatron.tensor * megatron.pipeline * megatron.context);
+std::int64_t data_degree(const ParallelPlan& plan) {
+  return plan.world / (plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context);
 }
 
 /// Joins names: "core_attn and mlp".
@@ -24,17 +24,17 @@ std::string joined(const std::vector<std::string>& names) {
 
 std::string degree_words(const ParallelPlan& plan, const MegatronPlan& megatron) {
   std::string text;
-  add_degree(text, "tp", megatron.tensor, true);
-  add_degree(text, "pp", megatron.pipeline, true);
+  add_degree(text, "tp", plan.mesh.tensor, true);
+  add_degree(text, "pp", plan.mesh.pipeline, true);
   add_degree(text, "vpp-layers", megatron.layers_per_chunk, megatron.layers_per_chunk > 0);
   add_degree(text, "first-stage-layers", megatron.first_stage_layers,
              megatron.first_stage_layers > 0);
   add_degree(text, "last-stage-layers", megatron.last_stage_layers, megatron.last_stage_layers > 0);
-  add_degree(text, "cp", megatron.context, megatron.context > 1);
+  add_degree(text, "cp", plan.mesh.context, plan.mesh.context > 1);
   text += megatron.context_exchange == MegatronContext::kAllToAll ? " cp-comm a2a" : "";
-  add_degree(text, "ep", megatron.expert, megatron.expert > 1);
-  add_degree(text, "etp", megatron.expert_tensor, megatron.expert_tensor > 0);
-  add_degree(text, "dp", data_degree(plan, megatron), true);
+  add_degree(text, "ep", plan.mesh.expert, plan.mesh.expert > 1);
+  add_degree(text, "etp", plan.mesh.expert_tensor, plan.mesh.expert_tensor > 0);
+  add_degree(text, "dp", data_degree(plan), true);
   text += megatron.account_for_embedding ? " account-for-embedding" : "";
   text += megatron.account_for_loss ? " account-for-loss" : "";
   text += megatron.sequence_parallel ? " sequence-parallel" : "";
@@ -81,11 +81,11 @@ std::string layout_words(const ParallelPlan& plan) {
     std::string_view name;
     std::int64_t size;
   };
-  const std::array<Degree, 5> degrees = {{{"TP", megatron.tensor},
-                                          {"PP", megatron.pipeline},
-                                          {"CP", megatron.context},
-                                          {"DP", data_degree(plan, megatron)},
-                                          {"EP", megatron.expert}}};
+  const std::array<Degree, 5> degrees = {{{"TP", plan.mesh.tensor},
+                                          {"PP", plan.mesh.pipeline},
+                                          {"CP", plan.mesh.context},
+                                          {"DP", data_degree(plan)},
+                                          {"EP", plan.mesh.expert}}};
   std::string text;
   for (const Degree& degree : degrees) {
     if (degree.size > 1) {

@@ -70,8 +70,8 @@ struct Order {
 /// The number of tensor-parallel ranks that divide the tokens among them before experts run
 /// (ReordererSequenceParallel). They do if experts are also distributed over these ranks.
 std::int64_t token_shares(const LayerRun& run) {
-  const TitanPlan titan = titan_of(*run.context.model.plan);
-  return titan.expert > 1 && titan.expert_tensor == 1 ? titan.tensor : 1;
+  const Mesh& mesh = run.context.model.plan->mesh;
+  return mesh.expert > 1 && titan_expert_tensor(mesh) == 1 ? mesh.tensor : 1;
 }
 
 Order reorder(const LayerRun& run, const Choice& choice) {
@@ -244,8 +244,8 @@ Tensor run_mixture(const LayerRun& run, const Tensor& x) {
     const Tensor tokens = torch::computed(eager, order.rows.shape(), DType::kInt64, {&order.rows});
     input = torch::gather_rows(eager, rows, tokens);
   }
-  const TitanPlan titan = titan_of(*run.context.model.plan);
-  ExpertExchange exchange(eager, titan.expert, titan.expert_tensor);
+  const Mesh& mesh = run.context.model.plan->mesh;
+  ExpertExchange exchange(eager, mesh.expert, titan_expert_tensor(mesh));
   Tensor routed = exchange.ranks() > 1 ? exchanged_experts(run, input, order.counts, exchange)
                                        : padded_experts(run, input, order.counts);
   Tensor unsorted = torch::filled(eager, {choice.scores.elements(), width}, routed.dtype());

@@ -120,8 +120,8 @@ Tensor attend(const LayerRun& run, const Tensor& q, const Tensor& k, const Tenso
     outputs.seed = cache->take();
     outputs.offset = cache->take();
   }
-  const TitanPlan titan = titan_of(run.context);
-  const ContextGroup group{.ranks = titan.context, .stride = titan.tensor};
+  const Mesh& degrees = run.context.model.plan->mesh;
+  const ContextGroup group{.ranks = degrees.context, .stride = degrees.tensor};
   Tensor output = group.ranks > 1 ? ring_attention(eager, group, q, k, v, outputs)
                                   : torch::flash_attention(eager, q, k, v, outputs);
   if (cache != nullptr && cache->again()) {
@@ -172,8 +172,8 @@ Tensor attention(const LayerRun& run, const Tensor& x) {
   if (has_cosine_table(spec)) {
     rotate_halves(eager, q, k, run.rotary);
   } else {
-    const TitanPlan titan = titan_of(run.context);
-    rotate_complex(eager, q, k, run.rotary, titan.context > 1 && titan.tensor > 1);
+    const Mesh& degrees = run.context.model.plan->mesh;
+    rotate_complex(eager, q, k, run.rotary, degrees.context > 1 && degrees.tensor > 1);
   }
   q = torch::transpose_heads(eager, q);
   k = torch::transpose_heads(eager, k);

@@ -16,7 +16,7 @@ namespace {
 std::vector<std::int64_t> layers_of_titan(const ModelSpec& model, const ParallelPlan& plan) {
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   std::vector<std::int64_t> ranks;
-  for (std::int64_t rank = 0; rank < titan_of(plan).pipeline; ++rank) {
+  for (std::int64_t rank = 0; rank < plan.mesh.pipeline; ++rank) {
     std::int64_t& own = ranks.emplace_back();
     for (const TitanChunk& chunk : titan_chunks(plan, layers, rank)) {
       own += chunk.layers.count;
@@ -28,7 +28,7 @@ std::vector<std::int64_t> layers_of_titan(const ModelSpec& model, const Parallel
 }  // namespace
 
 std::vector<Rank> highest_ranks(const ModelSpec& model, const ParallelPlan& plan) {
-  const std::int64_t last = titan_of(plan).pipeline - 1;
+  const std::int64_t last = plan.mesh.pipeline - 1;
   std::set<std::int64_t> stages = {0, std::min<std::int64_t>(1, last),
                                    std::max<std::int64_t>(last - 1, 0), last};
   const std::vector<std::int64_t> layers = layers_of_titan(model, plan);
@@ -44,7 +44,7 @@ std::vector<Rank> highest_ranks(const ModelSpec& model, const ParallelPlan& plan
   }
   std::vector<Rank> ranks;
   for (const std::int64_t stage : stages) {
-    const std::int64_t rank = stage * (plan.world / titan_of(plan).pipeline);
+    const std::int64_t rank = stage * (plan.world / plan.mesh.pipeline);
     ranks.push_back(Rank{static_cast<std::int32_t>(rank)});
   }
   return ranks;

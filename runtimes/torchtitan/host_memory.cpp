@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "model_ir/spec/dtype.h"
-#include "runtimes/fsdp/plan.h"
 
 namespace headroom::ir::torchtitan {
 
@@ -13,7 +12,7 @@ std::vector<HostTerm> host_terms(const ModelSpec& model, const ParallelPlan& pla
   if (!plan.checkpoint_save) {
     return {};
   }
-  const std::int64_t ranks = std::max<std::int64_t>(plan.world / fsdp_of(plan).replicas, 1);
+  const std::int64_t ranks = std::max<std::int64_t>(plan.world / plan.mesh.replicas, 1);
   const DType stored = plan.precision == Precision::kBf16 ? DType::kBf16 : DType::kFp32;
   const Bytes copies =
       Bytes{kCopyAhead} + bytes_of(model.vocabulary * model.hidden / ranks, stored);

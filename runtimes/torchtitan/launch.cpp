@@ -81,13 +81,14 @@ void add_float8(std::vector<std::string>& words, const TitanPlan& titan) {
   }
 }
 
-void add_pipeline(std::vector<std::string>& words, const TitanPlan& titan) {
-  if (titan.pipeline == 1) {
+void add_pipeline(std::vector<std::string>& words, const ParallelPlan& plan) {
+  const TitanPlan& titan = titan_of(plan);
+  if (plan.mesh.pipeline == 1) {
     return;
   }
   const std::string section = "--parallelism.pipeline_parallel_";
   append_words(words,
-               {section + "degree=" + std::to_string(titan.pipeline),
+               {section + "degree=" + std::to_string(plan.mesh.pipeline),
                 section + "schedule=" + std::string(schedule_name(titan.schedule)),
                 section + "microbatch_size=" + std::to_string(titan.pipeline_batch),
                 section + "first_stage_less_layers=" + std::to_string(titan.first_stage_less),
@@ -101,23 +102,23 @@ void add_pipeline(std::vector<std::string>& words, const TitanPlan& titan) {
 std::vector<std::string> overrides(const ParallelPlan& plan) {
   const TitanPlan titan = titan_of(plan);
   const FsdpPlan fsdp = fsdp_of(plan);
-  const std::int64_t data =
-      std::max<std::int64_t>(1, plan.world / (titan.tensor * titan.context * titan.pipeline));
+  const std::int64_t data = std::max<std::int64_t>(
+      1, plan.world / (plan.mesh.tensor * plan.mesh.context * plan.mesh.pipeline));
   const std::string batch = std::to_string(plan.micro_batch * plan.accumulation * data);
   std::vector<std::string> words = {
       "--training.local_batch_size=" + std::to_string(plan.micro_batch),
       "--training.global_batch_size=" + batch,
       "--training.seq_len=" + std::to_string(plan.sequence),
       "--training.max_norm=" + to_json(JsonValue{plan.clip_norm.value_or(0)}),
-      "--parallelism.data_parallel_replicate_degree=" + std::to_string(fsdp.replicas),
+      "--parallelism.data_parallel_replicate_degree=" + std::to_string(plan.mesh.replicas),
       "--parallelism.data_parallel_shard_degree=-1",
       "--parallelism.fsdp_reshard_after_forward=" +
           std::string(word_of(titan_reshard_words(), titan.reshard))};
   const std::array<std::pair<std::string_view, std::int64_t>, 4> degrees = {
-      {{"tensor", titan.tensor},
-       {"context", titan.context},
-       {"expert", titan.expert},
-       {"expert_tensor", titan.expert_tensor}}};
+      {{"tensor", plan.mesh.tensor},
+       {"context", plan.mesh.context},
+       {"expert", plan.mesh.expert},
+       {"expert_tensor", titan_expert_tensor(plan.mesh)}}};
   for (const auto& [name, degree] : degrees) {
     if (degree > 1) {
       words.push_back("--parallelism." + std::string(name) +
@@ -127,7 +128,7 @@ std::vector<std::string> overrides(const ParallelPlan& plan) {
   if (!titan.loss_parallel) {
     words.emplace_back("--parallelism.disable_loss_parallel");
   }
-  add_pipeline(words, titan);
+  add_pipeline(words, plan);
   add_checkpointing(words, plan, titan);
   words.push_back("--optimizer.implementation=" +
                   std::string(plan.optimizer.form == OptimizerForm::kFused     ? "fused"

@@ -159,7 +159,7 @@ Tensor loss_of(Eager& eager, const ParallelPlan& plan, const Tensor& logits, con
   eager.set_site("cross_entropy", -1);
   eager.set_role(TensorRole::kLogits);
   Tensor sum;
-  if (titan.tensor > 1 && titan.loss_parallel) {
+  if (plan.mesh.tensor > 1 && titan.loss_parallel) {
     sum = sharded_cross_entropy(eager, logits, labels);
   } else {
     const LossKeeps keeps = titan.memory_budget ? loss_keeps(labels.elements(), logits.shape()[-1],

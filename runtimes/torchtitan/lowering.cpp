@@ -124,12 +124,12 @@ Trainer::Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const Pa
     : eager_(sharding.eager),
       plan_(plan),
       titan_(titan_of(plan)),
-      mesh_(eager_, titan_.tensor, titan_.pipeline > 1),
+      mesh_(eager_, plan.mesh.tensor, plan.mesh.pipeline > 1),
       shards_(sharding.ranks),
-      replicas_(sharding.plan.replicas) {
+      replicas_(sharding.replicas) {
   load(sharding, spec, stage);
   optimizers_.resize(parts_.size());
-  if (titan_.pipeline > 1) {
+  if (plan_.mesh.pipeline > 1) {
     pipeline_.emplace(eager_, mesh_, parts_, stage);
   }
 }
@@ -155,12 +155,12 @@ void Trainer::resume() {
 }
 
 Tensor Trainer::share_sequence(Tensor& ids, Tensor& labels) {
-  if (titan_.context == 1) {
+  if (plan_.mesh.context == 1) {
     return {};
   }
   eager_.set_site("torchtitan.context_parallel", -1);
   const Shape whole = ids.shape();
-  const Shape own = whole.with(1, whole[1] / titan_.context);
+  const Shape own = whole.with(1, whole[1] / plan_.mesh.context);
   const Tensor positions = eager_.empty({whole[1]}, DType::kInt32);
   // Order of the head and tail parts.
   const Tensor order = eager_.empty({whole[1]}, DType::kInt32);
@@ -281,17 +281,19 @@ Tensor Trainer::pipelined_forward_backward(Tensor ids, Tensor labels) {
 /// Dimensions of the experts' mesh. Without tensor parallelism and replicas, the group that sums
 /// losses covers the whole mesh, and one reduction is enough.
 torch::NormMesh Trainer::expert_mesh() const {
-  const std::int64_t inner = titan_.expert * titan_.expert_tensor;
-  const std::int64_t outer = shards_ * titan_.tensor / inner;
-  if (titan_.tensor == 1 && replicas_ == 1) {
+  const std::int64_t inner = plan_.mesh.expert * titan_expert_tensor(plan_.mesh);
+  const std::int64_t outer = shards_ * plan_.mesh.tensor / inner;
+  if (plan_.mesh.tensor == 1 && replicas_ == 1) {
     return {.ranks = outer * inner};
   }
-  return {.ranks = outer, .tensor_ranks = titan_.expert, .third_ranks = titan_.expert_tensor};
+  return {.ranks = outer,
+          .tensor_ranks = plan_.mesh.expert,
+          .third_ranks = titan_expert_tensor(plan_.mesh)};
 }
 
 Tensor Trainer::clip() {
   torch::NormGroup dense{.parameters = {},
-                         .mesh = {.ranks = shards_, .tensor_ranks = titan_.tensor}};
+                         .mesh = {.ranks = shards_, .tensor_ranks = plan_.mesh.tensor}};
   torch::NormGroup experts{.parameters = {}, .mesh = expert_mesh()};
   for (const std::unique_ptr<ModelPart>& part : parts_) {
     for (std::size_t i = 0; i < part->shards.size(); ++i) {
@@ -315,7 +317,7 @@ void Trainer::precompute_scales() {
   const Tensor largest = torch::stacked_norms(eager_, parts_.front()->quantised);
   torch::finish_collective(eager_, {.kind = CollectiveKind::kAllReduce,
                                     .bytes = torch::bytes_of(largest),
-                                    .group = {.size = shards_, .stride = titan_.tensor}});
+                                    .group = {.size = shards_, .stride = plan_.mesh.tensor}});
   const Tensor wide = torch::computed(eager_, largest.shape(), DType::kFp64, {&largest});
   const Tensor quotient = torch::computed(eager_, largest.shape(), DType::kFp64, {&wide});
   scales_ = torch::computed(eager_, largest.shape(), DType::kFp32, {&quotient});
@@ -412,17 +414,18 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
                                    "leave out --titan");
   }
   const FsdpPlan fsdp = fsdp_of(plan);
-  const TitanPlan titan = titan_of(plan);
   Eager eager(device);
   const DType stored = plan.precision == Precision::kBf16 ? DType::kBf16 : DType::kFp32;
-  const fsdp::Sharding sharding{.eager = eager,
-                                .plan = fsdp,
-                                .stored = stored,
-                                .trained = stored,
-                                .ranks = plan.world / fsdp.replicas / titan.tensor / titan.pipeline,
-                                .stride = titan.tensor,
-                                .divides = true};
-  Trainer trainer(sharding, spec, plan, rank * titan.pipeline / plan.world);
+  const fsdp::Sharding sharding{
+      .eager = eager,
+      .plan = fsdp,
+      .stored = stored,
+      .trained = stored,
+      .replicas = plan.mesh.replicas,
+      .ranks = plan.world / plan.mesh.replicas / plan.mesh.tensor / plan.mesh.pipeline,
+      .stride = plan.mesh.tensor,
+      .divides = true};
+  Trainer trainer(sharding, spec, plan, rank * plan.mesh.pipeline / plan.world);
   if (plan.resume && plan.optimizer.kind != OptimizerKind::kNone) {
     trainer.resume();
   }

@@ -29,7 +29,7 @@ namespace {
 
 Sizes sizes_under(const ModelSpec& spec, const ParallelPlan& plan) {
   const TitanPlan titan = titan_of(plan);
-  const std::int64_t batch = titan.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
+  const std::int64_t batch = plan.mesh.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
   return block_sizes(spec, batch, plan.sequence);
 }
 

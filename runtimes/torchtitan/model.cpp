@@ -76,34 +76,34 @@ bool is_known(const ModelSpec& spec) {
 
 std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPlan& plan) {
   const TitanPlan titan = titan_of(plan);
-  const std::int64_t replicas = has_fsdp(plan) ? fsdp_of(plan).replicas : 1;
-  const std::int64_t ranks = titan.tensor * titan.pipeline * replicas;
+  const std::int64_t replicas = has_fsdp(plan) ? plan.mesh.replicas : 1;
+  const std::int64_t ranks = plan.mesh.tensor * plan.mesh.pipeline * replicas;
   if (const std::optional<Error> error =
           unsupported_pipeline(plan, static_cast<std::int64_t>(spec.layers.size()))) {
     return error;
   }
-  if (titan.pipeline > 1 && has_cosine_table(spec)) {
-    return refused("titan", "pp=" + std::to_string(titan.pipeline),
+  if (plan.mesh.pipeline > 1 && has_cosine_table(spec)) {
+    return refused("titan", "pp=" + std::to_string(plan.mesh.pipeline),
                    "pp=1 for Qwen3, for which torchtitan has no pipelining function");
   }
-  if (titan.compiled && (titan.tensor > 1 || titan.context > 1)) {
+  if (titan.compiled && (plan.mesh.tensor > 1 || plan.mesh.context > 1)) {
     return refused("titan", "compiled with tp or cp",
                    "tp=1 and cp=1: other compiled blocks are not modelled");
   }
-  if (titan.context > 1 && plan.sequence % (2 * titan.context) != 0) {
-    return refused("titan", "cp=" + std::to_string(titan.context),
+  if (plan.mesh.context > 1 && plan.sequence % (2 * plan.mesh.context) != 0) {
+    return refused("titan", "cp=" + std::to_string(plan.mesh.context),
                    "--seq to be a multiple of 2 x cp");
   }
-  if (titan.context > 1 && plan.sequence % (titan.context * titan.tensor) != 0) {
-    return refused("titan", "cp=" + std::to_string(titan.context) + " with tp",
+  if (plan.mesh.context > 1 && plan.sequence % (plan.mesh.context * plan.mesh.tensor) != 0) {
+    return refused("titan", "cp=" + std::to_string(plan.mesh.context) + " with tp",
                    "--seq to be a multiple of cp x tp");
   }
-  if (titan.context > 1 && titan.tensor > 1 && has_cosine_table(spec)) {
-    return refused("titan", "cp=" + std::to_string(titan.context),
+  if (plan.mesh.context > 1 && plan.mesh.tensor > 1 && has_cosine_table(spec)) {
+    return refused("titan", "cp=" + std::to_string(plan.mesh.context),
                    "cp=1 or tp=1 for Qwen3, whose code does not run with both");
   }
   // One GPU, or DDP, which torchtitan combines with no other dimension.
-  const bool whole = plan.world == replicas && titan.tensor == 1 && titan.pipeline == 1;
+  const bool whole = plan.world == replicas && plan.mesh.tensor == 1 && plan.mesh.pipeline == 1;
   if (!whole && (plan.world % ranks != 0 || plan.world / ranks < 2)) {
     return refused(
         "gpus", std::to_string(plan.world),
@@ -114,14 +114,14 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
                    "two or more FSDP ranks for Qwen3: its query and key norms under autocast are "
                    "not modelled");
   }
-  if (whole && (titan.compiled || titan.context > 1 || has_chunked_loss(plan))) {
+  if (whole && (titan.compiled || plan.mesh.context > 1 || has_chunked_loss(plan))) {
     return refused("gpus", std::to_string(plan.world),
                    "two or more FSDP ranks with compiled, cp or a chunked loss");
   }
-  if (spec.kv_heads % titan.tensor != 0 || spec.vocabulary % titan.tensor != 0 ||
-      spec.ffn % titan.tensor != 0 || plan.sequence % titan.tensor != 0) {
+  if (spec.kv_heads % plan.mesh.tensor != 0 || spec.vocabulary % plan.mesh.tensor != 0 ||
+      spec.ffn % plan.mesh.tensor != 0 || plan.sequence % plan.mesh.tensor != 0) {
     return refused(
-        "titan", "tp=" + std::to_string(titan.tensor),
+        "titan", "tp=" + std::to_string(plan.mesh.tensor),
         "a divisor of the key and value heads, the MLP's width, the vocabulary and --seq");
   }
   return std::nullopt;
@@ -130,8 +130,8 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
 std::optional<Error> unsupported_float8(const ParallelPlan& plan) {
   const TitanPlan titan = titan_of(plan);
   const bool any = titan.float8 != Float8Recipe::kNone;
-  if (any && titan.pipeline > 1) {
-    return refused("titan", "float8 with pp=" + std::to_string(titan.pipeline),
+  if (any && plan.mesh.pipeline > 1) {
+    return refused("titan", "float8 with pp=" + std::to_string(plan.mesh.pipeline),
                    "pp=1: float8 is not modelled in pipelines");
   }
   if (any && !titan.compiled) {
@@ -151,33 +151,34 @@ std::optional<Error> unsupported_float8(const ParallelPlan& plan) {
 /// Whether FSDP shards experts along their second dimension, because there are more ranks than
 /// experts.
 /// Source: torchtitan/models/llama4/infra/parallelize.py, apply_fsdp.
-bool shards_by_columns(const ModelSpec& spec, const TitanPlan& titan, std::int64_t sharers) {
-  return titan.expert > 1 && sharers * titan.expert > spec.moe->experts;
+bool shards_by_columns(const ModelSpec& spec, const ParallelPlan& plan, std::int64_t sharers) {
+  return plan.mesh.expert > 1 && sharers * plan.mesh.expert > spec.moe->experts;
 }
 
 /// Errors in the degrees of the experts.
 std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPlan& plan) {
-  const TitanPlan titan = titan_of(plan);
-  const std::int64_t inner = titan.expert * titan.expert_tensor;
-  const std::int64_t replicas = has_fsdp(plan) ? fsdp_of(plan).replicas : 1;
-  const std::int64_t ranks = plan.world / replicas / titan.pipeline;
-  const std::string degrees =
-      "ep=" + std::to_string(titan.expert) + ",etp=" + std::to_string(titan.expert_tensor);
-  const std::int64_t tensor = titan.expert > 1 ? titan.expert_tensor : titan.tensor;
-  if (titan.expert_tensor != 1 && (titan.expert == 1 || titan.expert_tensor != titan.tensor)) {
+  const std::int64_t inner = plan.mesh.expert * titan_expert_tensor(plan.mesh);
+  const std::int64_t replicas = has_fsdp(plan) ? plan.mesh.replicas : 1;
+  const std::int64_t ranks = plan.world / replicas / plan.mesh.pipeline;
+  const std::string degrees = "ep=" + std::to_string(plan.mesh.expert) +
+                              ",etp=" + std::to_string(titan_expert_tensor(plan.mesh));
+  const std::int64_t tensor =
+      plan.mesh.expert > 1 ? titan_expert_tensor(plan.mesh) : plan.mesh.tensor;
+  if (titan_expert_tensor(plan.mesh) != 1 &&
+      (plan.mesh.expert == 1 || titan_expert_tensor(plan.mesh) != plan.mesh.tensor)) {
     return refused("titan", degrees, "etp=1, or etp equal to tp together with ep=2 or more");
   }
-  if (titan.expert > 1 && ranks % inner != 0) {
+  if (plan.mesh.expert > 1 && ranks % inner != 0) {
     return refused(
         "titan", degrees,
         "degrees whose product divides the " + std::to_string(ranks) + " ranks of a replica");
   }
-  if (spec.moe->experts % titan.expert != 0 || spec.moe->expert_ffn % tensor != 0) {
+  if (spec.moe->experts % plan.mesh.expert != 0 || spec.moe->expert_ffn % tensor != 0) {
     return refused("titan", degrees,
                    "ep to divide the number of experts, and etp to divide their width");
   }
   const std::int64_t sharers = ranks / inner;  // Ranks that share an expert.
-  if (shards_by_columns(spec, titan, sharers) &&
+  if (shards_by_columns(spec, plan, sharers) &&
       (spec.hidden % sharers != 0 || spec.moe->expert_ffn / tensor % sharers != 0)) {
     return refused("titan", degrees,
                    "hidden size and expert width to be multiples of the " +
@@ -189,8 +190,8 @@ std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPla
 std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPlan& plan) {
   const TitanPlan titan = titan_of(plan);
   if (!spec.moe) {
-    return titan.expert > 1 || titan.expert_tensor > 1
-               ? std::optional(refused("titan", "ep=" + std::to_string(titan.expert),
+    return plan.mesh.expert > 1 || titan_expert_tensor(plan.mesh) > 1
+               ? std::optional(refused("titan", "ep=" + std::to_string(plan.mesh.expert),
                                        "ep=1 and etp=1, because the model has no experts"))
                : std::nullopt;
   }
@@ -198,7 +199,7 @@ std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPl
     return refused("titan", "compiled for a model with experts",
                    "eager blocks: compiled experts are not modelled");
   }
-  if (plan.world == (has_fsdp(plan) ? fsdp_of(plan).replicas : 1)) {
+  if (plan.world == (has_fsdp(plan) ? plan.mesh.replicas : 1)) {
     return refused("gpus", std::to_string(plan.world),
                    "two or more FSDP ranks for a model with experts");
   }
@@ -212,21 +213,21 @@ std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPl
 /// Makes parameters on the meta device and allocates their shards, group by group.
 class Loader {
  public:
-  Loader(const fsdp::Sharding& sharding, const ModelSpec& spec, const TitanPlan& titan,
+  Loader(const fsdp::Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan,
          ShardedModel& result)
       : dense_(sharding),
         experts_(sharding),
         result_(result),
-        tensor_(titan.tensor),
-        expert_tensor_(titan.expert > 1 ? titan.expert_tensor : titan.tensor),
-        spread_(titan.expert),
-        linear_(titan.float8_gather ? DType::kFp8 : sharding.plan.param_dtype),
-        precomputed_(titan.float8_precompute) {
+        tensor_(plan.mesh.tensor),
+        expert_tensor_(plan.mesh.expert > 1 ? titan_expert_tensor(plan.mesh) : plan.mesh.tensor),
+        spread_(plan.mesh.expert),
+        linear_(titan_of(plan).float8_gather ? DType::kFp8 : sharding.plan.param_dtype),
+        precomputed_(titan_of(plan).float8_precompute) {
     if (spread_ > 1) {
       const std::int64_t inner = spread_ * expert_tensor_;
       experts_.ranks = dense_.ranks * tensor_ / inner;
       experts_.stride = inner;
-      experts_.by_columns = spec.moe && shards_by_columns(spec, titan, experts_.ranks);
+      experts_.by_columns = spec.moe && shards_by_columns(spec, plan, experts_.ranks);
     }
   }
 
@@ -549,12 +550,12 @@ ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
   model.plan = &plan;
   model.first_layer = part.layers.first;
   const TitanPlan titan = titan_of(plan);
-  const bool pipelined = titan.pipeline > 1;
+  const bool pipelined = plan.mesh.pipeline > 1;
   const bool reshards = titan.reshard == TitanReshard::kAlways ||
                         (titan.reshard == TitanReshard::kDefault && !pipelined);
   Eager& eager = sharding.eager;
   eager.set_site("fsdp.to_empty", -1);
-  Loader load(sharding, spec, titan, result);
+  Loader load(sharding, spec, plan, result);
   load.begin_group(fsdp::kRootModule, false);
   if (part.first) {
     load.begin_group(transformers::kEmbeddingModule, reshards);
@@ -575,7 +576,7 @@ ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
   load_rotary(eager, model);
   model.kept = kept_under_budget(spec, plan);
   renew_buffers(eager, model);
-  if (titan.expert > 1) {
+  if (plan.mesh.expert > 1) {
     result.prefetches = prefetches_of(model);
   }
   eager.program().parameters += load.count();

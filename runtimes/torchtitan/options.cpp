@@ -38,32 +38,32 @@ using T = TitanPlan;
 // The framework's own names are the paths of torchtitan's configuration.
 // Source: pytorch/torchtitan torchtitan/config/job_config.py (0.2.2).
 constexpr std::array kTitanFields = {
-    field<&T::tensor>("tp")
+    degree<&Mesh::tensor, T>("tp")
         .key_of("titan")
         .between(1, kMostRanks)
         .shown_always()
         .searchable()
         .spelled({.name = "parallelism.tensor_parallel_degree"})
         .means("Tensor-parallel degree; sequence parallelism comes with it."),
-    field<&T::context>("cp")
+    degree<&Mesh::context, T>("cp")
         .key_of("titan")
         .between(1, kMostRanks)
         .searchable()
         .spelled({.name = "parallelism.context_parallel_degree"})
         .means("Context-parallel degree (ring attention)."),
-    field<&T::expert>("ep")
+    degree<&Mesh::expert, T>("ep")
         .key_of("titan")
         .between(1, kMostRanks)
         .searchable()
         .spelled({.name = "parallelism.expert_parallel_degree"})
         .means("Expert-parallel degree, taken from the ranks that share data."),
-    field<&T::expert_tensor>("etp")
+    degree<&Mesh::expert_tensor, T, 1>("etp")
         .key_of("titan")
         .between(1, kMostRanks)
         .searchable()
         .spelled({.name = "parallelism.expert_tensor_parallel_degree"})
         .means("Tensor-parallel degree of the experts: 1 or tp."),
-    field<&T::pipeline>("pp")
+    degree<&Mesh::pipeline, T>("pp")
         .key_of("titan")
         .between(1, kMostRanks)
         .searchable()
@@ -137,7 +137,8 @@ constexpr std::array kKeyedOptions = {
     KeyedOption{"titan", "torchtitan; --fsdp says how it shards."}};
 
 constexpr PlanPart kTitanPart = [] {
-  PlanPart part = own_part<TitanPlan>("titan", kTitanFields);
+  PlanPart part = own_part<TitanPlan, &Mesh::tensor, &Mesh::context, &Mesh::expert,
+                           &Mesh::expert_tensor, &Mesh::pipeline>("titan", kTitanFields);
   part.title = "torchtitan; --fsdp says how it shards.";
   part.runtime = "torchtitan";
   part.keyed = kKeyedOptions;

@@ -26,14 +26,9 @@ enum class Float8Recipe : std::uint8_t {
   kRowwiseGradientHp,  ///< rowwise_with_gw_hp: the GEMMs for weight gradients stay in 16 bits.
 };
 
-/// torchtitan's own options; the rest is in `FsdpPlan` and in the plan itself. The data-parallel
-/// degree is `ParallelPlan::world` divided by the other degrees.
+/// torchtitan's own options; the rest is in `FsdpPlan` and in the plan itself, the degrees in
+/// `ParallelPlan::mesh`.
 struct TitanPlan {
-  std::int64_t tensor = 1;   ///< tensor_parallel_degree; implies sequence parallelism.
-  std::int64_t context = 1;  ///< context_parallel_degree: ring attention, keys gathered at once.
-  std::int64_t expert = 1;   ///< expert_parallel_degree; uses ranks of the data-parallel group.
-  std::int64_t expert_tensor = 1;  ///< expert_tensor_parallel_degree: 1 or `tensor`.
-  std::int64_t pipeline = 1;       ///< pipeline_parallel_degree
   PipelineKind schedule = PipelineKind::kOneForwardOneBackward;  ///< pipeline_parallel_schedule
   /// pipeline_parallel_microbatch_size: how many of the rank's `ParallelPlan::micro_batch`
   /// sequences pass through the pipeline together.
@@ -56,6 +51,11 @@ struct TitanPlan {
   bool float8_precompute = false;  ///< precompute_float8_dynamic_scale_for_fsdp
   friend bool operator==(const TitanPlan&, const TitanPlan&) = default;
 };
+
+/// ETP: tensor-parallel ranks of an expert; 1 or as many as of other layers.
+[[nodiscard]] inline std::int64_t titan_expert_tensor(const Mesh& mesh) {
+  return mesh.expert_tensor > 0 ? mesh.expert_tensor : 1;
+}
 
 /// torchtitan's options of a plan; the defaults if it has none.
 [[nodiscard]] inline const TitanPlan& titan_of(const ParallelPlan& plan) {

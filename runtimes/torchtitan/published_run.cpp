@@ -65,7 +65,7 @@ constexpr std::array<RowWord<bool>, 3> kTitanCompile = {
     {{"none", false}, {"torch.compile per block", true}, {"torch.compile per block only", true}}};
 
 /// Reads "FSDP2 full shard 8", or "HSDP 2x4": replicas times the ranks that share one.
-void read_titan_sharding(RunReader& row, FsdpPlan& fsdp) {
+void read_titan_sharding(RunReader& row, Mesh& mesh) {
   const std::string words = row.text("fsdp", "");
   if (words.starts_with("FSDP2")) {
     return;
@@ -74,10 +74,10 @@ void read_titan_sharding(RunReader& row, FsdpPlan& fsdp) {
   const char* const end = words.data() + words.size();
   const bool hybrid = words.starts_with(kHybrid);
   const auto [rest, fault] =
-      std::from_chars(hybrid ? words.data() + kHybrid.size() : end, end, fsdp.replicas);
-  if (fault != std::errc{} || rest == end || *rest != 'x' || fsdp.replicas < 1) {
+      std::from_chars(hybrid ? words.data() + kHybrid.size() : end, end, mesh.replicas);
+  if (fault != std::errc{} || rest == end || *rest != 'x' || mesh.replicas < 1) {
     row.fail("fsdp", words.empty() ? "not stated" : "'" + words + "'");
-    fsdp.replicas = 1;
+    mesh.replicas = 1;
   }
 }
 
@@ -168,12 +168,12 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   row.expect_one_of("attention", {"SDPA flash", "SDPA"});
   row.expect_none({"quant", "offload", "lora"});
   edit_titan(plan).compiled = row.word<bool>("compile", "none", kTitanCompile);
-  edit_titan(plan).tensor = row.integer("tp", 1, kWorldRange);
+  plan.mesh.tensor = row.integer("tp", 1, kWorldRange);
   row.expect_one({"pp", "cp", "ep"});
-  read_titan_sharding(row, edit_fsdp(plan));
+  read_titan_sharding(row, plan.mesh);
   read_titan_remarks(row, plan);
   ParallelPlan batch = plan;  // Tensor-parallel ranks read the same sequences.
-  batch.world = plan.world / titan_of(plan).tensor;
+  batch.world = plan.world / plan.mesh.tensor;
   plan.accumulation = published_accumulation(row, batch);
   run.model = read_published_model(row);
 }

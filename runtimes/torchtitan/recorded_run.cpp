@@ -108,17 +108,18 @@ void read_float8(RunReader& row, TitanPlan& titan) {
 /// Reads the degrees, and keys that must have the modelled value.
 void read_titan_degrees(RunReader& row, ParallelPlan& plan) {
   plan.world = row.integer("world", 8, kWorldRange);
-  edit_titan(plan).tensor = row.integer("tp", 1, kTitanDegreeRange);
-  edit_fsdp(plan).replicas = row.integer("dp_replicate", 1, kWorldRange);
+  plan.mesh.tensor = row.integer("tp", 1, kTitanDegreeRange);
+  plan.mesh.replicas = row.integer("dp_replicate", 1, kWorldRange);
   const std::int64_t shards = row.integer("dp_shard", -1, {-1, kWorldRange.high});
-  const bool replicated = shards == 1 && fsdp_of(plan).replicas == plan.world;
+  const bool replicated = shards == 1 && plan.mesh.replicas == plan.world;
   if (shards != -1 && !replicated) {
     row.fail("dp_shard", "another degree than what is left over");
   }
-  edit_titan(plan).context = row.integer("cp", 1, kTitanDegreeRange);
-  edit_titan(plan).pipeline = row.integer("pp", 1, kTitanDegreeRange);
-  edit_titan(plan).expert = row.integer("ep", 1, kTitanDegreeRange);
-  edit_titan(plan).expert_tensor = row.integer("etp", 1, kTitanDegreeRange);
+  plan.mesh.context = row.integer("cp", 1, kTitanDegreeRange);
+  plan.mesh.pipeline = row.integer("pp", 1, kTitanDegreeRange);
+  plan.mesh.expert = row.integer("ep", 1, kTitanDegreeRange);
+  const std::int64_t expert_tensor = row.integer("etp", 1, kTitanDegreeRange);
+  plan.mesh.expert_tensor = expert_tensor > 1 ? expert_tensor : 0;
 }
 
 /// pipeline_parallel_schedule.
@@ -149,8 +150,7 @@ void read_pipeline(RunReader& row, RunSetting& run) {
 void read_global_batch(RunReader& row, ParallelPlan& plan) {
   const std::int64_t global = row.integer("global_batch", -1, {-1, 1 << 24});
   const std::int64_t once =
-      plan.micro_batch * plan.world /
-      (titan_of(plan).tensor * titan_of(plan).context * titan_of(plan).pipeline);
+      plan.micro_batch * plan.world / (plan.mesh.tensor * plan.mesh.context * plan.mesh.pipeline);
   if (global == 0 || global < -1 || (global > 0 && global % std::max<std::int64_t>(1, once) != 0)) {
     row.fail("global_batch", "no multiple of what all ranks take at once");
     return;

@@ -92,7 +92,7 @@ class Torchtitan final : public Runtime {
   [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
                                                 const ParallelPlan& plan) const override {
     const auto layers = static_cast<std::int64_t>(model.layers.size());
-    const bool pipelined = has_titan(plan) && titan_of(plan).pipeline > 1;
+    const bool pipelined = has_titan(plan) && plan.mesh.pipeline > 1;
     return pipelined && !unsupported_pipeline(plan, layers) ? highest_ranks(model, plan)
                                                             : std::vector<Rank>{Rank{0}};
   }
@@ -106,7 +106,7 @@ class Torchtitan final : public Runtime {
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
     if (has_fsdp(plan)) {
-      edit_fsdp(plan).replicas = 1;
+      plan.mesh.replicas = 1;
     }
     return plan;
   }
@@ -117,7 +117,7 @@ class Torchtitan final : public Runtime {
   /// A rank processes `ParallelPlan::micro_batch` sequences in one pipeline run and splits them
   /// into the pipeline's micro-batches. Gradients accumulate over several runs.
   [[nodiscard]] PipelineRuns pipeline(const ParallelPlan& plan) const override {
-    const std::int64_t stages = own(plan).pipeline;
+    const std::int64_t stages = plan.mesh.pipeline;
     return {.stages = stages,
             .stage_stride = std::max<std::int64_t>(plan.world / stages, 1),
             .micro_batches = plan.micro_batch / own(plan).pipeline_batch,
@@ -128,8 +128,7 @@ class Torchtitan final : public Runtime {
     return titan_pipeline(plan, static_cast<std::int64_t>(model.layers.size()));
   }
   [[nodiscard]] std::int64_t ranks_per_replica(const ParallelPlan& plan) const override {
-    const TitanPlan titan = own(plan);
-    return titan.tensor * titan.context * titan.pipeline;
+    return plan.mesh.tensor * plan.mesh.context * plan.mesh.pipeline;
   }
   [[nodiscard]] DType product_dtype(const ParallelPlan& plan) const override {
     return own(plan).float8 != Float8Recipe::kNone ? DType::kFp8 : fsdp::gathered_dtype(plan);

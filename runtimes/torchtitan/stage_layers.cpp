@@ -23,11 +23,12 @@ std::int64_t weight_of(const TitanPlan& titan, std::int64_t layers) {
 }
 
 /// Number of chunks of all ranks.
-std::int64_t chunk_count(const TitanPlan& titan, std::int64_t layers) {
+std::int64_t chunk_count(const ParallelPlan& plan, std::int64_t layers) {
+  const TitanPlan& titan = titan_of(plan);
   if (titan.stage_layers > 0) {
     return ceil_div(weight_of(titan, layers), titan.stage_layers);
   }
-  return titan.pipeline * (has_one_chunk(titan.schedule) ? 1 : 2);
+  return plan.mesh.pipeline * (has_one_chunk(titan.schedule) ? 1 : 2);
 }
 
 Error refused(const std::string& got, const std::string& wanted) {
@@ -35,8 +36,9 @@ Error refused(const std::string& got, const std::string& wanted) {
 }
 
 /// The layers of chunk `index`. The remainder of the division goes to the first chunks.
-LayerSpan layers_of(const TitanPlan& titan, std::int64_t layers, std::int64_t index) {
-  const std::int64_t chunks = chunk_count(titan, layers);
+LayerSpan layers_of(const ParallelPlan& plan, std::int64_t layers, std::int64_t index) {
+  const TitanPlan& titan = titan_of(plan);
+  const std::int64_t chunks = chunk_count(plan, layers);
   const std::int64_t each = weight_of(titan, layers) / chunks;
   const std::int64_t more = weight_of(titan, layers) % chunks;
   const std::int64_t before = index * each + std::min(index, more);
@@ -49,14 +51,16 @@ LayerSpan layers_of(const TitanPlan& titan, std::int64_t layers, std::int64_t in
   return span;
 }
 
-std::optional<Error> unsupported_split(const TitanPlan& titan, std::int64_t layers) {
-  const std::int64_t chunks = chunk_count(titan, layers);
-  if (chunks % titan.pipeline != 0) {
+std::optional<Error> unsupported_split(const ParallelPlan& plan, std::int64_t layers) {
+  const TitanPlan& titan = titan_of(plan);
+  const std::int64_t chunks = chunk_count(plan, layers);
+  if (chunks % plan.mesh.pipeline != 0) {
     return refused("pp-layers=" + std::to_string(titan.stage_layers),
                    "a value with which the number of stages is a multiple of pp (" +
-                       std::to_string(chunks) + " for pp=" + std::to_string(titan.pipeline) + ")");
+                       std::to_string(chunks) + " for pp=" + std::to_string(plan.mesh.pipeline) +
+                       ")");
   }
-  const std::int64_t own = chunks / titan.pipeline;
+  const std::int64_t own = chunks / plan.mesh.pipeline;
   const bool fits = has_one_chunk(titan.schedule) ? own == 1
                     : is_v_shaped(titan.schedule) ? own == 2
                                                   : own >= 2;
@@ -116,27 +120,27 @@ PipelineShape titan_pipeline(const ParallelPlan& plan, std::int64_t layers) {
   const TitanPlan titan = titan_of(plan);
   const std::int64_t micro_batches =
       std::max<std::int64_t>(1, plan.micro_batch / titan.pipeline_batch);
-  const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / titan.pipeline);
+  const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / plan.mesh.pipeline);
   return {.kind = titan.schedule,
-          .stages = titan.pipeline,
+          .stages = plan.mesh.pipeline,
           .micro_batches = micro_batches,
-          .chunks = chunk_count(titan, layers) / titan.pipeline,
+          .chunks = chunk_count(plan, layers) / plan.mesh.pipeline,
           .group = micro_batches / rounds};
 }
 
 std::vector<TitanChunk> titan_chunks(const ParallelPlan& plan, std::int64_t layers,
                                      std::int64_t rank) {
   const TitanPlan titan = titan_of(plan);
-  if (titan.pipeline == 1) {
+  if (plan.mesh.pipeline == 1) {
     return {{.index = 0, .layers = {.first = 0, .count = layers}, .first = true, .last = true}};
   }
-  const std::int64_t all = chunk_count(titan, layers);
+  const std::int64_t all = chunk_count(plan, layers);
   std::vector<TitanChunk> chunks;
-  for (std::int64_t chunk = 0; chunk < all / titan.pipeline; ++chunk) {
+  for (std::int64_t chunk = 0; chunk < all / plan.mesh.pipeline; ++chunk) {
     const bool back = is_v_shaped(titan.schedule) && chunk == 1;
-    const std::int64_t index = back ? all - 1 - rank : rank + chunk * titan.pipeline;
+    const std::int64_t index = back ? all - 1 - rank : rank + chunk * plan.mesh.pipeline;
     chunks.push_back({.index = index,
-                      .layers = layers_of(titan, layers, index),
+                      .layers = layers_of(plan, layers, index),
                       .first = index == 0,
                       .last = index == all - 1});
   }
@@ -145,7 +149,7 @@ std::vector<TitanChunk> titan_chunks(const ParallelPlan& plan, std::int64_t laye
 
 std::optional<Error> unsupported_pipeline(const ParallelPlan& plan, std::int64_t layers) {
   const TitanPlan titan = titan_of(plan);
-  if (titan.pipeline == 1) {
+  if (plan.mesh.pipeline == 1) {
     const TitanPlan usual;
     const bool idle = titan.schedule == usual.schedule &&
                       titan.pipeline_batch == usual.pipeline_batch &&
@@ -158,14 +162,14 @@ std::optional<Error> unsupported_pipeline(const ParallelPlan& plan, std::int64_t
                       "pp=2 or more as well"));
   }
   if (plan.loss == LossKind::kChunked) {
-    return refused("--loss chunked with pp=" + std::to_string(titan.pipeline),
+    return refused("--loss chunked with pp=" + std::to_string(plan.mesh.pipeline),
                    "--loss hf: torchtitan does not chunk the loss in a pipeline");
   }
   if (plan.micro_batch % titan.pipeline_batch != 0) {
     return refused("pp-batch=" + std::to_string(titan.pipeline_batch),
                    "a divisor of --micro-batch (" + std::to_string(plan.micro_batch) + ")");
   }
-  if (std::optional<Error> error = unsupported_split(titan, layers)) {
+  if (std::optional<Error> error = unsupported_split(plan, layers)) {
     return error;
   }
   return unsupported_order(plan, titan_pipeline(plan, layers));

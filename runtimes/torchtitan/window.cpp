@@ -8,20 +8,20 @@ namespace headroom::ir::torchtitan {
 namespace {
 
 /// Context-parallel ranks are among the ranks that share a model; replicas are not.
-bool divides(const ParallelPlan& plan, const TitanPlan& titan) {
-  const std::int64_t stages = titan.tensor * titan.pipeline;
-  return plan.world % (stages * titan.context) == 0 &&
-         plan.world % (stages * fsdp_of(plan).replicas) == 0;
+bool divides(const Mesh& mesh, std::int64_t world) {
+  const std::int64_t stages = mesh.tensor * mesh.pipeline;
+  return world % (stages * mesh.context) == 0 && world % (stages * mesh.replicas) == 0;
 }
 
-void settle_degrees(const ParallelPlan& plan, TitanPlan& titan) {
-  if (!divides(plan, titan)) {
-    titan.tensor = 1;
-    titan.pipeline = 1;
-    titan.context = 1;
+void settle_degrees(ParallelPlan& plan) {
+  Mesh& mesh = plan.mesh;
+  if (!divides(mesh, plan.world)) {
+    mesh.tensor = 1;
+    mesh.pipeline = 1;
+    mesh.context = 1;
   }
-  if (titan.tensor == 1 || titan.expert == 1) {
-    titan.expert_tensor = 1;
+  if (mesh.tensor == 1 || mesh.expert == 1) {
+    mesh.expert_tensor = Mesh{}.expert_tensor;
   }
 }
 
@@ -35,11 +35,13 @@ bool is_adamw(const OptimizerPlan& optimizer) {
 
 void settle_plan(ParallelPlan& plan) {
   const ParallelPlan usual;
+  if (!has_titan(plan)) {
+    plan.mesh = {.replicas = plan.mesh.replicas};
+  }
   plan.own.keep<FsdpPlan, TitanPlan>();
+  static_cast<void>(edit_titan(plan));
   fsdp::settle_shards(plan);
-  TitanPlan titan = titan_of(plan);
-  settle_degrees(plan, titan);
-  edit_titan(plan) = titan;
+  settle_degrees(plan);
   plan.lora.reset();
   plan.attention = usual.attention;
   plan.loss = usual.loss;
@@ -52,10 +54,10 @@ void settle_plan(ParallelPlan& plan) {
 }
 
 std::vector<PlanControl> window_controls() {
-  return {degree_control(kTensorParallelLabel, &TitanPlan::tensor),
-          degree_control(kPipelineStagesLabel, &TitanPlan::pipeline),
-          degree_control(kContextParallelLabel, &TitanPlan::context),
-          degree_control(kExpertParallelLabel, &TitanPlan::expert), fsdp::replicas_control()};
+  return {degree_control<TitanPlan>(kTensorParallelLabel, &Mesh::tensor),
+          degree_control<TitanPlan>(kPipelineStagesLabel, &Mesh::pipeline),
+          degree_control<TitanPlan>(kContextParallelLabel, &Mesh::context),
+          degree_control<TitanPlan>(kExpertParallelLabel, &Mesh::expert), fsdp::replicas_control()};
 }
 
 }  // namespace headroom::ir::torchtitan

@@ -11,20 +11,21 @@ namespace {
 
 /// Words for degrees, pipeline and sharding.
 std::string degree_words(const ParallelPlan& plan, const TitanPlan& titan) {
-  const bool pipelined = titan.pipeline > 1;
-  const std::int64_t replicas = has_fsdp(plan) ? fsdp_of(plan).replicas : 1;
+  const bool pipelined = plan.mesh.pipeline > 1;
+  const std::int64_t replicas = has_fsdp(plan) ? plan.mesh.replicas : 1;
   std::string text;
-  add_degree(text, "tp", titan.tensor, true);
-  add_degree(text, "pp", titan.pipeline, true);
+  add_degree(text, "tp", plan.mesh.tensor, true);
+  add_degree(text, "pp", plan.mesh.pipeline, true);
   if (pipelined) {
     text += " schedule " + std::string(name_of(titan.schedule));
   }
   add_degree(text, "vpp-layers", titan.stage_layers, titan.stage_layers > 0);
   add_degree(text, "pipeline-runs", plan.accumulation, pipelined && plan.accumulation > 1);
-  add_degree(text, "cp", titan.context, titan.context > 1);
-  add_degree(text, "ep", titan.expert, titan.expert > 1);
-  add_degree(text, "etp", titan.expert_tensor, titan.expert_tensor > 1);
-  add_degree(text, "dp", plan.world / titan.tensor / titan.pipeline / titan.context, true);
+  add_degree(text, "cp", plan.mesh.context, plan.mesh.context > 1);
+  add_degree(text, "ep", plan.mesh.expert, plan.mesh.expert > 1);
+  add_degree(text, "etp", titan_expert_tensor(plan.mesh), titan_expert_tensor(plan.mesh) > 1);
+  add_degree(text, "dp", plan.world / plan.mesh.tensor / plan.mesh.pipeline / plan.mesh.context,
+             true);
   add_degree(text, "replicas", replicas, replicas > 1);
   if (pipelined && titan.first_stage_less == 0) {
     text += " account-for-embedding no";
@@ -60,7 +61,7 @@ std::string layout_words(const ParallelPlan& plan, const TypedOption& typed) {
 
 std::string description(const ParallelPlan& plan) {
   const TitanPlan titan = titan_of(plan);
-  const std::int64_t sequences = titan.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
+  const std::int64_t sequences = plan.mesh.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
   return "torchtitan" + degree_words(plan, titan) + fsdp::precision_words(plan) +
          optimizer_words_of(plan) + kernel_words_of(plan) +
          batch_words(sequences, plan.micro_batch * plan.accumulation / sequences) +

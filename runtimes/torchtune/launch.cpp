@@ -35,9 +35,9 @@ Launch tune_launch(const ParallelPlan& plan, const LaunchSite& site) {
         launch.command,
         {std::string("fsdp_cpu_offload=") + flag(fsdp_of(plan).cpu_offload),
          std::string("fsdp_reshard_after_forward=") + flag(fsdp_of(plan).reshard_after_forward)});
-    if (fsdp_of(plan).replicas > 1) {
+    if (plan.mesh.replicas > 1) {
       append_words(launch.command,
-                   {"data_parallel_replicate_dim=" + std::to_string(fsdp_of(plan).replicas)});
+                   {"data_parallel_replicate_dim=" + std::to_string(plan.mesh.replicas)});
     }
   }
   if (plan.lora) {

@@ -98,8 +98,10 @@ class Torchtune final : public Runtime {
   /// Recipes for several GPUs shard with FSDP2.
   void settle(ParallelPlan& plan) const override {
     plan.own.keep<FsdpPlan, TunePlan>();
+    plan.mesh = {.replicas = plan.mesh.replicas};
     if (plan.world == 1) {
       plan.own.reset<FsdpPlan>();
+      plan.mesh = {};
     } else {
       fsdp::settle_shards(plan);
     }
@@ -113,6 +115,7 @@ class Torchtune final : public Runtime {
     Runtime::prepare_for_search(plan);
     if (plan.world > 1) {
       edit_fsdp(plan) = {};
+      plan.mesh.replicas = 1;
     }
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
@@ -129,7 +132,7 @@ class Torchtune final : public Runtime {
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
     if (has_fsdp(plan)) {
-      edit_fsdp(plan).replicas = 1;
+      plan.mesh.replicas = 1;
     }
     return plan;
   }

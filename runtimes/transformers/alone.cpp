@@ -22,6 +22,7 @@ ParallelPlan one_rank_alone(const ParallelPlan& plan, Precision arithmetic) {
   one.steps = 1;
   one.world = 1;
   one.own = {};
+  one.mesh = {};
   return one;
 }
 

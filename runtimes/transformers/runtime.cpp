@@ -58,6 +58,7 @@ class Transformers final : public Runtime {
   /// Several GPUs mean DDP.
   void settle(ParallelPlan& plan) const override {
     plan.own.keep<DdpPlan>();
+    plan.mesh = {};
     complete_data_parallel(plan);
   }
   /// This framework computes in 16 bits by torch.autocast.

@@ -28,8 +28,8 @@ ir::ParallelPlan eight_stages() {
   plan.sequence = 4096;
   plan.accumulation = 64;
   edit_megatron(plan) = {};
-  edit_megatron(plan).tensor = 8;
-  edit_megatron(plan).pipeline = 8;
+  plan.mesh.tensor = 8;
+  plan.mesh.pipeline = 8;
   edit_megatron(plan).sequence_parallel = true;
   return plan;
 }
@@ -64,9 +64,8 @@ int run(const bench::Options& options) {
                         const PriceList prices = prices_on(*machine, plan);
                         std::vector<StagePrice> stages;
                         for (std::size_t i = 0; i < programs.size(); ++i) {
-                          stages.push_back({i + 1 < programs.size()
-                                                ? static_cast<std::int64_t>(i)
-                                                : megatron_of(plan).pipeline - 1,
+                          stages.push_back({i + 1 < programs.size() ? static_cast<std::int64_t>(i)
+                                                                    : plan.mesh.pipeline - 1,
                                             price_program(programs[i], plan, prices)});
                         }
                         return microseconds(compose_step(*model, plan, *device, stages));

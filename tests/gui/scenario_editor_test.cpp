@@ -162,7 +162,7 @@ TEST_CASE("ScenarioEditor: a framework shows the controls that it has, and no ot
   CHECK_FALSE(replicas->isVisibleTo(&scene.editor));
   tensor->setValue(4);
   REQUIRE(has_megatron(scene.last().after.plan));
-  CHECK(megatron_of(scene.last().after.plan).tensor == 4);
+  CHECK(scene.last().after.plan.mesh.tensor == 4);
   CHECK(scene.last().edit.field == Field::kControl);
   CHECK(scene.last().edit.control == "Tensor parallel");
   choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("full"));
@@ -176,10 +176,10 @@ TEST_CASE("ScenarioEditor: a framework shows the controls that it has, and no ot
   CHECK(replicas->isVisibleTo(&scene.editor));
   tensor->setValue(2);
   REQUIRE(has_titan(scene.last().after.plan));
-  CHECK(titan_of(scene.last().after.plan).tensor == 2);
+  CHECK(scene.last().after.plan.mesh.tensor == 2);
   replicas->setValue(2);
   REQUIRE(has_fsdp(scene.last().after.plan));
-  CHECK(fsdp_of(scene.last().after.plan).replicas == 2);
+  CHECK(scene.last().after.plan.mesh.replicas == 2);
 
   choose(scene.control<QComboBox>("Runtime"), QStringLiteral("litgpt"));
   CHECK_FALSE(tensor->isVisibleTo(&scene.editor));

@@ -78,17 +78,18 @@ TEST_CASE("settled: Megatron takes checkpointing as its own and degrees that div
   scenario.plan.recompute = ir::Recompute::kFull;
   scenario.plan.attention = ir::AttentionKind::kEager;
   scenario.plan.runtime = "megatron";
-  edit_megatron(scenario.plan) = ir::MegatronPlan{.tensor = 4};
+  edit_megatron(scenario.plan) = ir::MegatronPlan{};
+  scenario.plan.mesh = {.tensor = 4};
   scenario = settled(scenario);
   REQUIRE(has_megatron(scenario.plan));
-  CHECK(megatron_of(scenario.plan).tensor == 4);
+  CHECK(scenario.plan.mesh.tensor == 4);
   CHECK(megatron_of(scenario.plan).sequence_parallel);
   CHECK(megatron_of(scenario.plan).recompute == ir::MegatronRecompute::kFullUniform);
   CHECK(scenario.plan.recompute == ir::Recompute::kNone);
   CHECK(scenario.plan.attention == ir::AttentionKind::kSdpa);
   CHECK(scenario.plan.precision == ir::Precision::kBf16Master);
   scenario.plan.world = 2;
-  CHECK(megatron_of(settled(scenario).plan).tensor == 1);
+  CHECK(settled(scenario).plan.mesh.tensor == 1);
   scenario.plan.runtime = "transformers";
   CHECK_FALSE(has_megatron(settled(scenario).plan));
 }

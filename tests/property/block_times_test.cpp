@@ -89,12 +89,12 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
       const BlockTimes floor = block_floor(plans.model, plan, plans.machine);
       const BlockTimes times = block_times(plans.model, plan, plans.machine, plans.device).value();
       CAPTURE(plans.model.name);
-      CAPTURE(megatron_of(plan).tensor);
-      CAPTURE(megatron_of(plan).context);
+      CAPTURE(plan.mesh.tensor);
+      CAPTURE(plan.mesh.context);
       CAPTURE(static_cast<int>(megatron_of(plan).context_exchange));
       CAPTURE(value_with(megatron_of(plan).offload_modules));
-      CAPTURE(megatron_of(plan).expert);
-      CAPTURE(megatron_of(plan).expert_tensor);
+      CAPTURE(plan.mesh.expert);
+      CAPTURE(plan.mesh.expert_tensor);
       CAPTURE(static_cast<int>(megatron_of(plan).fp8));
       CHECK(floor.dense.forward <= times.dense.forward);
       CHECK(floor.dense.backward <= times.dense.backward);
@@ -159,8 +159,8 @@ TEST_CASE("block times: pieces add up to the passes of a whole program") {
     plan.accumulation = 3;
     ir::MegatronPlan& megatron = edit_megatron(plan);
     megatron = {};
-    megatron.tensor = tensor;
-    megatron.context = context;
+    plan.mesh.tensor = tensor;
+    plan.mesh.context = context;
     megatron.sequence_parallel = tensor > 1;
     megatron.recompute = recompute;
     megatron.mask_in_dataloader = false;

@@ -153,7 +153,7 @@ TEST_CASE("device work: the counters of sharded models are the sums over their i
     plan.precision = Precision::kFp32;
     plan.world = 8;
     edit_fsdp(plan) = FsdpPlan{};
-    edit_fsdp(plan).replicas = random.pick<std::int64_t>({1, 2});
+    plan.mesh.replicas = random.pick<std::int64_t>({1, 2});
     edit_fsdp(plan).reshard_after_forward = random.chance(1, 2);
     edit_fsdp(plan).cpu_offload = random.chance(1, 4);
     check_plan_work(plan);

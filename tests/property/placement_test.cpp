@@ -187,11 +187,10 @@ TEST_CASE("placement: counts of a stage never take less than its whole program")
     plan.micro_batch = random.between(1, 3);
     plan.allocator.expandable_segments = true;
     edit_megatron(plan) = ir::MegatronPlan{};
-    edit_megatron(plan).pipeline = random.pick<std::int64_t>({1, 2, 3});
-    edit_megatron(plan).layers_per_chunk =
-        megatron_of(plan).pipeline > 1 && random.chance(1, 2) ? 2 : 0;
-    plan.world = megatron_of(plan).pipeline;
-    plan.accumulation = 4 * megatron_of(plan).pipeline;
+    plan.mesh.pipeline = random.pick<std::int64_t>({1, 2, 3});
+    edit_megatron(plan).layers_per_chunk = plan.mesh.pipeline > 1 && random.chance(1, 2) ? 2 : 0;
+    plan.world = plan.mesh.pipeline;
+    plan.accumulation = 4 * plan.mesh.pipeline;
     plan.loss = ir::LossKind::kHf;
     const std::vector<StagePlacement> roomy =
         stage_placements(model, plan, device, machine, Bytes{80 * kGiB}).value();

@@ -50,15 +50,15 @@ ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model, boo
   ir::ParallelPlan plan = test::random_megatron_plan(random);
   ir::MegatronPlan& megatron = edit_megatron(plan);
   const auto layers = static_cast<std::int64_t>(model.layers.size());
-  megatron.pipeline = random.pick<std::int64_t>({1, 2, 4, 8});
+  plan.mesh.pipeline = random.pick<std::int64_t>({1, 2, 4, 8});
   megatron.layers_per_chunk = 0;
   megatron.first_stage_layers = megatron.last_stage_layers = megatron.micro_batch_group = 0;
   megatron.account_for_embedding = megatron.account_for_loss = false;
-  if (megatron.pipeline > 1 && random.chance(1, 3)) {
-    megatron.layers_per_chunk = random.pick<std::int64_t>({1, 2, layers / megatron.pipeline});
+  if (plan.mesh.pipeline > 1 && random.chance(1, 3)) {
+    megatron.layers_per_chunk = random.pick<std::int64_t>({1, 2, layers / plan.mesh.pipeline});
   }
   const std::int64_t chunk =
-      megatron.layers_per_chunk > 0 ? megatron.layers_per_chunk : layers / megatron.pipeline;
+      megatron.layers_per_chunk > 0 ? megatron.layers_per_chunk : layers / plan.mesh.pipeline;
   if (megatron.recompute == ir::MegatronRecompute::kFullBlock) {
     megatron.recompute_layers = random.between(1, chunk);
   } else if (megatron.recompute == ir::MegatronRecompute::kFullUniform) {
@@ -67,18 +67,18 @@ ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model, boo
     } while (chunk % megatron.recompute_layers != 0);
   }
   if (model.moe) {
-    megatron.expert = random.pick<std::int64_t>({1, 2, 4});
-    megatron.expert_tensor = 1;
-    megatron.sequence_parallel = megatron.tensor > 1;
+    plan.mesh.expert = random.pick<std::int64_t>({1, 2, 4});
+    plan.mesh.expert_tensor = 1;
+    megatron.sequence_parallel = plan.mesh.tensor > 1;
   }
   if (model.attention_sinks) {  // What Megatron-Core takes of gpt-oss.
     megatron.attention = ir::MegatronAttention::kFused;
-    megatron.context = 1;
+    plan.mesh.context = 1;
     megatron.grouped_gemm = true;
     megatron.sinkhorn = false;
   }
   if (uneven) {
-    const std::vector<StageForm> forms = stage_forms(layers, megatron.pipeline, {});
+    const std::vector<StageForm> forms = stage_forms(layers, plan.mesh.pipeline, {});
     if (!forms.empty()) {
       forms[static_cast<std::size_t>(
                 random.between(0, static_cast<std::int64_t>(forms.size()) - 1))]
@@ -97,9 +97,9 @@ ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model, boo
     megatron.optimizer_offload = random.pick<double>({0.25, 0.5, 1});
   }
   megatron.pipeline_before_data = random.chance(1, 3);
-  plan.world = megatron.tensor * megatron.pipeline * megatron.context *
+  plan.world = plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context *
                (model.moe ? 4 * random.between(1, 2) : random.between(1, 4));
-  plan.accumulation = megatron.pipeline * random.between(1, 4);
+  plan.accumulation = plan.mesh.pipeline * random.between(1, 4);
   plan.allocator.expandable_segments = true;
   return plan;
 }
@@ -146,7 +146,7 @@ void add_extra(test::Random& random, const Extra& extra, ir::ParallelPlan& plan)
         static_cast<std::int64_t>(words_of_axis(megatron_axes::kOffloadModules).size());
     megatron.offload_modules = offload_modules_of(random.between(1, sets - 1));
     megatron.offload_modules.attention_norm = false;
-    const auto moe = megatron.expert_tensor > 0;
+    const auto moe = plan.mesh.expert_tensor > 0;
     megatron.offload_modules.mlp_norm &= moe;
     megatron.offload_modules.expert_up &= moe;
     megatron.offload_modules.expert_activation &= moe;
@@ -270,7 +270,7 @@ TEST_CASE("plan memory: micro-batches in groups are lowered whole, and that is c
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
   edit_megatron(plan) = ir::MegatronPlan{};
-  edit_megatron(plan).pipeline = 2;
+  plan.mesh.pipeline = 2;
   edit_megatron(plan).layers_per_chunk = 2;
   edit_megatron(plan).micro_batch_group = 4;
   plan.precision = ir::Precision::kBf16Master;

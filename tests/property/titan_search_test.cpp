@@ -160,7 +160,7 @@ TEST_CASE("torchtitan's plans: time and peak are the replay's, and no bound is a
       CHECK(bounds->floor(plan) <= lowered.peak);
       CHECK(bounds->sampled_floor(plan).value().value() <= lowered.peak);
       CHECK(bounds->floor(plan) > Bytes{0});
-      pipelines += titan_of(plan).pipeline > 1 ? 1 : 0;
+      pipelines += plan.mesh.pipeline > 1 ? 1 : 0;
       ++compared;
     }
   }

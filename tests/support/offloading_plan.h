@@ -10,12 +10,14 @@ namespace headroom::test {
 constexpr std::int64_t kOffloadingTokens = 2048;
 
 /// Two steps of Megatron-Core on the ranks of one pipeline, with micro-batches of one sequence.
-[[nodiscard]] inline ir::ParallelPlan offloading_plan(const ir::MegatronPlan& megatron) {
+[[nodiscard]] inline ir::ParallelPlan offloading_plan(const ir::MegatronPlan& megatron,
+                                                      std::int64_t stages = 1) {
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
   plan.sequence = kOffloadingTokens;
-  plan.world = megatron.pipeline;
+  plan.mesh.pipeline = stages;
+  plan.world = stages;
   plan.steps = 2;
   edit_megatron(plan) = megatron;
   return plan;

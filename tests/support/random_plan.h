@@ -164,10 +164,10 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   plan.precision = random.pick<ir::Precision>(
       {ir::Precision::kBf16Master, ir::Precision::kFp16Master, ir::Precision::kFp32});
   ir::MegatronPlan& megatron = edit_megatron(plan);
-  megatron.tensor = random.pick<std::int64_t>({1, 2, 4, 8});
-  megatron.pipeline = random.pick<std::int64_t>({1, 2, 4});
-  megatron.context = random.pick<std::int64_t>({1, 2, 4});
-  if (megatron.pipeline > 1 && random.chance(1, 2)) {
+  plan.mesh.tensor = random.pick<std::int64_t>({1, 2, 4, 8});
+  plan.mesh.pipeline = random.pick<std::int64_t>({1, 2, 4});
+  plan.mesh.context = random.pick<std::int64_t>({1, 2, 4});
+  if (plan.mesh.pipeline > 1 && random.chance(1, 2)) {
     megatron.layers_per_chunk = random.pick<std::int64_t>({1, 2, 4});
   }
   for (const ir::OptionField& field : ir::megatron::options().fields) {
@@ -191,7 +191,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   megatron.precision_aware = megatron.precision_aware && megatron.distributed_optimizer &&
                              plan.precision == ir::Precision::kBf16Master;
   megatron.bf16_moments = megatron.bf16_moments && megatron.precision_aware;
-  if (megatron.pipeline > 2 && megatron.layers_per_chunk == 0 && random.chance(1, 2)) {
+  if (plan.mesh.pipeline > 2 && megatron.layers_per_chunk == 0 && random.chance(1, 2)) {
     megatron.first_stage_layers = 6;  // The other stages share 18 or 20 of 32 layers.
     megatron.last_stage_layers = random.pick<std::int64_t>({6, 8});
   }
@@ -199,13 +199,13 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   megatron.overlap_param_gather = megatron.overlap_param_gather && megatron.distributed_optimizer &&
                                   megatron.overlap_grad_reduce;
   megatron.vocabulary_divisor = random.between(1, 256);
-  if (megatron.context > 1) {
+  if (plan.mesh.context > 1) {
     megatron.attention =
         random.chance(1, 2) ? ir::MegatronAttention::kFlash : ir::MegatronAttention::kFused;
   } else {
     megatron.attention = random_word(random, ir::megatron_attention_words());
   }
-  if (8 % (megatron.tensor * megatron.context) == 0) {  // Every rank gets KV heads.
+  if (8 % (plan.mesh.tensor * plan.mesh.context) == 0) {  // Every rank gets KV heads.
     megatron.context_exchange = random_word(random, ir::megatron_context_words());
   }
   megatron.cross_entropy = random_word(random, ir::megatron_cross_entropy_words());
@@ -217,10 +217,10 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   } else if (megatron.recompute != ir::MegatronRecompute::kNone) {
     megatron.recompute_layers = random.between(1, 4);
   }
-  plan.world = megatron.tensor * megatron.pipeline * megatron.context * random.between(1, 4);
+  plan.world = plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context * random.between(1, 4);
   plan.sequence = 64 * random.between(1, 32);
   plan.micro_batch = random.between(1, 4);
-  plan.accumulation = megatron.pipeline * random.between(1, 3);
+  plan.accumulation = plan.mesh.pipeline * random.between(1, 3);
   plan.steps = static_cast<int>(random.between(1, 2));
   return plan;
 }
@@ -230,16 +230,15 @@ inline ir::ParallelPlan random_titan_plan(Random& random) {
   ir::ParallelPlan plan;
   plan.runtime = "torchtitan";
   plan.precision = ir::Precision::kFp32;
-  edit_titan(plan) = ir::TitanPlan{.tensor = random.pick<std::int64_t>({1, 2, 4, 8}),
-                                   .context = random.pick<std::int64_t>({1, 2}),
-                                   .loss_parallel = random.chance(1, 2),
+  edit_titan(plan) = ir::TitanPlan{.loss_parallel = random.chance(1, 2),
                                    .reshard = random_word(random, ir::titan_reshard_words()),
                                    .selective_operators = random.chance(1, 2),
                                    .compiled = random.chance(1, 2)};
+  plan.mesh = {.tensor = random.pick<std::int64_t>({1, 2, 4, 8}),
+               .context = random.pick<std::int64_t>({1, 2})};
   edit_fsdp(plan) = ir::FsdpPlan{};
-  edit_fsdp(plan).replicas = random.pick<std::int64_t>({1, 2});
-  plan.world = titan_of(plan).tensor * titan_of(plan).context * fsdp_of(plan).replicas *
-               random.between(2, 8);
+  plan.mesh.replicas = random.pick<std::int64_t>({1, 2});
+  plan.world = plan.mesh.tensor * plan.mesh.context * plan.mesh.replicas * random.between(2, 8);
   plan.sequence = 64 * random.between(1, 32);
   plan.micro_batch = random.between(1, 4);
   plan.accumulation = random.between(1, 3);

@@ -25,7 +25,8 @@ namespace headroom::test {
 /// A run as torchtitan's Trainer sets it up: FSDP2 on `world` ranks, fp32 masters, fused AdamW, one
 /// sequence of 1024 tokens, and expandable segments, which its launcher enables.
 [[nodiscard]] inline ir::ParallelPlan titan_plan(std::int64_t world,
-                                                 const ir::TitanPlan& titan = {}) {
+                                                 const ir::TitanPlan& titan = {},
+                                                 const ir::Mesh& mesh = {}) {
   ir::ParallelPlan plan;
   plan.runtime = "torchtitan";
   plan.precision = ir::Precision::kFp32;
@@ -34,6 +35,7 @@ namespace headroom::test {
   plan.world = world;
   edit_fsdp(plan) = {};
   edit_titan(plan) = titan;
+  plan.mesh = mesh;
   plan.allocator.expandable_segments = true;
   return plan;
 }

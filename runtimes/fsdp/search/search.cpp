@@ -23,12 +23,12 @@ AxisValues replicas_below(SpaceWalk& walk) {
 std::vector<SearchAxis> fsdp_axes() {
   std::vector<SearchAxis> rows = {
       {.axis = Axis::kReplicas,
-       .get = [](const ParallelPlan& plan) { return has_fsdp(plan) ? fsdp_of(plan).replicas : 1; },
+       .get = [](const ParallelPlan& plan) { return has_fsdp(plan) ? plan.mesh.replicas : 1; },
        .rule = [](const SpaceQuestion& question) -> std::string {
          return "a divisor of the GPUs (" + gpus_text(question) + ") below them";
        },
        .candidates = replicas_below,
-       .set = [](SpaceWalk& walk, std::int64_t value) { edit_fsdp(walk.plan).replicas = value; }},
+       .set = [](SpaceWalk& walk, std::int64_t value) { walk.plan.mesh.replicas = value; }},
       {.axis = Axis::kReshard,
        .get = [](const ParallelPlan& plan) -> std::int64_t {
          return has_fsdp(plan) && fsdp_of(plan).reshard_after_forward ? 1 : 0;
@@ -79,6 +79,7 @@ class FsdpSearch final : public FrameworkSearch {
     }
     ir::runtime_of(walk.plan).prepare_for_search(walk.plan);
     edit_fsdp(walk.plan) = ir::FsdpPlan{};
+    walk.plan.mesh = {};
     if (asked == ir::Precision::kFp32) {
       edit_fsdp(walk.plan).param_dtype = ir::DType::kFp32;
     }

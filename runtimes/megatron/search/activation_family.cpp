@@ -133,8 +133,7 @@ Result<ActivationFamily> ActivationFamily::make(const ir::ModelSpec& model,
     const ShortQuestion question = short_question(model, plan, one);
     const std::int64_t number = stage.last ? one.stages - 1 : stage.number;
     const std::int64_t rank =
-        number * ir::stage_stride(megatron_of(question.plan), question.plan.world) +
-        context_rank * megatron_of(plan).tensor;
+        number * ir::stage_stride(question.plan) + context_rank * plan.mesh.tensor;
     const Result<ProgramSample> sample =
         sample_program(question, one, ir::Rank{static_cast<std::int32_t>(rank)}, device);
     if (!sample) {

@@ -11,7 +11,8 @@ namespace {
 
 /// Sizes of one rank's part.
 struct RankSizes {
-  ir::MegatronPlan degrees;
+  ir::Mesh mesh;
+  ir::MegatronPlan options;
   std::int64_t batch = 1;
   std::int64_t queries = 1;  ///< Tokens of a sequence on one rank.
   std::int64_t tokens = 1;   ///< T.
@@ -24,17 +25,18 @@ struct RankSizes {
 
 RankSizes sizes_of(const ir::ParallelPlan& plan) {
   RankSizes sizes;
-  sizes.degrees = megatron_of(plan);
+  sizes.mesh = plan.mesh;
+  sizes.options = megatron_of(plan);
   sizes.batch = plan.micro_batch;
-  sizes.queries = std::max<std::int64_t>(plan.sequence / sizes.degrees.context, 1);
+  sizes.queries = std::max<std::int64_t>(plan.sequence / sizes.mesh.context, 1);
   sizes.tokens = sizes.batch * sizes.queries;
-  sizes.stretch = sizes.degrees.sequence_parallel
-                      ? std::max<std::int64_t>(sizes.tokens / sizes.degrees.tensor, 1)
+  sizes.stretch = sizes.options.sequence_parallel
+                      ? std::max<std::int64_t>(sizes.tokens / sizes.mesh.tensor, 1)
                       : sizes.tokens;
   sizes.dtype = plan.precision == ir::Precision::kFp32 ? ir::DType::kFp32 : ir::DType::kBf16;
-  sizes.linear = sizes.degrees.fp8 == ir::MegatronFp8::kNone ? sizes.dtype : ir::DType::kFp8;
-  sizes.flash = sizes.degrees.attention != ir::MegatronAttention::kUnfused;
-  sizes.native = sizes.degrees.attention == ir::MegatronAttention::kFused;
+  sizes.linear = sizes.options.fp8 == ir::MegatronFp8::kNone ? sizes.dtype : ir::DType::kFp8;
+  sizes.flash = sizes.options.attention != ir::MegatronAttention::kUnfused;
+  sizes.native = sizes.options.attention == ir::MegatronAttention::kFused;
   return sizes;
 }
 
@@ -102,7 +104,7 @@ class Pricer {
 
   /// The output projection without the loss.
   [[nodiscard]] Seconds head() const {
-    const std::int64_t rows = ceil_div(model_.vocabulary, sizes_.degrees.tensor);
+    const std::int64_t rows = ceil_div(model_.vocabulary, sizes_.mesh.tensor);
     const PassFloor pass =
         product(sizes_.tokens, rows, model_.hidden, 1, ir::GemmBatch::kStrided, sizes_.dtype);
     return kFloorRounding * (pass.forward + pass.backward);
@@ -118,9 +120,9 @@ class Pricer {
   /// after the block, or an all-gather before it and a reduce-scatter after it. `gathers`: latent
   /// attention gathers its latents.
   [[nodiscard]] PassFloor edges(bool gathers) const {
-    const ir::RankGroup ranks{.size = sizes_.degrees.tensor, .stride = 1};
+    const ir::RankGroup ranks{.size = sizes_.mesh.tensor, .stride = 1};
     const std::int64_t bytes = sizes_.tokens * model_.hidden * element();
-    if (sizes_.degrees.sequence_parallel) {
+    if (sizes_.options.sequence_parallel) {
       const Seconds gather =
           gathers ? collective(ir::CollectiveKind::kAllGather, bytes, ranks) : Seconds{0};
       return {gather + collective(ir::CollectiveKind::kReduceScatter, bytes, ranks), Seconds{0}};
@@ -129,7 +131,7 @@ class Pricer {
   }
 
   [[nodiscard]] PassFloor projections() const {
-    const std::int64_t cut = sizes_.degrees.tensor;
+    const std::int64_t cut = sizes_.mesh.tensor;
     const std::int64_t tokens = sizes_.tokens;
     PassFloor pass;
     if (model_.latent) {
@@ -153,8 +155,8 @@ class Pricer {
   }
 
   [[nodiscard]] PassFloor core_attention() const {
-    const std::int64_t heads = std::max<std::int64_t>(model_.heads / sizes_.degrees.tensor, 1);
-    const std::int64_t keys = sizes_.queries * sizes_.degrees.context;
+    const std::int64_t heads = std::max<std::int64_t>(model_.heads / sizes_.mesh.tensor, 1);
+    const std::int64_t keys = sizes_.queries * sizes_.mesh.context;
     if (!sizes_.flash) {
       const std::int64_t count = sizes_.batch * heads;
       const auto strided = ir::GemmBatch::kStrided;
@@ -165,7 +167,7 @@ class Pricer {
     ir::AttentionShape shape{
         .batch = sizes_.batch,
         .heads = heads,
-        .kv_heads = std::max<std::int64_t>(model_.kv_heads / sizes_.degrees.tensor, 1),
+        .kv_heads = std::max<std::int64_t>(model_.kv_heads / sizes_.mesh.tensor, 1),
         .queries = keys,
         .keys = keys,
         .head_dim = model_.head_dim,
@@ -176,12 +178,12 @@ class Pricer {
       shape.head_dim = model_.latent->nope_dim + model_.latent->rope_dim;
       shape.value_dim = model_.latent->v_dim;
     }
-    if (sizes_.degrees.context_exchange == ir::MegatronContext::kAllToAll) {
-      shape.heads = std::max<std::int64_t>(heads / sizes_.degrees.context, 1);
-      shape.kv_heads = std::max<std::int64_t>(shape.kv_heads / sizes_.degrees.context, 1);
+    if (sizes_.options.context_exchange == ir::MegatronContext::kAllToAll) {
+      shape.heads = std::max<std::int64_t>(heads / sizes_.mesh.context, 1);
+      shape.kv_heads = std::max<std::int64_t>(shape.kv_heads / sizes_.mesh.context, 1);
       return kernels(shape);
     }
-    return sizes_.degrees.context > 1 ? ring(shape) : kernels(shape);
+    return sizes_.mesh.context > 1 ? ring(shape) : kernels(shape);
   }
 
   /// One forward attention kernel and the kernels of its backward.
@@ -196,7 +198,7 @@ class Pricer {
   /// gradients.
   /// Source:  TransformerEngine, pytorch/attention/context_parallel.py, AttnFuncWithCPAndKVP2P.
   [[nodiscard]] PassFloor ring(ir::AttentionShape shape) const {
-    const double others = static_cast<double>(sizes_.degrees.context - 1);
+    const double others = static_cast<double>(sizes_.mesh.context - 1);
     shape.queries = shape.keys = sizes_.queries;
     PassFloor pass = kernels(shape);
     shape.causal = false;
@@ -205,14 +207,13 @@ class Pricer {
     pass += {others * half.forward, others * half.backward};
     const std::int64_t part =
         sizes_.tokens * shape.kv_heads * (shape.head_dim + shape.value_dim) * element();
-    const Seconds hop =
-        collective(ir::CollectiveKind::kReceive, part,
-                   {.size = sizes_.degrees.context, .stride = sizes_.degrees.tensor});
+    const Seconds hop = collective(ir::CollectiveKind::kReceive, part,
+                                   {.size = sizes_.mesh.context, .stride = sizes_.mesh.tensor});
     return {std::max(pass.forward, others * hop), std::max(pass.backward, others * hop)};
   }
 
   [[nodiscard]] PassFloor dense_mlp(std::int64_t width) const {
-    const std::int64_t part = width / sizes_.degrees.tensor;
+    const std::int64_t part = width / sizes_.mesh.tensor;
     PassFloor pass = linear(sizes_.tokens, (model_.gated_mlp ? 2 : 1) * part, model_.hidden);
     pass += linear(sizes_.tokens, model_.hidden, part);
     return pass;
@@ -222,7 +223,7 @@ class Pricer {
   [[nodiscard]] Seconds dispatch(const ir::RankGroup& ranks) const {
     const ir::MoeSpec& moe = *model_.moe;
     const std::int64_t bytes = sizes_.stretch * model_.hidden * element();
-    if (sizes_.degrees.dispatcher != ir::MegatronDispatcher::kHybridEp) {
+    if (sizes_.options.dispatcher != ir::MegatronDispatcher::kHybridEp) {
       return collective(ir::CollectiveKind::kAllToAll, bytes * moe.top_k, ranks);
     }
     if (ranks.size <= 1) {
@@ -238,9 +239,8 @@ class Pricer {
   /// Dispatch, products and combine, and the shared expert besides.
   [[nodiscard]] PassFloor experts() const {
     const ir::MoeSpec& moe = *model_.moe;
-    const ir::MegatronPlan& degrees = sizes_.degrees;
-    const std::int64_t cut = degrees.expert_tensor > 0 ? degrees.expert_tensor : degrees.tensor;
-    const std::int64_t local = std::max<std::int64_t>(moe.experts / degrees.expert, 1);
+    const std::int64_t cut = expert_tensor_of(sizes_.mesh);
+    const std::int64_t local = std::max<std::int64_t>(moe.experts / sizes_.mesh.expert, 1);
     const std::int64_t routed = sizes_.stretch * moe.top_k;  // Rows that this rank sends.
     const std::int64_t rows = std::max<std::int64_t>(routed * cut / local, 1);
     const std::int64_t width = std::max<std::int64_t>(moe.expert_ffn / cut, 1);
@@ -248,7 +248,7 @@ class Pricer {
     PassFloor pass = product(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local, series,
                              sizes_.linear);
     pass += product(rows, model_.hidden, width, local, series, sizes_.linear);
-    const Seconds exchange = dispatch({.size = degrees.expert, .stride = cut});
+    const Seconds exchange = dispatch({.size = sizes_.mesh.expert, .stride = cut});
     pass += {2 * exchange, 2 * exchange};
     if (moe.shared_ffn > 0) {
       pass += dense_mlp(moe.shared_ffn);

@@ -26,7 +26,7 @@ constexpr std::int32_t kMiddle = 1;
 ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
   ir::ParallelPlan one = plan;
   ir::MegatronPlan& megatron = edit_megatron(one);
-  megatron.pipeline = 1;
+  one.mesh.pipeline = 1;
   ir::deal_evenly(megatron);
   megatron.pipeline_before_data = false;
   megatron.recompute = ir::MegatronRecompute::kNone;
@@ -42,9 +42,8 @@ ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
   megatron.mask_in_dataloader = false;
   megatron.offload_modules = {};
   megatron.least_offloaded = ir::MegatronPlan{}.least_offloaded;
-  const std::int64_t experts =
-      megatron.expert * (megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor);
-  one.world = std::lcm(megatron.tensor * megatron.context, experts);
+  const std::int64_t experts = one.mesh.expert * expert_tensor_of(one.mesh);
+  one.world = std::lcm(one.mesh.tensor * one.mesh.context, experts);
   one.accumulation = 1;
   one.steps = 1;
   return one;
@@ -264,10 +263,9 @@ class Sampler {
 
 void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                             BlockTimes& times) {
-  const ir::MegatronPlan& degrees = megatron_of(plan);
   const ir::LayerSpec dense;
-  times.dense_parameters = ir::layer_parameters(model, dense).total() / degrees.tensor;
-  times.table_parameters = model.vocabulary * model.hidden / degrees.tensor;
+  times.dense_parameters = ir::layer_parameters(model, dense).total() / plan.mesh.tensor;
+  times.table_parameters = model.vocabulary * model.hidden / plan.mesh.tensor;
   if (!model.moe) {
     return;
   }
@@ -275,9 +273,9 @@ void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& 
   const std::int64_t whole = ir::layer_parameters(model, sparse).total();
   const std::int64_t experts =
       model.moe->experts * model.moe->expert_ffn * model.hidden * (model.gated_mlp ? 3 : 2);
-  const std::int64_t cut = degrees.expert_tensor > 0 ? degrees.expert_tensor : degrees.tensor;
-  times.expert_parameters = experts / (degrees.expert * cut);
-  times.sparse_parameters = (whole - experts) / degrees.tensor;
+  const std::int64_t cut = expert_tensor_of(plan.mesh);
+  times.expert_parameters = experts / (plan.mesh.expert * cut);
+  times.sparse_parameters = (whole - experts) / plan.mesh.tensor;
 }
 
 /// The kinds of sparse or dense layers, which may differ in their windows, and the share of each
@@ -306,7 +304,7 @@ void add(const LayerTimes& one, double share, LayerTimes& sum) {
 /// Bytes of the hidden states that one stage sends to the next.
 std::int64_t sent_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   const ir::MegatronPlan& degrees = megatron_of(plan);
-  const std::int64_t cut = degrees.context * (degrees.sequence_parallel ? degrees.tensor : 1);
+  const std::int64_t cut = plan.mesh.context * (degrees.sequence_parallel ? plan.mesh.tensor : 1);
   const std::int64_t tokens = std::max<std::int64_t>(plan.micro_batch * plan.sequence / cut, 1);
   return tokens * model.hidden * (plan.precision == ir::Precision::kFp32 ? 4 : 2);
 }
@@ -348,15 +346,14 @@ Result<BlockTimes> block_times(const ir::ModelSpec& model, const ir::ParallelPla
 BlockTimes with_transfers(BlockTimes blocks, const ir::ModelSpec& model,
                           const ir::ParallelPlan& plan, const cost::Machine& machine) {
   blocks.transfer = blocks.beside = {};
-  for (std::size_t order = 0; megatron_of(plan).pipeline > 1 && order < blocks.transfer.size();
-       ++order) {
-    ir::MegatronPlan placed = megatron_of(plan);
-    placed.pipeline_before_data = order != 0;
+  for (std::size_t order = 0; plan.mesh.pipeline > 1 && order < blocks.transfer.size(); ++order) {
+    ir::ParallelPlan placed = plan;
+    edit_megatron(placed).pipeline_before_data = order != 0;
     blocks.transfer.at(order) = cost::work_time(
         machine.performance, machine.topology,
         ir::CollectiveShape{.kind = ir::CollectiveKind::kReceive,
                             .bytes = sent_bytes(model, plan),
-                            .group = {.size = 2, .stride = ir::stage_stride(placed, plan.world)}});
+                            .group = {.size = 2, .stride = ir::stage_stride(placed)}});
     // One transfer in and one out take multiprocessors from computation.
     blocks.beside.at(order) = 2 * cost::taken_ratio(machine) * blocks.transfer.at(order);
   }

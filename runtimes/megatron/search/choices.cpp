@@ -27,7 +27,7 @@ struct RepeatForm {
 RepeatForm repeat_form_of(const SpaceQuestion& question, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
   const bool once = megatron.fp8 == ir::MegatronFp8::kDelayed;
-  return {.chunk = chunk_sizes(megatron, static_cast<std::int64_t>(question.model.layers.size())),
+  return {.chunk = chunk_sizes(plan, static_cast<std::int64_t>(question.model.layers.size())),
           .modules = !once,
           .layers = !once && megatron.offload_modules == ir::MegatronOffload{}};
 }
@@ -81,8 +81,8 @@ SwitchForm switch_form_of(const ir::ModelSpec& model, const ParallelPlan& plan) 
   ParallelPlan other = plan;
   edit_megatron(other).pipeline_before_data = true;
   return {
-      .staged = megatron_of(plan).pipeline > 1,
-      .reorders = ir::has_one_pipeline(model, megatron_of(other)),
+      .staged = plan.mesh.pipeline > 1,
+      .reorders = ir::has_one_pipeline(model, other),
       .hybrid = plan.precision == ir::Precision::kBf16Master && !megatron_of(plan).fp8_parameters,
       .eight = megatron_of(plan).fp8_parameters};
 }

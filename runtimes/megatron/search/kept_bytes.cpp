@@ -71,14 +71,14 @@ std::int64_t kept_passes(const ir::ModelSpec& model, const ir::ParallelPlan& pla
                          std::int64_t stage) {
   const ir::MegatronPlan& megatron = megatron_of(plan);
   const auto layers = static_cast<std::int64_t>(model.layers.size());
-  const std::int64_t chunks = ir::chunks_per_stage(megatron, layers);
+  const std::int64_t chunks = ir::chunks_per_stage(plan, layers);
   const ir::PipelineShape shape{.kind = chunks > 1 ? ir::PipelineKind::kInterleaved
                                                    : ir::PipelineKind::kOneForwardOneBackward,
-                                .stages = megatron.pipeline,
+                                .stages = plan.mesh.pipeline,
                                 .micro_batches = plan.accumulation,
                                 .chunks = chunks,
                                 .group = megatron.micro_batch_group};
-  const std::int64_t warmup = megatron.pipeline > 1 ? ir::warmup_of_stage(shape, stage) : 0;
+  const std::int64_t warmup = plan.mesh.pipeline > 1 ? ir::warmup_of_stage(shape, stage) : 0;
   return std::min(warmup + 1, plan.accumulation * chunks);
 }
 

@@ -48,17 +48,17 @@ PipelineTimes::PipelineTimes(const ir::ModelSpec& model, const ir::ParallelPlan&
       sparse_before_.push_back(sparse_before_.back() + (layer.moe ? 1 : 0));
     }
   }
-  add_stages(model, megatron_of(plan));
+  add_stages(model, plan);
   count_held(model);
 }
 
-void PipelineTimes::add_stages(const ir::ModelSpec& model, const ir::MegatronPlan& plan) {
+void PipelineTimes::add_stages(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   chunks_ = ir::chunks_per_stage(plan, layers);
-  std::vector<std::vector<Span>> spans(static_cast<std::size_t>(plan.pipeline));
+  std::vector<std::vector<Span>> spans(static_cast<std::size_t>(plan.mesh.pipeline));
   std::int64_t first = 0;
   for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
-    for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
+    for (std::int64_t stage = 0; stage < plan.mesh.pipeline; ++stage) {
       const std::int64_t count =
           ir::chunk_layer_count(plan, layers, {.stage = stage, .chunk = chunk});
       spans[static_cast<std::size_t>(stage)].push_back(
@@ -174,7 +174,7 @@ PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
   }
   result.copies = copies_of(plan, stage, result.again);
   const std::size_t order = megatron_of(plan).pipeline_before_data ? 1 : 0;
-  if (megatron_of(plan).pipeline > 1 && !ir::is_interleaved(megatron_of(plan))) {
+  if (plan.mesh.pipeline > 1 && !ir::is_interleaved(plan)) {
     result.plain += 2 * blocks_.transfer.at(order).value();
   } else {
     result.plain += times(chunks_, blocks_.beside.at(order).value());
@@ -193,9 +193,9 @@ PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
     }
   }
   const double count = static_cast<double>(plan.accumulation);
-  const std::int64_t stages = megatron_of(plan).pipeline;
+  const std::int64_t stages = plan.mesh.pipeline;
   double sent = 0;  // The pipeline fills chunk by chunk and drains once.
-  if (ir::is_interleaved(megatron_of(plan))) {
+  if (ir::is_interleaved(plan)) {
     const Seconds transfer = blocks_.transfer.at(megatron_of(plan).pipeline_before_data ? 1 : 0);
     sent = static_cast<double>(chunks_ * stages + stages - 1) * transfer.value();
   }

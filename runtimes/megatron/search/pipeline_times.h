@@ -64,7 +64,7 @@ class PipelineTimes {
     double copies = 0;  ///< Exposed copies.
     [[nodiscard]] double whole() const { return plain + again + copies; }
   };
-  void add_stages(const ir::ModelSpec& model, const ir::MegatronPlan& plan);
+  void add_stages(const ir::ModelSpec& model, const ir::ParallelPlan& plan);
   void add_stage(Stage stage);
   void count_held(const ir::ModelSpec& model);
   [[nodiscard]] Times times_of(const ir::ParallelPlan& plan, const Stage& stage) const;

@@ -13,9 +13,10 @@ using ir::MegatronPlan;
 using ir::ParallelPlan;
 
 /// Resets how layers are assigned to stages, and ranks to the mesh.
-void drop_stages(MegatronPlan& megatron) {
+void drop_stages(ParallelPlan& plan) {
   const MegatronPlan usual;
-  megatron.pipeline = usual.pipeline;
+  MegatronPlan& megatron = edit_megatron(plan);
+  plan.mesh.pipeline = 1;
   megatron.layers_per_chunk = usual.layers_per_chunk;
   megatron.first_stage_layers = usual.first_stage_layers;
   megatron.last_stage_layers = usual.last_stage_layers;
@@ -59,7 +60,7 @@ ParallelPlan common_of(const ParallelPlan& plan) {
 PlanKey tensors_key(const ParallelPlan& plan, std::vector<std::int64_t> numbers) {
   ParallelPlan one = common_of(plan);
   one.world = 1;
-  drop_stages(edit_megatron(one));
+  drop_stages(one);
   drop_optimizer(one);
   edit_megatron(one).recompute_layers = MegatronPlan{}.recompute_layers;
   return {.plan = std::move(one), .numbers = std::move(numbers)};
@@ -90,7 +91,7 @@ PlanKey pieces_key(const ParallelPlan& plan) {
   ParallelPlan one = common_of(plan);
   MegatronPlan& megatron = edit_megatron(one);
   one.world = plan.world > 1 ? 2 : 1;  // A single device multiplies faster than one among others.
-  drop_stages(megatron);
+  drop_stages(one);
   drop_optimizer(one);
   drop_recomputation(megatron);
   megatron.accumulation_fusion = usual.accumulation_fusion;
@@ -109,8 +110,8 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
   const ParallelPlan& plan = key.plan;
   const MegatronPlan& megatron = megatron_of(plan);
   for (const std::int64_t number :
-       {plan.world, plan.micro_batch, plan.sequence, megatron.tensor, megatron.pipeline,
-        megatron.context, megatron.expert, megatron.expert_tensor, megatron.layers_per_chunk,
+       {plan.world, plan.micro_batch, plan.sequence, plan.mesh.tensor, plan.mesh.pipeline,
+        plan.mesh.context, plan.mesh.expert, plan.mesh.expert_tensor, megatron.layers_per_chunk,
         megatron.first_stage_layers, megatron.last_stage_layers}) {
     add(number);
   }

@@ -76,13 +76,13 @@ Result<Bytes> PlanMemory::peak(const ir::ParallelPlan& plan) {
 
 std::vector<PlanMemory::RankPlace> PlanMemory::places_of(const ir::ModelSpec& model,
                                                          const ir::ParallelPlan& plan) {
-  const std::int64_t stage_ranks = ir::stage_stride(megatron_of(plan), plan.world);
+  const std::int64_t stage_ranks = ir::stage_stride(plan);
   std::vector<RankPlace> places;
   for (const ir::Rank rank : cost::binding_ranks(model, plan)) {
     const auto number = static_cast<std::int64_t>(rank);
     places.push_back({.rank = rank,
                       .stage = number / stage_ranks,
-                      .context = number % stage_ranks / megatron_of(plan).tensor});
+                      .context = number % stage_ranks / plan.mesh.tensor});
   }
   return places;
 }
@@ -247,9 +247,9 @@ std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& 
   if (layer.moe) {
     experts = model.moe->experts * model.moe->expert_ffn * model.hidden * (model.gated_mlp ? 3 : 2);
   }
-  const std::int64_t cut = megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
-  const std::int64_t dense = (whole - experts) / megatron.tensor;
-  const std::int64_t local = experts / (megatron.expert * cut);
+  const std::int64_t cut = expert_tensor_of(plan.mesh);
+  const std::int64_t dense = (whole - experts) / plan.mesh.tensor;
+  const std::int64_t local = experts / (plan.mesh.expert * cut);
   const bool full = plan.precision == ir::Precision::kFp32;
   const bool wide = plan.precision == ir::Precision::kBf16Master && megatron.fp32_gradients;
   // Parameter and gradient.
@@ -258,8 +258,8 @@ std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& 
   // host.
   const bool apart = megatron.precision_aware || megatron.optimizer_offload > 0;
   const std::int64_t states = apart ? 0 : (full ? 8 : 12);
-  const std::int64_t data = plan.world / megatron.tensor / megatron.pipeline;
-  const std::int64_t expert_data = plan.world / (cut * megatron.expert * megatron.pipeline);
+  const std::int64_t data = plan.world / plan.mesh.tensor / plan.mesh.pipeline;
+  const std::int64_t expert_data = plan.world / (cut * plan.mesh.expert * plan.mesh.pipeline);
   const bool spread = megatron.distributed_optimizer;
   return held * (dense + local) + states * dense / (spread ? data : 1) +
          states * local / (spread ? expert_data : 1);
@@ -268,24 +268,23 @@ std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& 
 /// The logits of a micro-batch in the type of the products. The first stage has them only without a
 /// pipeline.
 std::int64_t logit_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  const ir::MegatronPlan& megatron = megatron_of(plan);
-  if (megatron.pipeline > 1) {
+  if (plan.mesh.pipeline > 1) {
     return 0;
   }
   const std::int64_t element = plan.precision == ir::Precision::kFp32 ? 4 : 2;
-  return plan.micro_batch * (plan.sequence / megatron.context) *
-         (model.vocabulary / megatron.tensor) * element;
+  return plan.micro_batch * (plan.sequence / plan.mesh.context) *
+         (model.vocabulary / plan.mesh.tensor) * element;
 }
 
 using Layers = std::vector<ir::LayerSpec>;
 
 /// The chunks of a stage.
-std::vector<Layers> chunks_of(const ir::ModelSpec& model, const ir::MegatronPlan& megatron,
+std::vector<Layers> chunks_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                               std::int64_t stage) {
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   std::vector<Layers> chunks;
-  for (std::int64_t chunk = 0; chunk < ir::chunks_per_stage(megatron, layers); ++chunk) {
-    const ir::LayerSpan span = ir::chunk_layers(megatron, layers, {.stage = stage, .chunk = chunk});
+  for (std::int64_t chunk = 0; chunk < ir::chunks_per_stage(plan, layers); ++chunk) {
+    const ir::LayerSpan span = ir::chunk_layers(plan, layers, {.stage = stage, .chunk = chunk});
     const auto begin = model.layers.begin() + span.first;
     chunks.emplace_back(begin, begin + span.count);
   }
@@ -320,7 +319,7 @@ Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
   if (!has_megatron(plan)) {
     return Bytes{0};
   }
-  const std::vector<Layers> chunks = chunks_of(windowless_, megatron_of(plan), 0);
+  const std::vector<Layers> chunks = chunks_of(windowless_, plan, 0);
   return has_empty(chunks) ? Bytes{0} : Bytes{resident_of(plan, chunks)} + kept_floor(plan, 0);
 }
 
@@ -329,7 +328,7 @@ Bytes PlanMemory::kept_floor(const ir::ParallelPlan& plan, std::int64_t stage) {
     return Bytes{0};
   }
   const ir::MegatronPlan& megatron = megatron_of(plan);
-  const std::vector<Layers> chunks = chunks_of(windowless_, megatron, stage);
+  const std::vector<Layers> chunks = chunks_of(windowless_, plan, stage);
   if (has_empty(chunks)) {
     return Bytes{0};
   }
@@ -389,8 +388,8 @@ Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
   const std::int64_t input =
       kept_of(plan, ir::MegatronRecompute::kFullUniform, windowless_.layers.front());
   std::int64_t most = 0;
-  for (std::int64_t stage = 0; stage < megatron_of(plan).pipeline; ++stage) {
-    const std::vector<Layers> chunks = chunks_of(windowless_, megatron_of(plan), stage);
+  for (std::int64_t stage = 0; stage < plan.mesh.pipeline; ++stage) {
+    const std::vector<Layers> chunks = chunks_of(windowless_, plan, stage);
     if (!has_empty(chunks)) {
       most =
           std::max(most, resident_of(plan, chunks) + kept_passes(windowless_, plan, stage) * input);

@@ -77,7 +77,7 @@ class RegionReader {
     const auto layers = static_cast<std::int64_t>(question.model.layers.size());
     for (std::int64_t chunk = 0; chunk < form.chunks; ++chunk) {
       const ir::LayerSpan span =
-          ir::chunk_layers(megatron_of(question.plan), layers, {.stage = stage, .chunk = chunk});
+          ir::chunk_layers(question.plan, layers, {.stage = stage, .chunk = chunk});
       for (std::int64_t position = 0; position < span.count; ++position) {
         layer_keys_[static_cast<std::size_t>(span.first + position)] =
             layer_keys(form, form.is_short(chunk), position);

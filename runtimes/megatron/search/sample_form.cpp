@@ -77,15 +77,15 @@ std::optional<SampleForm> form_of(const ir::ModelSpec& model, const ir::Parallel
   }
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   SampleForm form;
-  form.stages = megatron.pipeline;
-  form.chunks = ir::chunks_per_stage(megatron, layers);
+  form.stages = plan.mesh.pipeline;
+  form.chunks = ir::chunks_per_stage(plan, layers);
   form.micro_batches = cost::replayed_micro_batches(plan);
   const bool interleaved = form.chunks > 1;
   form.first_short = interleaved && megatron.account_for_embedding && stage == 0;
-  form.last_short = interleaved && megatron.account_for_loss && stage == megatron.pipeline - 1;
+  form.last_short = interleaved && megatron.account_for_loss && stage == plan.mesh.pipeline - 1;
   std::vector<std::vector<LayerRun>> chunks;
   for (std::int64_t chunk = 0; chunk < form.chunks; ++chunk) {
-    const ir::LayerSpan span = ir::chunk_layers(megatron, layers, {stage, chunk});
+    const ir::LayerSpan span = ir::chunk_layers(plan, layers, {stage, chunk});
     std::optional<std::vector<LayerRun>> runs = runs_of(model, megatron, span);
     if (!runs || runs->empty()) {
       return std::nullopt;
@@ -124,7 +124,7 @@ ShortQuestion short_question(const ir::ModelSpec& model, const ir::ParallelPlan&
   megatron.first_stage_layers = megatron.last_stage_layers = 0;
   megatron.account_for_embedding = form.first_short;
   megatron.account_for_loss = form.last_short;
-  megatron.pipeline = form.stages;
+  question.plan.mesh.pipeline = form.stages;
   megatron.layers_per_chunk = megatron.layers_per_chunk > 0 ? form.layers_per_chunk() : 0;
   if (megatron.recompute == ir::MegatronRecompute::kFullBlock) {
     megatron.recompute_layers = std::max<std::int64_t>(recomputed, 1);
@@ -135,9 +135,9 @@ ShortQuestion short_question(const ir::ModelSpec& model, const ir::ParallelPlan&
   megatron.overlap_grad_reduce = false;
   megatron.overlap_param_gather = false;
   question.plan.accumulation = form.micro_batches;
-  const std::int64_t experts =
-      megatron.expert * (megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor);
-  question.plan.world = form.stages * std::lcm(megatron.tensor * megatron.context, experts);
+  const std::int64_t experts = question.plan.mesh.expert * (expert_tensor_of(question.plan.mesh));
+  question.plan.world =
+      form.stages * std::lcm(question.plan.mesh.tensor * question.plan.mesh.context, experts);
   return question;
 }
 

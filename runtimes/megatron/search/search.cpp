@@ -24,6 +24,7 @@ namespace headroom::plan {
 namespace {
 
 using ir::MegatronPlan;
+using ir::Mesh;
 using ir::ParallelPlan;
 
 /// How the layers of a pipeline are assigned to stages.
@@ -59,9 +60,13 @@ template <std::int64_t MegatronPlan::*kMember>
 std::int64_t get_number(const ParallelPlan& plan) {
   return megatron_of(plan).*kMember;
 }
-template <std::int64_t MegatronPlan::*kMember>
-void set_number(SpaceWalk& walk, std::int64_t value) {
-  plan_of(walk).*kMember = value;
+template <std::int64_t Mesh::*kDegree>
+std::int64_t get_degree(const ParallelPlan& plan) {
+  return plan.mesh.*kDegree;
+}
+template <std::int64_t Mesh::*kDegree>
+void set_degree(SpaceWalk& walk, std::int64_t value) {
+  walk.plan.mesh.*kDegree = value;
 }
 
 /// Values of which all but the first must be requested by the user.
@@ -77,7 +82,7 @@ AxisValues tensor_degrees(SpaceWalk& walk) {
 }
 
 AxisValues pipeline_degrees(SpaceWalk& walk) {
-  AxisValues degrees = divisors(walk.plan.world / plan_of(walk).tensor);
+  AxisValues degrees = divisors(walk.plan.world / walk.plan.mesh.tensor);
   std::erase_if(degrees, [&](std::int64_t stages) {
     return !walk.allowed().allows(Axis::kPipeline, stages) || forms_of(walk, stages).empty();
   });
@@ -85,8 +90,8 @@ AxisValues pipeline_degrees(SpaceWalk& walk) {
 }
 
 AxisValues context_degrees(SpaceWalk& walk) {
-  const MegatronPlan& megatron = plan_of(walk);
-  AxisValues degrees = divisors(walk.plan.world / megatron.tensor / megatron.pipeline);
+  const Mesh& mesh = walk.plan.mesh;
+  AxisValues degrees = divisors(walk.plan.world / mesh.tensor / mesh.pipeline);
   std::erase_if(degrees, [&](std::int64_t context) {
     return context > 1 && walk.plan.sequence % (2 * context) != 0;
   });
@@ -95,24 +100,25 @@ AxisValues context_degrees(SpaceWalk& walk) {
 
 AxisValues expert_degrees(SpaceWalk& walk) {
   const auto& moe = walk.question.model.moe;
-  return moe ? divisors(std::gcd(moe->experts, walk.plan.world / plan_of(walk).pipeline))
+  return moe ? divisors(std::gcd(moe->experts, walk.plan.world / walk.plan.mesh.pipeline))
              : AxisValues{1};
 }
 
 AxisValues expert_tensor_degrees(SpaceWalk& walk) {
-  const std::int64_t tensor = plan_of(walk).tensor;
+  const std::int64_t tensor = walk.plan.mesh.tensor;
   if (!walk.question.model.moe) {
-    return walk.asks(Axis::kExpertTensor) ? AxisValues{} : AxisValues{MegatronPlan{}.expert_tensor};
+    return walk.asks(Axis::kExpertTensor) ? AxisValues{} : AxisValues{ir::Mesh{}.expert_tensor};
   }
   return tensor > 1 ? AxisValues{1, tensor} : AxisValues{1};
 }
 
 /// Numbers of layers that a chunk can have.
-AxisValues chunks_of(const MegatronPlan& megatron, std::int64_t layers) {
+AxisValues chunks_of(const ParallelPlan& plan, std::int64_t layers) {
+  const MegatronPlan& megatron = megatron_of(plan);
   AxisValues chunks = {0};
-  if (megatron.pipeline > 1 && megatron.first_stage_layers == 0 &&
+  if (plan.mesh.pipeline > 1 && megatron.first_stage_layers == 0 &&
       megatron.last_stage_layers == 0) {
-    const std::int64_t stage = ir::even_stage_layers(megatron, layers);
+    const std::int64_t stage = ir::even_stage_layers(plan, layers);
     for (const std::int64_t chunk : divisors(stage)) {
       if (chunk < stage) {
         chunks.push_back(chunk);
@@ -126,14 +132,15 @@ AxisValues chunks_of(const MegatronPlan& megatron, std::int64_t layers) {
 AxisValues dealt_layers(SpaceWalk& walk) {
   const Constraints& allowed = walk.allowed();
   const std::int64_t layers = walk.layers();
-  MegatronPlan megatron = plan_of(walk);
+  ParallelPlan plan = walk.plan;
+  MegatronPlan& megatron = edit_megatron(plan);
   std::vector<DealtLayers>& dealt = walk.memory<MegatronMemory>().dealt;
   dealt.clear();
   std::set<std::array<std::int64_t, 3>> seen;
-  for (const StageForm& form : forms_of(walk, megatron.pipeline)) {
+  for (const StageForm& form : forms_of(walk, plan.mesh.pipeline)) {
     form.apply_to(megatron);
     megatron.layers_per_chunk = 0;
-    for (const std::int64_t chunk : among(allowed, Axis::kChunk, chunks_of(megatron, layers))) {
+    for (const std::int64_t chunk : among(allowed, Axis::kChunk, chunks_of(plan, layers))) {
       megatron.layers_per_chunk = chunk;
       const ir::PipelineKind kind =
           chunk > 0 ? ir::PipelineKind::kInterleaved : ir::PipelineKind::kOneForwardOneBackward;
@@ -143,11 +150,11 @@ AxisValues dealt_layers(SpaceWalk& walk) {
       // Without chunks, counting ends as layers and naming the layers of the ends can give the same
       // stages.
       const auto count = [&](std::int64_t stage) {
-        return ir::chunk_layer_count(megatron, layers, {.stage = stage, .chunk = 0});
+        return ir::chunk_layer_count(plan, layers, {.stage = stage, .chunk = 0});
       };
-      const std::int64_t last = megatron.pipeline - 1;
+      const std::int64_t last = plan.mesh.pipeline - 1;
       if ((chunk == 0 && !seen.insert({count(0), count(last / 2), count(last)}).second) ||
-          chunk_sizes(megatron, layers).least < 1) {
+          chunk_sizes(plan, layers).least < 1) {
         continue;
       }
       dealt.push_back({.form = form, .chunk = chunk});
@@ -165,7 +172,7 @@ void deal_layers(SpaceWalk& walk, std::int64_t number) {
 }
 
 std::int64_t schedule_of(const ParallelPlan& plan) {
-  const bool chunks = has_megatron(plan) && ir::is_interleaved(megatron_of(plan));
+  const bool chunks = has_megatron(plan) && ir::is_interleaved(plan);
   return schedule_with(chunks ? ir::PipelineKind::kInterleaved
                               : ir::PipelineKind::kOneForwardOneBackward);
 }
@@ -249,20 +256,20 @@ std::vector<SearchAxis> make_axes() {
   using namespace megatron_axes;  // NOLINT(google-build-using-namespace): the rows below.
   std::vector<SearchAxis> rows;
   rows.push_back({.axis = Axis::kTensor,
-                  .get = get_number<&MegatronPlan::tensor>,
+                  .get = get_degree<&Mesh::tensor>,
                   .rule = tensor_rule,
                   .candidates = tensor_degrees,
-                  .set = set_number<&MegatronPlan::tensor>});
+                  .set = set_degree<&Mesh::tensor>});
   rows.push_back({.axis = Axis::kPipeline,
-                  .get = get_number<&MegatronPlan::pipeline>,
+                  .get = get_degree<&Mesh::pipeline>,
                   .rule = pipeline_rule,
                   .candidates = pipeline_degrees,
-                  .set = set_number<&MegatronPlan::pipeline>});
+                  .set = set_degree<&Mesh::pipeline>});
   rows.push_back({.axis = Axis::kContext,
-                  .get = get_number<&MegatronPlan::context>,
+                  .get = get_degree<&Mesh::context>,
                   .rule = context_rule,
                   .candidates = context_degrees,
-                  .set = set_number<&MegatronPlan::context>});
+                  .set = set_degree<&Mesh::context>});
   rows.push_back({.axis = kFp8Parameters,
                   .get = get_switch<&MegatronPlan::fp8_parameters>,
                   .rule = rule<"no, or yes with an 8-bit precision, the distributed optimizer and "
@@ -283,7 +290,7 @@ std::vector<SearchAxis> make_axes() {
                   .rule = exchange_rule,
                   .candidates =
                       [](SpaceWalk& walk) {
-                        return first_or_asked(walk, kContextExchange, plan_of(walk).context > 1);
+                        return first_or_asked(walk, kContextExchange, walk.plan.mesh.context > 1);
                       },
                   .set =
                       [](SpaceWalk& walk, std::int64_t value) {
@@ -291,15 +298,15 @@ std::vector<SearchAxis> make_axes() {
                                                                     : ir::MegatronContext::kRing;
                       }});
   rows.push_back({.axis = Axis::kExpert,
-                  .get = get_number<&MegatronPlan::expert>,
+                  .get = get_degree<&Mesh::expert>,
                   .rule = expert_rule,
                   .candidates = expert_degrees,
-                  .set = set_number<&MegatronPlan::expert>});
+                  .set = set_degree<&Mesh::expert>});
   rows.push_back({.axis = Axis::kExpertTensor,
-                  .get = get_number<&MegatronPlan::expert_tensor>,
+                  .get = get_degree<&Mesh::expert_tensor>,
                   .rule = expert_tensor_rule,
                   .candidates = expert_tensor_degrees,
-                  .set = set_number<&MegatronPlan::expert_tensor>});
+                  .set = set_degree<&Mesh::expert_tensor>});
   rows.push_back({.axis = kDispatcher,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
                     return has_megatron(plan) &&
@@ -310,9 +317,9 @@ std::vector<SearchAxis> make_axes() {
                   .rule = rule<"alltoall, or hybridep with experts on several ranks and etp 1">,
                   .candidates =
                       [](SpaceWalk& walk) {
-                        const MegatronPlan& megatron = plan_of(walk);
+                        const Mesh& mesh = walk.plan.mesh;
                         return first_or_asked(walk, kDispatcher,
-                                              megatron.expert > 1 && megatron.expert_tensor == 1);
+                                              mesh.expert > 1 && mesh.expert_tensor == 1);
                       },
                   .set =
                       [](SpaceWalk& walk, std::int64_t value) {
@@ -348,7 +355,7 @@ std::vector<SearchAxis> make_axes() {
                   .rule = rule<"no, or yes with a tensor degree above 1">,
                   .candidates =
                       [](SpaceWalk& walk) {
-                        return plan_of(walk).tensor > 1 ? AxisValues{1, 0} : AxisValues{0};
+                        return walk.plan.mesh.tensor > 1 ? AxisValues{1, 0} : AxisValues{0};
                       },
                   .set = [](SpaceWalk& walk,
                             std::int64_t value) { plan_of(walk).sequence_parallel = value != 0; }});
@@ -363,7 +370,7 @@ std::vector<SearchAxis> make_axes() {
                   .rule = rule<"fused, or unfused without context parallelism">,
                   .candidates =
                       [](SpaceWalk& walk) {
-                        return plan_of(walk).context > 1 ? AxisValues{0} : AxisValues{0, 1};
+                        return walk.plan.mesh.context > 1 ? AxisValues{0} : AxisValues{0, 1};
                       },
                   .set =
                       [](SpaceWalk& walk, std::int64_t value) {
@@ -486,6 +493,7 @@ class MegatronSearch final : public FrameworkSearch {
     }
     MegatronPlan& megatron = edit_megatron(walk.plan);
     megatron = MegatronPlan{};
+    walk.plan.mesh = {};
     megatron.fp8 = recipe;
     if (!ir::megatron::has_fused_attention(walk.question.device)) {
       megatron.attention = ir::MegatronAttention::kUnfused;  // No other backend is left.
@@ -521,8 +529,8 @@ class MegatronSearch final : public FrameworkSearch {
       if (cell.framework != this) {
         continue;
       }
-      const ChunkSizes chunk = chunk_sizes(megatron_of(cell.plan),
-                                           static_cast<std::int64_t>(question.model.layers.size()));
+      const ChunkSizes chunk =
+          chunk_sizes(cell.plan, static_cast<std::int64_t>(question.model.layers.size()));
       for (std::int64_t layers = 1; layers <= chunk.most; ++layers) {
         const bool block = layers < chunk.most && has(RecomputeChoice::kBlock);
         const bool uniform = chunk.divisor % layers == 0 && has(RecomputeChoice::kUniform);
@@ -538,7 +546,7 @@ class MegatronSearch final : public FrameworkSearch {
     std::vector<Alternative> all = halves_and_doubles(
         plan, std::array{Axis::kTensor, Axis::kPipeline, Axis::kContext, Axis::kMicroBatch});
     const MegatronPlan& megatron = megatron_of(plan);
-    if (megatron.pipeline > 1) {
+    if (plan.mesh.pipeline > 1) {
       all.push_back({megatron_axes::kMeshOrder, megatron.pipeline_before_data ? 0 : 1});
     }
     if (megatron.distributed_optimizer && plan.precision == ir::Precision::kBf16Master) {

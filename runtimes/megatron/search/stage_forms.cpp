@@ -12,16 +12,16 @@
 namespace headroom::plan {
 namespace {
 
-ir::MegatronPlan plan_of(std::int64_t pipeline, const StageForm& form) {
-  ir::MegatronPlan plan;
-  plan.pipeline = pipeline;
-  form.apply_to(plan);
+ir::ParallelPlan plan_of(std::int64_t pipeline, const StageForm& form) {
+  ir::ParallelPlan plan;
+  plan.mesh.pipeline = pipeline;
+  form.apply_to(edit_megatron(plan));
   return plan;
 }
 
 /// Whether all layers are assigned and every stage has at least one.
 bool is_whole(std::int64_t layers, std::int64_t pipeline, const StageForm& form) {
-  const ir::MegatronPlan plan = plan_of(pipeline, form);
+  const ir::ParallelPlan plan = plan_of(pipeline, form);
   return ir::even_stage_layers(plan, layers) > 0 && chunk_sizes(plan, layers).least > 0;
 }
 
@@ -72,12 +72,13 @@ void StageForm::apply_to(ir::MegatronPlan& plan) const {
   plan.account_for_loss = loss;
 }
 
-ChunkSizes chunk_sizes(const ir::MegatronPlan& plan, std::int64_t layers) {
+ChunkSizes chunk_sizes(const ir::ParallelPlan& plan, std::int64_t layers) {
   const std::int64_t chunks = ir::chunks_per_stage(plan, layers);
   // Middle stages are alike, and so are the chunks between the first and the last.
   ChunkSizes sizes{.least = layers, .most = 0, .divisor = 0};
   for (const std::int64_t stage :
-       {std::int64_t{0}, std::min<std::int64_t>(1, plan.pipeline - 1), plan.pipeline - 1}) {
+       {std::int64_t{0}, std::min<std::int64_t>(1, plan.mesh.pipeline - 1),
+        plan.mesh.pipeline - 1}) {
     for (const std::int64_t chunk :
          {std::int64_t{0}, std::min<std::int64_t>(1, chunks - 1), chunks - 1}) {
       const std::int64_t count =

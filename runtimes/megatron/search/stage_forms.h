@@ -39,6 +39,6 @@ struct ChunkSizes {
   std::int64_t most = 0;
   std::int64_t divisor = 0;  ///< The greatest common divisor of all of them.
 };
-[[nodiscard]] ChunkSizes chunk_sizes(const ir::MegatronPlan& plan, std::int64_t layers);
+[[nodiscard]] ChunkSizes chunk_sizes(const ir::ParallelPlan& plan, std::int64_t layers);
 
 }  // namespace headroom::plan

@@ -114,8 +114,7 @@ class StageReader {
 
   /// The peak of allocated bytes on stage `stage` while micro-batches of `plan` run.
   [[nodiscard]] Result<Bytes> peak(const ir::ParallelPlan& plan, std::int64_t stage) const {
-    const ir::Rank rank{
-        static_cast<std::int32_t>(stage * ir::stage_stride(megatron_of(plan), plan.world))};
+    const ir::Rank rank{static_cast<std::int32_t>(stage * ir::stage_stride(plan))};
     const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_, rank);
     if (!program) {
       return program.error();
@@ -138,7 +137,7 @@ class StageReader {
     ir::ModelSpec one = model_;
     one.layers = {layer};
     ir::ParallelPlan alone = plan;
-    edit_megatron(alone).pipeline = 1;
+    alone.mesh.pipeline = 1;
     ir::deal_evenly(edit_megatron(alone));
     alone.accumulation = 1;
     return pipeline_parts(one, alone, blocks_).recomputation.value();
@@ -455,7 +454,7 @@ Result<std::vector<StagePlacement>> stage_placements(const ir::ModelSpec& model,
   const StageReader reader(model, plan, device, machine, *blocks);
   const std::vector<MegatronAction> actions = actions_of(model, plan);
   const ir::ParallelPlan keeping = with_recomputation(plan, ir::MegatronRecompute::kNone);
-  for (std::int64_t stage = 0; stage < megatron_of(plan).pipeline; ++stage) {
+  for (std::int64_t stage = 0; stage < plan.mesh.pipeline; ++stage) {
     const std::optional<SampleForm> form = form_of(model, keeping, stage);
     if (!form) {
       continue;

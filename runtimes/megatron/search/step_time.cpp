@@ -54,25 +54,25 @@ struct ExchangeGroups {
   ir::RankGroup experts;
 };
 
-ExchangeGroups groups_of(const ir::MegatronPlan& megatron, std::int64_t world) {
-  const std::int64_t cut = megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
-  const std::int64_t local = cut * megatron.expert;
-  const std::int64_t dense = megatron.tensor * megatron.context;
-  const std::int64_t experts = world / (local * megatron.pipeline);
-  if (!megatron.pipeline_before_data) {
-    return {
-        .dense = {.size = world / (megatron.tensor * megatron.pipeline), .stride = megatron.tensor},
-        .experts = {.size = experts, .stride = local}};
+ExchangeGroups groups_of(const ir::ParallelPlan& plan) {
+  const ir::Mesh& mesh = plan.mesh;
+  const std::int64_t world = plan.world;
+  const std::int64_t cut = expert_tensor_of(mesh);
+  const std::int64_t local = cut * mesh.expert;
+  const std::int64_t dense = mesh.tensor * mesh.context;
+  const std::int64_t experts = world / (local * mesh.pipeline);
+  if (!megatron_of(plan).pipeline_before_data) {
+    return {.dense = {.size = world / (mesh.tensor * mesh.pipeline), .stride = mesh.tensor},
+            .experts = {.size = experts, .stride = local}};
   }
-  ir::RankGroup data{.size = world / (dense * megatron.pipeline),
-                     .stride = dense * megatron.pipeline};
-  if (megatron.context > 1) {
-    data = {.size = megatron.context,
-            .stride = megatron.tensor,
+  ir::RankGroup data{.size = world / (dense * mesh.pipeline), .stride = dense * mesh.pipeline};
+  if (mesh.context > 1) {
+    data = {.size = mesh.context,
+            .stride = mesh.tensor,
             .outer_size = data.size,
             .outer_stride = data.stride};
   }
-  return {.dense = data, .experts = {.size = experts, .stride = local * megatron.pipeline}};
+  return {.dense = data, .experts = {.size = experts, .stride = local * mesh.pipeline}};
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
                              const cost::Machine& machine) {
   const ir::MegatronPlan& megatron = megatron_of(plan);
   const double parameters = held.dense + held.experts;
-  const ExchangeGroups groups = groups_of(megatron, plan.world);
+  const ExchangeGroups groups = groups_of(plan);
   const double shard = held.dense / static_cast<double>(groups.dense.ranks()) +
                        held.experts / static_cast<double>(groups.experts.ranks());
   const double bytes = megatron.fp32_gradients ? 4 : 2;
@@ -113,7 +113,7 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
   // Backward takes about two thirds of a micro-batch.
   const Seconds backward = (2.0 / 3) * pipeline.micro_batch;
   const Seconds forward = (1.0 / 3) * pipeline.micro_batch;
-  const auto round = static_cast<double>(std::min(megatron.pipeline, plan.accumulation));
+  const auto round = static_cast<double>(std::min(plan.mesh.pipeline, plan.accumulation));
   const auto hidden = [&](Seconds exchange, Seconds pass) {
     return shown(exchange, pass, static_cast<double>(pipeline.chunks), round, taken_);
   };

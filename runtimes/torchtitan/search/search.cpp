@@ -19,6 +19,7 @@ namespace headroom::plan {
 namespace titan_axes {
 namespace {
 
+using ir::Mesh;
 using ir::ParallelPlan;
 using ir::TitanPlan;
 
@@ -30,13 +31,17 @@ template <std::int64_t TitanPlan::*kMember>
 std::int64_t get_number(const ParallelPlan& plan) {
   return titan_of(plan).*kMember;
 }
-template <std::int64_t TitanPlan::*kMember>
-void set_number(SpaceWalk& walk, std::int64_t value) {
-  plan_of(walk).*kMember = value;
+template <std::int64_t Mesh::*kDegree>
+std::int64_t get_degree(const ParallelPlan& plan) {
+  return plan.mesh.*kDegree;
+}
+template <std::int64_t Mesh::*kDegree>
+void set_degree(SpaceWalk& walk, std::int64_t value) {
+  walk.plan.mesh.*kDegree = value;
 }
 
 bool is_pipelined(const ParallelPlan& plan) {
-  return has_titan(plan) && titan_of(plan).pipeline > 1;
+  return has_titan(plan) && plan.mesh.pipeline > 1;
 }
 
 // -- Candidates and setters. ---------------------------------------------------------------------
@@ -52,19 +57,19 @@ AxisValues tensor_degrees(SpaceWalk& walk) {
 }
 
 AxisValues pipeline_degrees(SpaceWalk& walk) {
-  return divisors(walk.plan.world / plan_of(walk).tensor);
+  return divisors(walk.plan.world / walk.plan.mesh.tensor);
 }
 
 /// How many layers the embedding or the head counts for when layers are distributed over stages.
 AxisValues end_weights(const SpaceWalk& walk, Axis axis) {
-  if (titan_of(walk.plan).pipeline == 1) {
+  if (walk.plan.mesh.pipeline == 1) {
     return {0};
   }
   return walk.asks(axis) ? AxisValues{1, 0} : AxisValues{1};
 }
 template <std::int64_t TitanPlan::*kMember>
 void set_end_weight(SpaceWalk& walk, std::int64_t value) {
-  plan_of(walk).*kMember = plan_of(walk).pipeline > 1 ? value : TitanPlan{}.*kMember;
+  plan_of(walk).*kMember = walk.plan.mesh.pipeline > 1 ? value : TitanPlan{}.*kMember;
 }
 template <std::int64_t TitanPlan::*kMember>
 std::int64_t get_end_weight(const ParallelPlan& plan) {
@@ -73,11 +78,11 @@ std::int64_t get_end_weight(const ParallelPlan& plan) {
 
 /// The ranks that share the parameters of a tensor-parallel rank of a stage.
 std::int64_t holders_of(const SpaceWalk& walk) {
-  return walk.plan.world / titan_of(walk.plan).tensor / titan_of(walk.plan).pipeline;
+  return walk.plan.world / walk.plan.mesh.tensor / walk.plan.mesh.pipeline;
 }
 
 AxisValues context_degrees(SpaceWalk& walk) {
-  const std::int64_t tensor = plan_of(walk).tensor;
+  const std::int64_t tensor = walk.plan.mesh.tensor;
   const std::int64_t sequence = walk.plan.sequence;
   AxisValues degrees = divisors(holders_of(walk));
   std::erase_if(degrees, [&](std::int64_t context) {
@@ -89,9 +94,9 @@ AxisValues context_degrees(SpaceWalk& walk) {
 /// At least two ranks share parameters, or nothing is sharded.
 AxisValues replica_counts(SpaceWalk& walk) {
   const std::int64_t ranks = holders_of(walk);
-  AxisValues counts = divisors(ranks / plan_of(walk).context);
+  AxisValues counts = divisors(ranks / walk.plan.mesh.context);
   std::erase_if(counts, [&](std::int64_t replicas) {
-    edit_fsdp(walk.plan).replicas = replicas;
+    walk.plan.mesh.replicas = replicas;
     return ranks / replicas < 2 && !is_unsharded_titan(walk.plan);
   });
   return counts;
@@ -99,7 +104,7 @@ AxisValues replica_counts(SpaceWalk& walk) {
 
 /// The ranks that share a layer's experts.
 std::int64_t expert_holders(const SpaceWalk& walk) {
-  return holders_of(walk) / fsdp_of(walk.plan).replicas * titan_of(walk.plan).tensor;
+  return holders_of(walk) / walk.plan.mesh.replicas * walk.plan.mesh.tensor;
 }
 
 AxisValues expert_degrees(SpaceWalk& walk) {
@@ -108,10 +113,10 @@ AxisValues expert_degrees(SpaceWalk& walk) {
 }
 
 AxisValues expert_tensor_degrees(SpaceWalk& walk) {
-  const TitanPlan& titan = plan_of(walk);
-  const bool cuts = walk.question.model.moe && titan.expert > 1 && titan.tensor > 1 &&
-                    expert_holders(walk) % (titan.expert * titan.tensor) == 0;
-  return cuts ? AxisValues{1, titan.tensor} : AxisValues{1};
+  const Mesh& mesh = walk.plan.mesh;
+  const bool cuts = walk.question.model.moe && mesh.expert > 1 && mesh.tensor > 1 &&
+                    expert_holders(walk) % (mesh.expert * mesh.tensor) == 0;
+  return cuts ? AxisValues{1, mesh.tensor} : AxisValues{1};
 }
 
 /// The chunked loss is a candidate only if the user asks for it.
@@ -123,17 +128,18 @@ AxisValues losses(SpaceWalk& walk) {
 }
 
 std::int64_t sequences_of_rank(const SpaceWalk& walk) {
-  return walk.question.global_batch / (holders_of(walk) / titan_of(walk.plan).context);
+  return walk.question.global_batch / (holders_of(walk) / walk.plan.mesh.context);
 }
 
 AxisValues micro_batches(SpaceWalk& walk) {
-  const bool spreads = walk.question.global_batch % (holders_of(walk) / plan_of(walk).context) == 0;
+  const bool spreads =
+      walk.question.global_batch % (holders_of(walk) / walk.plan.mesh.context) == 0;
   return spreads ? divisors(sequences_of_rank(walk)) : AxisValues{};
 }
 
 void set_micro_batch(SpaceWalk& walk, std::int64_t micro) {
   const std::int64_t share = sequences_of_rank(walk);
-  const bool pipelined = plan_of(walk).pipeline > 1;
+  const bool pipelined = walk.plan.mesh.pipeline > 1;
   walk.plan.micro_batch = pipelined ? share : micro;
   walk.plan.accumulation = pipelined ? 1 : share / micro;
   plan_of(walk).pipeline_batch = pipelined ? micro : 1;
@@ -220,15 +226,15 @@ std::string account_rule(const SpaceQuestion& /*question*/) {
 std::vector<SearchAxis> make_axes() {
   std::vector<SearchAxis> rows;
   rows.push_back({.axis = Axis::kTensor,
-                  .get = get_number<&TitanPlan::tensor>,
+                  .get = get_degree<&Mesh::tensor>,
                   .rule = tensor_rule,
                   .candidates = tensor_degrees,
-                  .set = set_number<&TitanPlan::tensor>});
+                  .set = set_degree<&Mesh::tensor>});
   rows.push_back({.axis = Axis::kPipeline,
-                  .get = get_number<&TitanPlan::pipeline>,
+                  .get = get_degree<&Mesh::pipeline>,
                   .rule = pipeline_rule,
                   .candidates = pipeline_degrees,
-                  .set = set_number<&TitanPlan::pipeline>});
+                  .set = set_degree<&Mesh::pipeline>});
   rows.push_back(
       {.axis = Axis::kAccountEmbedding,
        .get = get_end_weight<&TitanPlan::first_stage_less>,
@@ -244,29 +250,32 @@ std::vector<SearchAxis> make_axes() {
        .candidates = [](SpaceWalk& walk) { return end_weights(walk, Axis::kAccountLoss); },
        .set = set_end_weight<&TitanPlan::last_stage_less>});
   rows.push_back({.axis = Axis::kContext,
-                  .get = get_number<&TitanPlan::context>,
+                  .get = get_degree<&Mesh::context>,
                   .rule = context_rule,
                   .candidates = context_degrees,
-                  .set = set_number<&TitanPlan::context>});
+                  .set = set_degree<&Mesh::context>});
   rows.push_back(
       {.axis = Axis::kReplicas,
-       .get = [](const ParallelPlan& plan) { return has_fsdp(plan) ? fsdp_of(plan).replicas : 1; },
+       .get = [](const ParallelPlan& plan) { return has_fsdp(plan) ? plan.mesh.replicas : 1; },
        .rule = replicas_rule,
        .candidates = replica_counts,
-       .set = [](SpaceWalk& walk, std::int64_t value) { edit_fsdp(walk.plan).replicas = value; }});
+       .set = [](SpaceWalk& walk, std::int64_t value) { walk.plan.mesh.replicas = value; }});
   rows.push_back({.axis = Axis::kExpert,
-                  .get = get_number<&TitanPlan::expert>,
+                  .get = get_degree<&Mesh::expert>,
                   .rule = expert_rule,
                   .candidates = expert_degrees,
-                  .set = set_number<&TitanPlan::expert>});
+                  .set = set_degree<&Mesh::expert>});
   rows.push_back({.axis = Axis::kExpertTensor,
-                  .get = get_number<&TitanPlan::expert_tensor>,
+                  .get = [](const ParallelPlan& plan) { return titan_expert_tensor(plan.mesh); },
                   .rule = [](const SpaceQuestion& question) -> std::string {
                     return question.model.moe ? "1 or the tensor degree"
                                               : "no value: the model has no experts";
                   },
                   .candidates = expert_tensor_degrees,
-                  .set = set_number<&TitanPlan::expert_tensor>});
+                  .set =
+                      [](SpaceWalk& walk, std::int64_t value) {
+                        walk.plan.mesh.expert_tensor = value > 1 ? value : Mesh{}.expert_tensor;
+                      }});
   rows.push_back(
       {.axis = Axis::kLoss,
        .get =
@@ -303,7 +312,7 @@ std::vector<SearchAxis> make_axes() {
                   .rule = runs_rule});
   rows.push_back({.axis = Axis::kSequenceParallel,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
-                    return has_titan(plan) && titan_of(plan).tensor > 1 ? 1 : 0;
+                    return has_titan(plan) && plan.mesh.tensor > 1 ? 1 : 0;
                   },
                   .rule = [](const SpaceQuestion& /*question*/) -> std::string {
                     return "yes with a tensor degree above 1, otherwise no";
@@ -366,6 +375,7 @@ class TitanSearch final : public FrameworkSearch {
     plan.attention = ir::AttentionKind::kSdpa;
     edit_fsdp(plan) = ir::FsdpPlan{};
     edit_titan(plan) = TitanPlan{};
+    plan.mesh = {};
     return true;
   }
 

@@ -51,7 +51,7 @@ class TitanBounds final : public PlanBounds {
 
   [[nodiscard]] Result<std::optional<Bytes>> sampled_floor(const ir::ParallelPlan& plan) override {
     const Result<Bytes> peak =
-        titan_of(plan).pipeline == 1 ? line_of_layers(plan) : short_pipeline(plan);
+        plan.mesh.pipeline == 1 ? line_of_layers(plan) : short_pipeline(plan);
     return peak ? Result<std::optional<Bytes>>(*peak) : Result<std::optional<Bytes>>(peak.error());
   }
 
@@ -81,8 +81,8 @@ class TitanBounds final : public PlanBounds {
     ir::ParallelPlan few = plan;
     few.accumulation = 1;
     const std::int64_t passes = plan.micro_batch / titan.pipeline_batch;
-    if (passes % titan.pipeline == 0) {  // Then the rounds have the same length.
-      few.micro_batch = std::min(passes, 2 * titan.pipeline) * titan.pipeline_batch;
+    if (passes % plan.mesh.pipeline == 0) {  // Then the rounds have the same length.
+      few.micro_batch = std::min(passes, 2 * plan.mesh.pipeline) * titan.pipeline_batch;
     }
     return short_peak(model_, few);
   }

@@ -31,16 +31,17 @@ bool splits_backward(PipelineKind kind) {
 }
 
 /// Layers per chunk that give each rank two chunks (0: torchtitan's own choice) or three.
-AxisValues stage_layers_of(const TitanPlan& titan, std::int64_t layers, const AxisValues& given) {
+AxisValues stage_layers_of(const ParallelPlan& plan, std::int64_t layers, const AxisValues& given) {
+  const TitanPlan& titan = titan_of(plan);
   if (!given.empty()) {
     return given;
   }
   const std::int64_t weight = layers + titan.first_stage_less + titan.last_stage_less;
   AxisValues values = {0};
-  for (std::int64_t chunks = 3; chunks <= kActiveChunks && chunks * titan.pipeline <= weight;
+  for (std::int64_t chunks = 3; chunks <= kActiveChunks && chunks * plan.mesh.pipeline <= weight;
        ++chunks) {
-    const std::int64_t each = ceil_div(weight, chunks * titan.pipeline);
-    if (ceil_div(weight, each) == chunks * titan.pipeline) {
+    const std::int64_t each = ceil_div(weight, chunks * plan.mesh.pipeline);
+    if (ceil_div(weight, each) == chunks * plan.mesh.pipeline) {
       values.push_back(each);
     }
   }
@@ -60,7 +61,7 @@ class Pipelines {
                                    PipelineKind::kZbV,
                                    PipelineKind::kDualPipeV,
                                    PipelineKind::kGPipe};
-    const bool alone = titan_of(plan_).pipeline == 1;
+    const bool alone = plan_.mesh.pipeline == 1;
     for (const PipelineKind kind : kKinds) {
       const bool simple = kind == PipelineKind::kOneForwardOneBackward;
       if (!allowed_.allows(Axis::kSchedule, schedule_with(kind)) || (alone && !simple)) {
@@ -68,8 +69,7 @@ class Pipelines {
       }
       const bool many = kind == PipelineKind::kInterleaved || kind == PipelineKind::kZbH1;
       for (const std::int64_t stage :
-           many ? stage_layers_of(titan_of(plan_), layers_, allowed_.of(Axis::kChunk))
-                : AxisValues{0}) {
+           many ? stage_layers_of(plan_, layers_, allowed_.of(Axis::kChunk)) : AxisValues{0}) {
         if (allowed_.allows(Axis::kChunk, stage)) {
           write_runs({.schedule = kind, .stage_layers = stage});
         }
@@ -80,7 +80,7 @@ class Pipelines {
 
  private:
   void write_runs(TitanChoice choice) {
-    if (titan_of(plan_).pipeline == 1) {
+    if (plan_.mesh.pipeline == 1) {
       if (allowed_.allows(titan_axes::kPipelineRuns, 1)) {
         choices_.push_back(choice);
       }
@@ -90,7 +90,7 @@ class Pipelines {
         plan_.micro_batch * plan_.accumulation / titan_of(plan_).pipeline_batch;
     for (const std::int64_t runs : divisors(passes)) {
       if (!allowed_.allows(titan_axes::kPipelineRuns, runs) ||
-          passes / runs < titan_of(plan_).pipeline) {
+          passes / runs < plan_.mesh.pipeline) {
         continue;
       }
       choice.runs = runs;
@@ -110,9 +110,9 @@ class Pipelines {
 /// Layers of each chunk of each rank, in the order in which the rank counts them.
 std::vector<AxisValues> chunk_layers_of(const ParallelPlan& plan, std::int64_t layers) {
   std::vector<AxisValues> ranks;
-  for (std::int64_t rank = 0; rank < titan_of(plan).pipeline; ++rank) {
+  for (std::int64_t rank = 0; rank < plan.mesh.pipeline; ++rank) {
     AxisValues& chunks = ranks.emplace_back();
-    if (titan_of(plan).pipeline == 1) {
+    if (plan.mesh.pipeline == 1) {
       chunks.push_back(layers);
       continue;
     }
@@ -184,21 +184,20 @@ std::vector<TitanChoice> recomputations_of(const Constraints& allowed,
 }  // namespace
 
 bool is_unsharded_titan(const ParallelPlan& plan) {
-  const TitanPlan titan = titan_of(plan);
-  const std::int64_t replicas = has_fsdp(plan) ? fsdp_of(plan).replicas : 1;
-  return plan.world == replicas && titan.tensor == 1 && titan.pipeline == 1 && titan.context == 1;
+  const std::int64_t replicas = has_fsdp(plan) ? plan.mesh.replicas : 1;
+  return plan.world == replicas && plan.mesh.tensor == 1 && plan.mesh.pipeline == 1 &&
+         plan.mesh.context == 1;
 }
 
 bool can_compile(const ir::ModelSpec& model, const ParallelPlan& plan) {
-  return titan_of(plan).tensor == 1 && titan_of(plan).context == 1 && !model.moe &&
-         !is_unsharded_titan(plan);
+  return plan.mesh.tensor == 1 && plan.mesh.context == 1 && !model.moe && !is_unsharded_titan(plan);
 }
 
 void TitanChoice::apply_to(ParallelPlan& plan) const {
   TitanPlan& titan = edit_titan(plan);
   titan.schedule = schedule;
   titan.stage_layers = stage_layers;
-  if (titan.pipeline > 1) {
+  if (plan.mesh.pipeline > 1) {
     const std::int64_t share = plan.micro_batch * plan.accumulation;
     plan.micro_batch = share / runs;
     plan.accumulation = runs;
@@ -255,7 +254,7 @@ std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const Para
 }
 
 std::int64_t sequences_of_pass(const ParallelPlan& plan) {
-  const bool pipelined = has_titan(plan) && titan_of(plan).pipeline > 1;
+  const bool pipelined = has_titan(plan) && plan.mesh.pipeline > 1;
   return pipelined ? titan_of(plan).pipeline_batch : plan.micro_batch;
 }
 

@@ -53,7 +53,7 @@ ParallelPlan one_pass_plan(const ParallelPlan& plan, int again) {
   one.recompute = again == kWholeLayers ? ir::Recompute::kFull : ir::Recompute::kNone;
   one.recompute_every = 1;
   const TitanPlan usual;
-  titan.pipeline = usual.pipeline;
+  one.mesh.pipeline = 1;
   titan.schedule = usual.schedule;
   titan.pipeline_batch = usual.pipeline_batch;
   titan.stage_layers = usual.stage_layers;
@@ -63,14 +63,14 @@ ParallelPlan one_pass_plan(const ParallelPlan& plan, int again) {
   if (is_unsharded_titan(plan)) {
     one.world = 1;
   } else {
-    std::int64_t ranks = std::max<std::int64_t>(2, titan.context);
-    const std::int64_t inner = titan.expert * titan.expert_tensor;
-    while (ranks % titan.context != 0 || ranks * titan.tensor % inner != 0) {
+    std::int64_t ranks = std::max<std::int64_t>(2, one.mesh.context);
+    const std::int64_t inner = one.mesh.expert * titan_expert_tensor(one.mesh);
+    while (ranks % one.mesh.context != 0 || ranks * one.mesh.tensor % inner != 0) {
       ++ranks;
     }
-    one.world = ranks * titan.tensor;
+    one.world = ranks * one.mesh.tensor;
   }
-  edit_fsdp(one).replicas = 1;
+  one.mesh.replicas = 1;
   return one;
 }
 
@@ -173,10 +173,11 @@ class Reading {
 
 /// Parameters of one layer that a tensor-parallel and expert-parallel rank holds after the
 /// all-gather.
-std::int64_t gathered_layer(const ir::ModelSpec& model, const TitanPlan& titan) {
+std::int64_t gathered_layer(const ir::ModelSpec& model, const ParallelPlan& plan) {
   const ir::LayerParameters layer = ir::layer_parameters(model, model.layers.front());
-  const std::int64_t mlp = titan.expert > 1 ? titan.expert * titan.expert_tensor : titan.tensor;
-  return layer.attention / titan.tensor + layer.mlp / mlp;
+  const std::int64_t mlp =
+      plan.mesh.expert > 1 ? plan.mesh.expert * titan_expert_tensor(plan.mesh) : plan.mesh.tensor;
+  return layer.attention / plan.mesh.tensor + layer.mlp / mlp;
 }
 
 }  // namespace
@@ -188,8 +189,9 @@ TitanFloor::TitanFloor(const ir::ModelSpec& model, const cost::DeviceSpec& devic
 TitanFloor::Pieces TitanFloor::pieces(const ParallelPlan& plan, int again) {
   const ParallelPlan one = one_pass_plan(plan, again);
   const TitanPlan& titan = titan_of(one);
-  const Key key(titan.tensor, titan.context, titan.expert, titan.expert_tensor, one.micro_batch,
-                one.sequence, one.loss, 2 * again + (titan.compiled ? 1 : 0), one.world == 1);
+  const Key key(one.mesh.tensor, one.mesh.context, one.mesh.expert, titan_expert_tensor(one.mesh),
+                one.micro_batch, one.sequence, one.loss, 2 * again + (titan.compiled ? 1 : 0),
+                one.world == 1);
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = pieces_.find(key); found != pieces_.end()) {
@@ -221,7 +223,7 @@ TitanFloor::Pieces TitanFloor::sampled(const ParallelPlan& one) const {
 }
 
 Seconds TitanFloor::least_step(const ParallelPlan& plan) {
-  if (titan_of(plan).pipeline > 1) {
+  if (plan.mesh.pipeline > 1) {
     return kFloorRounding * pipeline_step(plan);
   }
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
@@ -245,17 +247,18 @@ TitanFloor::Exchange TitanFloor::exchange_of(const ParallelPlan& plan) const {
   if (is_unsharded_titan(plan)) {
     return {};
   }
-  const TitanPlan& titan = titan_of(plan);
   const ir::LayerParameters layer = ir::layer_parameters(model_, model_.layers.front());
   // Under expert parallelism, experts are a group of their own.
-  const std::int64_t elements = layer.attention / titan.tensor + layer.norms +
-                                (titan.expert > 1 ? 0 : layer.mlp / titan.tensor);
-  const std::int64_t ranks = plan.world / fsdp_of(plan).replicas / titan.tensor / titan.pipeline;
+  const std::int64_t elements = layer.attention / plan.mesh.tensor + layer.norms +
+                                (plan.mesh.expert > 1 ? 0 : layer.mlp / plan.mesh.tensor);
+  const std::int64_t ranks =
+      plan.world / plan.mesh.replicas / plan.mesh.tensor / plan.mesh.pipeline;
   const cost::PriceList prices = cost::prices_on(machine_, plan);
   const auto time_of = [&](ir::CollectiveKind kind, ir::DType dtype) {
-    return prices.time_of(ir::CollectiveShape{.kind = kind,
-                                              .bytes = elements * ir::bits_of(dtype) / 8,
-                                              .group = {.size = ranks, .stride = titan.tensor}});
+    return prices.time_of(
+        ir::CollectiveShape{.kind = kind,
+                            .bytes = elements * ir::bits_of(dtype) / 8,
+                            .group = {.size = ranks, .stride = plan.mesh.tensor}});
   };
   return {.gather = time_of(ir::CollectiveKind::kAllGather, fsdp_of(plan).param_dtype),
           .reduce = time_of(ir::CollectiveKind::kReduceScatter, fsdp_of(plan).reduce_dtype)};
@@ -263,7 +266,7 @@ TitanFloor::Exchange TitanFloor::exchange_of(const ParallelPlan& plan) const {
 
 Seconds TitanFloor::least_of_degrees(const ParallelPlan& plan) {
   const auto layers = static_cast<double>(model_.layers.size());
-  const std::int64_t stages = titan_of(plan).pipeline;
+  const std::int64_t stages = plan.mesh.pipeline;
   const std::int64_t passes = plan.micro_batch * plan.accumulation / sequences_of_pass(plan);
   const auto pass_of = [&](bool compiled) {
     ParallelPlan one = plan;
@@ -323,7 +326,7 @@ Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
 
 Bytes TitanFloor::floor(const ParallelPlan& plan) {
   const auto rank = static_cast<std::int64_t>(heaviest(plan));
-  return rank_floor(plan, rank * titan_of(plan).pipeline / plan.world);
+  return rank_floor(plan, rank * plan.mesh.pipeline / plan.world);
 }
 
 Bytes TitanFloor::let_go(const ParallelPlan& plan) {
@@ -333,12 +336,12 @@ Bytes TitanFloor::let_go(const ParallelPlan& plan) {
 }
 
 ir::Rank TitanFloor::heaviest(const ParallelPlan& plan) {
-  if (titan_of(plan).pipeline == 1) {
+  if (plan.mesh.pipeline == 1) {
     return ir::Rank{0};
   }
   const std::vector<ir::Rank> ranks = cost::binding_ranks(model_, plan);
   return *std::ranges::max_element(ranks, {}, [&](ir::Rank rank) {
-    return rank_floor(plan, static_cast<std::int64_t>(rank) * titan_of(plan).pipeline / plan.world);
+    return rank_floor(plan, static_cast<std::int64_t>(rank) * plan.mesh.pipeline / plan.world);
   });
 }
 
@@ -393,19 +396,19 @@ Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
       plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kWholeLayers);
   const TitanPlan& titan = titan_of(plan);
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
-  const bool pipelined = titan.pipeline > 1;
+  const bool pipelined = plan.mesh.pipeline > 1;
   const bool whole = is_unsharded_titan(plan);
   const bool stays = !whole && (titan.reshard == ir::TitanReshard::kNever ||
                                 (titan.reshard == ir::TitanReshard::kDefault && pipelined));
-  const std::int64_t gathered = gathered_layer(model_, titan);
+  const std::int64_t gathered = gathered_layer(model_, plan);
   const std::int64_t wide = ir::bits_of(fsdp_of(plan).reduce_dtype) / 8;
   const std::int64_t narrow = ir::bits_of(fsdp_of(plan).param_dtype) / 8;
   const std::int64_t hidden = sequences_of_pass(plan) *
-                              (plan.sequence / titan.context / titan.tensor) * model_.hidden *
-                              narrow;
+                              (plan.sequence / plan.mesh.context / plan.mesh.tensor) *
+                              model_.hidden * narrow;
   // fp32 parameters and, from the second step on, two states for each.
   const std::int64_t held = (plan.steps > 1 ? 3 : 1) * ir::bits_of(ir::DType::kFp32) / 8;
-  const std::int64_t sharers = plan.world / fsdp_of(plan).replicas / titan.pipeline;
+  const std::int64_t sharers = plan.world / plan.mesh.replicas / plan.mesh.pipeline;
   const ir::PipelineShape shape = ir::titan_pipeline(plan, layers);
   std::int64_t bytes = 0;
   std::int64_t blocks = 0;

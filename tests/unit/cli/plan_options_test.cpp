@@ -37,13 +37,7 @@ ir::ParallelPlan plan_of(const std::vector<OptionValue>& options) {
   return read_plan_options(arguments_of(options), model())->plan;
 }
 
-ir::TitanPlan parsed_titan(const std::string& text) {
-  return titan_of(plan_of({{"titan", text}}));
-}
-
-std::string text_of(const ir::TitanPlan& titan) {
-  ir::ParallelPlan plan;
-  edit_titan(plan) = titan;
+std::string titan_text(const ir::ParallelPlan& plan) {
   return spec_text(ir::torchtitan::options(), plan);
 }
 
@@ -100,37 +94,37 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
   CHECK(plan_of({{"titan", "tp=2"}, {"gpus", "2"}, {"optimizer", "adamw"}}).optimizer ==
         ir::OptimizerPlan{});
   CHECK(fsdp_of(plan) == ir::FsdpPlan{});
-  CHECK(titan_of(plan) == ir::TitanPlan{.tensor = 4,
-                                        .loss_parallel = false,
+  CHECK(titan_of(plan) == ir::TitanPlan{.loss_parallel = false,
                                         .reshard = ir::TitanReshard::kNever,
                                         .selective_operators = true});
+  CHECK(plan.mesh == ir::Mesh{.tensor = 4});
   const std::string text =
       "tp=1,pp=4,schedule=zb-v,pp-batch=2,pp-layers=3,pp-last-less=2,"
       "reshard=default";
   const ir::ParallelPlan staged = plan_of({{"titan", text}, {"gpus", "16"}});
-  CHECK(titan_of(staged) == ir::TitanPlan{.pipeline = 4,
-                                          .schedule = ir::PipelineKind::kZbV,
+  CHECK(titan_of(staged) == ir::TitanPlan{.schedule = ir::PipelineKind::kZbV,
                                           .pipeline_batch = 2,
                                           .stage_layers = 3,
                                           .last_stage_less = 2});
-  CHECK(text_of(titan_of(staged)) == text);
+  CHECK(staged.mesh == ir::Mesh{.pipeline = 4});
+  CHECK(titan_text(staged) == text);
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(staged)), "staged").value() == staged);
   const std::string eight = "tp=1,compiled,float8=rowwise-gw-hp,fp8-all-gather,precompute-scale";
   const ir::ParallelPlan narrow = plan_of({{"titan", eight}, {"gpus", "8"}});
   CHECK(titan_of(narrow).float8 == ir::Float8Recipe::kRowwiseGradientHp);
   CHECK(titan_of(narrow).float8_gather);
   CHECK(titan_of(narrow).float8_precompute);
-  CHECK(parsed_titan(text_of(titan_of(narrow))) == titan_of(narrow));
+  CHECK(titan_of(plan_of({{"titan", titan_text(narrow)}})) == titan_of(narrow));
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(narrow)), "narrow").value() == narrow);
   const ir::ParallelPlan spread = plan_of({{"titan", "tp=2,ep=4,etp=2"}, {"gpus", "16"}});
-  CHECK(titan_of(spread) == ir::TitanPlan{.tensor = 2, .expert = 4, .expert_tensor = 2});
-  CHECK(parsed_titan(text_of(titan_of(spread))) == titan_of(spread));
+  CHECK(spread.mesh == ir::Mesh{.tensor = 2, .expert = 4, .expert_tensor = 2});
+  CHECK(titan_of(plan_of({{"titan", titan_text(spread)}})) == titan_of(spread));
   const ir::ParallelPlan bounded =
       plan_of({{"titan", "compiled,memory-budget=0.25"}, {"gpus", "8"}});
   CHECK(titan_of(bounded) == ir::TitanPlan{.compiled = true, .memory_budget = 0.25});
-  CHECK(text_of(titan_of(bounded)) == "tp=1,reshard=default,compiled,memory-budget=0.25");
+  CHECK(titan_text(bounded) == "tp=1,reshard=default,compiled,memory-budget=0.25");
   const ir::ParallelPlan none = plan_of({{"titan", "compiled,memory-budget=-0"}, {"gpus", "8"}});
-  CHECK(text_of(titan_of(none)) == "tp=1,reshard=default,compiled,memory-budget=0");
+  CHECK(titan_text(none) == "tp=1,reshard=default,compiled,memory-budget=0");
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(bounded)), "bounded").value() ==
         bounded);
   const Error outside = refusal_of({{"titan", "compiled,memory-budget=1.5"}});

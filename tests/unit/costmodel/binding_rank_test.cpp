@@ -33,12 +33,14 @@ TEST_CASE("binding_ranks: one rank where all do the same") {
 TEST_CASE("binding_ranks: first, second and last stage, first and last of a ring") {
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  edit_megatron(plan) = ir::MegatronPlan{.tensor = 2, .pipeline = 4, .context = 2};
+  edit_megatron(plan) = ir::MegatronPlan{};
+  plan.mesh = {.tensor = 2, .pipeline = 4, .context = 2};
   plan.world = 32;  // Two data-parallel ranks: eight ranks a stage.
   CHECK(ranks_of(plan) == std::vector{0, 2, 8, 10, 24, 26});
   edit_megatron(plan).pipeline_before_data = true;
   CHECK(ranks_of(plan) == std::vector{0, 2, 4, 6, 12, 14});
-  edit_megatron(plan) = ir::MegatronPlan{.tensor = 8, .pipeline = 2};
+  edit_megatron(plan) = ir::MegatronPlan{};
+  plan.mesh = {.tensor = 8, .pipeline = 2};
   plan.world = 16;
   CHECK(ranks_of(plan) == std::vector{0, 8});
 }
@@ -50,10 +52,12 @@ TEST_CASE("binding_ranks: the first stage with so many sparse layers, too") {
   }
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  edit_megatron(plan) = ir::MegatronPlan{.pipeline = 8};
+  edit_megatron(plan) = ir::MegatronPlan{};
+  plan.mesh = {.pipeline = 8};
   plan.world = 8;
   CHECK(ranks_of(plan, model) == std::vector{0, 1, 3, 7});
-  edit_megatron(plan) = ir::MegatronPlan{.pipeline = 4};  // 0, 1, 2 and 2 of them.
+  edit_megatron(plan) = ir::MegatronPlan{};
+  plan.mesh = {.pipeline = 4};  // 0, 1, 2 and 2 of them.
   plan.world = 4;
   CHECK(ranks_of(plan, model) == std::vector{0, 1, 2, 3});
 }

@@ -60,7 +60,8 @@ void check_traffic(const PartTimes& parts, std::vector<StepPart> expected) {
   }
 }
 
-ir::ParallelPlan megatron_plan(std::int64_t world, const ir::MegatronPlan& megatron) {
+ir::ParallelPlan megatron_plan(const ir::Mesh& mesh, std::int64_t world,
+                               const ir::MegatronPlan& megatron = {}) {
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
@@ -69,6 +70,7 @@ ir::ParallelPlan megatron_plan(std::int64_t world, const ir::MegatronPlan& megat
   plan.accumulation = 4;
   plan.world = world;
   edit_megatron(plan) = megatron;
+  plan.mesh = mesh;
   return plan;
 }
 
@@ -76,48 +78,42 @@ ir::ParallelPlan megatron_plan(std::int64_t world, const ir::MegatronPlan& megat
 
 TEST_CASE("mesh axis: torchtitan's tensor, context, expert and pipeline traffic is not data's") {
   check_traffic(parts_of(test::titan_plan(4)), {StepPart::kData});
-  ir::TitanPlan tensor;
-  tensor.tensor = 2;
-  check_traffic(parts_of(test::titan_plan(4, tensor)), {StepPart::kData, StepPart::kTensor});
-  ir::TitanPlan context;
-  context.context = 2;
-  check_traffic(parts_of(test::titan_plan(4, context)), {StepPart::kData, StepPart::kContext});
-  ir::TitanPlan expert;
-  expert.expert = 2;
-  check_traffic(parts_of(test::titan_plan(4, expert), true), {StepPart::kData, StepPart::kExpert});
-  ir::TitanPlan pipeline;
-  pipeline.pipeline = 2;
-  ir::ParallelPlan staged = test::titan_plan(4, pipeline);
+  check_traffic(parts_of(test::titan_plan(4, {}, {.tensor = 2})),
+                {StepPart::kData, StepPart::kTensor});
+  check_traffic(parts_of(test::titan_plan(4, {}, {.context = 2})),
+                {StepPart::kData, StepPart::kContext});
+  check_traffic(parts_of(test::titan_plan(4, {}, {.expert = 2}), true),
+                {StepPart::kData, StepPart::kExpert});
+  ir::ParallelPlan staged = test::titan_plan(4, {}, {.pipeline = 2});
   staged.micro_batch = 4;
   check_traffic(parts_of(staged), {StepPart::kData, StepPart::kPipeline});
-  ir::TitanPlan all;
+  ir::Mesh all;
   all.tensor = 2;
   all.context = 2;
-  check_traffic(parts_of(test::titan_plan(8, all)),
+  check_traffic(parts_of(test::titan_plan(8, {}, all)),
                 {StepPart::kData, StepPart::kTensor, StepPart::kContext});
   all.context = 1;  // torchtitan's Qwen3 does not run with both.
   all.expert = 2;
-  check_traffic(parts_of(test::titan_plan(8, all), true),
+  check_traffic(parts_of(test::titan_plan(8, {}, all), true),
                 {StepPart::kData, StepPart::kTensor, StepPart::kExpert});
 }
 
 TEST_CASE("mesh axis: Megatron-Core's traffic is of the axes that its degrees open") {
-  check_traffic(parts_of(megatron_plan(2, {.distributed_optimizer = true})), {StepPart::kData});
-  check_traffic(parts_of(megatron_plan(4, {.tensor = 2, .sequence_parallel = true})),
+  check_traffic(parts_of(megatron_plan({}, 2, {.distributed_optimizer = true})), {StepPart::kData});
+  check_traffic(parts_of(megatron_plan({.tensor = 2}, 4, {.sequence_parallel = true})),
                 {StepPart::kData, StepPart::kTensor});
-  check_traffic(parts_of(megatron_plan(4, {.context = 2})), {StepPart::kData, StepPart::kContext});
-  check_traffic(parts_of(megatron_plan(4, {.expert = 2}), true),
+  check_traffic(parts_of(megatron_plan({.context = 2}, 4)), {StepPart::kData, StepPart::kContext});
+  check_traffic(parts_of(megatron_plan({.expert = 2}, 4), true),
                 {StepPart::kData, StepPart::kExpert});
-  check_traffic(parts_of(megatron_plan(4, {.pipeline = 2})),
+  check_traffic(parts_of(megatron_plan({.pipeline = 2}, 4)),
                 {StepPart::kData, StepPart::kPipeline});
 }
 
 TEST_CASE("mesh axis: experts on as many ranks as a sequence is spread over are told apart") {
   // Both groups hold the same two ranks: attention's exchange is the context's, the tokens' the
   // experts'.
-  const ir::MegatronPlan both{
-      .context = 2, .expert = 2, .context_exchange = ir::MegatronContext::kAllToAll};
-  check_traffic(parts_of(megatron_plan(4, both), true),
+  const ir::MegatronPlan exchange{.context_exchange = ir::MegatronContext::kAllToAll};
+  check_traffic(parts_of(megatron_plan({.context = 2, .expert = 2}, 4, exchange), true),
                 {StepPart::kData, StepPart::kContext, StepPart::kExpert});
 }
 

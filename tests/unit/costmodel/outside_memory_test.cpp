@@ -92,8 +92,8 @@ TEST_CASE("outside_terms: HybridEP has room for the tokens of all ranks that sha
   plan.world = 16;
   plan.sequence = 4096;
   plan.runtime = "megatron";
-  edit_megatron(plan) =
-      ir::MegatronPlan{.expert = 16, .dispatcher = ir::MegatronDispatcher::kHybridEp};
+  edit_megatron(plan) = ir::MegatronPlan{.dispatcher = ir::MegatronDispatcher::kHybridEp};
+  plan.mesh = {.expert = 16};
   const auto terms = outside_terms(model, plan, device_of(9, 0, "nvlink4"));
   const OutsideTerm* const buffers = find(terms, "HybridEP");
   REQUIRE(buffers != nullptr);

@@ -64,7 +64,8 @@ TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks"
   plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 8;
-  edit_megatron(plan) = ir::MegatronPlan{.tensor = 4};
+  edit_megatron(plan) = ir::MegatronPlan{};
+  plan.mesh = {.tensor = 4};
   CHECK(megatron_of(*with_change(plan, Change::kSequenceParallel, device)).sequence_parallel);
   CHECK_FALSE(with_change(plan, Change::kSdpaAttention, device));
   CHECK(megatron_of(*with_change(plan, Change::kSelectiveRecompute, device)).recompute_modules.mlp);
@@ -75,7 +76,7 @@ TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks"
   wide.world = 8;
   wide.accumulation = 3;
   const ir::ParallelPlan wider = *with_change(wide, Change::kMoreTensorParallel, device);
-  CHECK(megatron_of(wider).tensor == 8);
+  CHECK(wider.mesh.tensor == 8);
   CHECK(megatron_of(wider).sequence_parallel);
   CHECK(wider.accumulation == 6);  // Half as many ranks share the batch.
   CHECK_FALSE(with_change(wider, Change::kMoreTensorParallel, device));
@@ -90,7 +91,7 @@ TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks"
   for (const Change& change : {Change::kSelectiveRecompute, Change::kCheckpointing}) {
     CHECK(megatron_of(*with_change(plan, change, device)).offloaded_layers == 0);
   }
-  edit_megatron(plan).tensor = 1;
+  plan.mesh.tensor = 1;
   CHECK_FALSE(with_change(plan, Change::kSequenceParallel, device));
 }
 

@@ -21,14 +21,13 @@ TEST_CASE("speedups: the share of a bottleneck is that of its parts") {
 TEST_CASE("speedups: changes keep the tokens of a step where they can") {
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  edit_megatron(plan) = ir::MegatronPlan{
-      .tensor = 4, .pipeline = 4, .sequence_parallel = true, .distributed_optimizer = true};
+  edit_megatron(plan) = ir::MegatronPlan{.sequence_parallel = true, .distributed_optimizer = true};
+  plan.mesh = {.tensor = 4, .pipeline = 4};
   plan.world = 32;
   plan.micro_batch = 2;
   plan.accumulation = 16;
   const auto tokens = [](const ir::ParallelPlan& p) {
-    return p.micro_batch * p.accumulation * p.world / megatron_of(p).tensor /
-           megatron_of(p).pipeline;
+    return p.micro_batch * p.accumulation * p.world / p.mesh.tensor / p.mesh.pipeline;
   };
   int changes = 0;
   for (const Bottleneck bottleneck : {Bottleneck::kCommunication, Bottleneck::kSmallBatch,

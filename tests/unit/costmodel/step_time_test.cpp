@@ -197,7 +197,8 @@ TEST_CASE("step time: a pipeline's passes are laid out, its bubble is what is le
   program.run(ir::TrafficShape{.bytes = 5});
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  edit_megatron(plan) = ir::MegatronPlan{.pipeline = 4};
+  edit_megatron(plan) = ir::MegatronPlan{};
+  plan.mesh = {.pipeline = 4};
   plan.world = 4;
   plan.accumulation = 8;
   const ProgramTime time = price_program(program.done(), plan, plain_prices());
@@ -265,7 +266,8 @@ TEST_CASE("step time: only transfers between stages are the pipeline's own to la
   }
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  edit_megatron(plan) = ir::MegatronPlan{.pipeline = 2};
+  edit_megatron(plan) = ir::MegatronPlan{};
+  plan.mesh = {.pipeline = 2};
   plan.world = 2;
   const ProgramTime time = price_program(program.done(), plan, plain_prices());
   REQUIRE(time.chunks.size() == 1);

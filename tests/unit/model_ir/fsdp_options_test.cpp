@@ -175,7 +175,7 @@ TEST_CASE("fsdp 1: one flat parameter per unit, whose gradient zero_grad drops a
 
 TEST_CASE("fsdp 1: whole parameters on every rank are cast for each use and reduced in place") {
   ParallelPlan plan = wrapped();
-  edit_fsdp(plan).replicas = 4;
+  plan.mesh.replicas = 4;
   test::check_phases(three_layers(), plan,
                      {{"load", 203'953'152, 271'066'112},
                       {"step1.forward", 429'312'512, 516'118'528},
@@ -230,7 +230,7 @@ TEST_CASE("fsdp 1: each trained module of PEFT is a unit of its own, frozen laye
 
 TEST_CASE("fsdp 1: hybrid sharding among two ranks, resharded after forward or not") {
   ParallelPlan plan = wrapped();
-  edit_fsdp(plan).replicas = 2;
+  plan.mesh.replicas = 2;
   test::check_phases(three_layers(), plan,
                      {{"load", 102'241'280, 234'107'904},
                       {"step1.forward", 361'120'256, 414'371'840},

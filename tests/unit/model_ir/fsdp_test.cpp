@@ -135,9 +135,9 @@ TEST_CASE("fsdp: buffers of collectives live in pools of their own streams") {
 
 TEST_CASE("fsdp: replicas cast what they have reduced on a stream of their own") {
   FsdpPlan fsdp;
-  fsdp.replicas = 2;
   fsdp.reduce_dtype = DType::kBf16;
   ParallelPlan plan = sharded(fsdp);
+  plan.mesh.replicas = 2;
   plan.world = 16;
   const RankProgram program = lower(tied_llama(), plan, Rank{0}, DeviceTraits{}).value();
   std::int64_t bytes = 0;
@@ -165,8 +165,8 @@ TEST_CASE("fsdp: a plan written as JSON reads back the same, and other runtimes 
   fsdp.reshard_after_forward = false;
   fsdp.shard_embeddings = true;
   fsdp.reduce_dtype = DType::kBf16;
-  fsdp.replicas = 2;
-  const ParallelPlan plan = sharded(fsdp);
+  ParallelPlan plan = sharded(fsdp);
+  plan.mesh.replicas = 2;
   CHECK(parse_plan(to_pretty_json(plan_to_json(plan)), "plan.json").value() == plan);
   CHECK(check_plan(tied_llama(), plan));
   ParallelPlan other = plan;
@@ -195,7 +195,7 @@ TEST_CASE("fsdp: what it cannot follow is refused by name") {
   edit_fsdp(plan).shard_embeddings = true;
   CHECK(refused(plan) == "loss");
   plan = sharded();
-  edit_fsdp(plan).replicas = 3;
+  plan.mesh.replicas = 3;
   CHECK(refused(plan) == "fsdp");
   plan = sharded();
   edit_fsdp(plan).reshard_ranks = 3;
@@ -203,7 +203,7 @@ TEST_CASE("fsdp: what it cannot follow is refused by name") {
   plan = sharded();
   edit_fsdp(plan).version = 1;
   edit_fsdp(plan).cpu_offload = true;
-  edit_fsdp(plan).replicas = plan.world;
+  plan.mesh.replicas = plan.world;
   CHECK(refused(plan) == "fsdp");
   edit_fsdp(plan) = FsdpPlan{};
   edit_fsdp(plan).version = 1;

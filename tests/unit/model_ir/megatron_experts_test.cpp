@@ -41,7 +41,8 @@ ParallelPlan gathering(std::int64_t ranks) {
   plan.precision = Precision::kBf16Master;
   plan.world = ranks;
   plan.sequence = 1024;
-  edit_megatron(plan) = MegatronPlan{.expert = ranks, .dispatcher = MegatronDispatcher::kAllGather};
+  edit_megatron(plan) = MegatronPlan{.dispatcher = MegatronDispatcher::kAllGather};
+  plan.mesh = {.expert = ranks};
   return plan;
 }
 

@@ -133,7 +133,7 @@ struct Alone {
   ModelSpec model = four_layers();
   ParallelPlan plan = offloading_layers(1);
   Context context{
-      .eager = eager, .spec = model, .plan = plan, .megatron = megatron_of(plan), .mesh = {}};
+      .eager = eager, .spec = model, .plan = plan, .megatron = megatron_of(plan), .grid = {}};
   PinnedMemory pinned{eager};
   OffloadedLayer layer{context, pinned};
 
@@ -314,7 +314,7 @@ TEST_CASE("megatron layer offload: Megatron-Core's refusals, by name") {
   CHECK(refused_by_check(four_layers(), with(kFourLayers - 1, as_is)).empty());
   CHECK(refused_by_check(four_layers(), with(kFourLayers, as_is)) == "cpu-offloading-num-layers=4");
   CHECK(refused_by_check(four_layers(), with(1, [](ParallelPlan& plan) {
-                           edit_megatron(plan).pipeline = plan.world = 2;
+                           plan.mesh.pipeline = plan.world = 2;
                          })) == "cpu-offloading-num-layers=1 with pp=2");
   CHECK(refused_by_check(four_layers(), with(1, [](ParallelPlan& plan) {
                            edit_megatron(plan).recompute = MegatronRecompute::kSelective;

@@ -65,7 +65,7 @@ TEST_CASE("megatron local: a layer keeps what Korthikanti et al. count") {
 TEST_CASE("megatron local: parts of the sequence keep a share of everything but the gathered") {
   ParallelPlan plan = local_plan();
   plan.world = 4;
-  edit_megatron(plan).tensor = 4;
+  plan.mesh.tensor = 4;
   edit_megatron(plan).sequence_parallel = true;
   constexpr std::int64_t kTokens = kGptBatch * kGptSequence;
   constexpr std::int64_t kExpected =

@@ -31,7 +31,7 @@ using test::small_llama_program;
 constexpr std::int64_t kQueries = 2 * kOffloadingTokens * kLlamaHidden;
 
 ParallelPlan offloading_modules(const MegatronOffload& modules, std::int64_t pipeline = 1) {
-  return test::offloading_plan({.pipeline = pipeline, .offload_modules = modules});
+  return test::offloading_plan({.offload_modules = modules}, pipeline);
 }
 
 const Work& work_of(const RankProgram& program, const std::string& name) {
@@ -131,7 +131,7 @@ TEST_CASE("megatron offload: a leaf that wants a gradient is copied and stays") 
   const ModelSpec model = test::small_llama();
   const ParallelPlan plan = offloading_modules({.core_attention = true});
   const Context context{
-      .eager = eager, .spec = model, .plan = plan, .megatron = megatron_of(plan), .mesh = {}};
+      .eager = eager, .spec = model, .plan = plan, .megatron = megatron_of(plan), .grid = {}};
   PinnedMemory memory(eager);
   HostTensors pool(memory);
   OffloadGroup group(context, &MegatronOffload::core_attention, memory, pool);

@@ -41,7 +41,8 @@ ModelSpec with_shared_experts() {
   return model;
 }
 
-ParallelPlan one_step_plan(const MegatronPlan& megatron, std::int64_t world) {
+ParallelPlan one_step_plan(const Mesh& mesh, std::int64_t world,
+                           const MegatronPlan& megatron = {}) {
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
@@ -49,6 +50,7 @@ ParallelPlan one_step_plan(const MegatronPlan& megatron, std::int64_t world) {
   plan.sequence = kNarrowTokens;
   plan.steps = 1;
   edit_megatron(plan) = megatron;
+  plan.mesh = mesh;
   return plan;
 }
 
@@ -79,7 +81,7 @@ std::int64_t calls_of(const RankProgram& program, CollectiveKind kind) {
 // Each of two layers has two gathers forward and two of gradients backward that go round in
 // tp - 1 parts; inputs gathered once more for weight gradients stay one collective.
 TEST_CASE("megatron: gathers beside products go round in parts and lie outside the allocator") {
-  ParallelPlan plan = one_step_plan({.tensor = 4, .sequence_parallel = true}, 4);
+  ParallelPlan plan = one_step_plan({.tensor = 4}, 4, {.sequence_parallel = true});
   const RankProgram apart = lowered(two_narrow_layers(), plan);
   edit_megatron(plan).tp_comm_overlap = true;
   const RankProgram beside = lowered(two_narrow_layers(), plan);
@@ -104,21 +106,23 @@ TEST_CASE("megatron: gathers beside products go round in parts and lie outside t
 
 TEST_CASE("megatron: overlaps are refused without what they overlap with") {
   CHECK(refused_by_check(two_narrow_layers(),
-                         one_step_plan({.tensor = 4, .tp_comm_overlap = true}, 4)) ==
+                         one_step_plan({.tensor = 4}, 4, {.tp_comm_overlap = true})) ==
         "has tp-comm-overlap, which needs sequence-parallel and Transformer Engine's layers");
-  CHECK(refused_by_check(two_narrow_layers(), one_step_plan({.shared_expert_overlap = true}, 1)) ==
+  CHECK(refused_by_check(two_narrow_layers(),
+                         one_step_plan({}, 1, {.shared_expert_overlap = true})) ==
         "has shared-expert-overlap, which needs a model with shared experts, and "
         "dispatcher=alltoall");
-  CHECK(refused_by_check(with_shared_experts(), one_step_plan({.shared_expert_overlap = true}, 1))
+  CHECK(
+      refused_by_check(with_shared_experts(), one_step_plan({}, 1, {.shared_expert_overlap = true}))
+          .empty());
+  CHECK(refused_by_check(two_narrow_layers(),
+                         one_step_plan({.context = 4}, 4, {.context_exchange_ranks = 2}))
             .empty());
   CHECK(refused_by_check(two_narrow_layers(),
-                         one_step_plan({.context = 4, .context_exchange_ranks = 2}, 4))
-            .empty());
-  CHECK(refused_by_check(two_narrow_layers(),
-                         one_step_plan({.context = 4, .context_exchange_ranks = 4}, 4)) ==
+                         one_step_plan({.context = 4}, 4, {.context_exchange_ranks = 4})) ==
         "cp-exchange-ranks=4");
   CHECK(refused_by_check(two_narrow_layers(),
-                         one_step_plan({.context = 8, .context_exchange_ranks = 3}, 8)) ==
+                         one_step_plan({.context = 8}, 8, {.context_exchange_ranks = 3})) ==
         "cp-exchange-ranks=3");
 }
 

@@ -8,8 +8,8 @@
 #include "costmodel/memory/timeline.h"
 #include "model_ir/plan/pipeline_schedule.h"
 #include "runtimes/megatron/build_chunks.h"
-#include "runtimes/megatron/mesh.h"
 #include "runtimes/megatron/plan.h"
+#include "runtimes/megatron/rank_grid.h"
 #include "runtimes/megatron/schedule.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/megatron/weights.h"
@@ -34,11 +34,12 @@ ModelSpec narrow_llama() {
       .value();
 }
 
-ParallelPlan plan_with(const MegatronPlan& megatron, std::int64_t world) {
+ParallelPlan plan_with(const Mesh& mesh, std::int64_t world, const MegatronPlan& megatron = {}) {
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   edit_megatron(plan) = megatron;
+  plan.mesh = mesh;
   plan.world = world;
   plan.sequence = 1024;
   return plan;
@@ -74,49 +75,50 @@ std::int64_t traffic_of(const RankProgram& program, const std::string& operation
 }  // namespace
 
 TEST_CASE("megatron mesh: tensor varies fastest, then context, data and pipeline") {
-  const MegatronPlan plan{.tensor = 2, .pipeline = 2, .context = 2};
-  const Mesh mesh = mesh_of(plan, 16, 13).value();
-  CHECK(mesh.tensor.rank == 1);
-  CHECK(mesh.context.rank == 0);
-  CHECK(mesh.data.rank == 1);
-  CHECK(mesh.pipeline.rank == 1);
-  CHECK(mesh.data.size == 2);
-  CHECK(mesh.data_context().size == 4);
-  CHECK(mesh.data_context().rank == 2);
-  CHECK(mesh.last_stage());
+  const Mesh mesh{.tensor = 2, .pipeline = 2, .context = 2};
+  const RankGrid grid = rank_grid(plan_with(mesh, 16), 13).value();
+  CHECK(grid.tensor.rank == 1);
+  CHECK(grid.context.rank == 0);
+  CHECK(grid.data.rank == 1);
+  CHECK(grid.pipeline.rank == 1);
+  CHECK(grid.data.size == 2);
+  CHECK(grid.data_context().size == 4);
+  CHECK(grid.data_context().rank == 2);
+  CHECK(grid.last_stage());
 }
 
 TEST_CASE("megatron mesh: stages can come before data") {
-  const MegatronPlan plan{.tensor = 2, .pipeline = 2, .context = 2, .pipeline_before_data = true};
-  const Mesh mesh = mesh_of(plan, 16, 13).value();  // 13 = 1 + 0 * 2 + 1 * 4 + 1 * 8
-  CHECK(mesh.tensor.rank == 1);
-  CHECK(mesh.context.rank == 0);
-  CHECK(mesh.pipeline.rank == 1);
-  CHECK(mesh.pipeline.stride == 4);
-  CHECK(mesh.data.rank == 1);
-  CHECK(mesh.data.group() == RankGroup{.size = 2, .stride = 8});
+  const MegatronPlan stages_first{.pipeline_before_data = true};
+  const Mesh mesh{.tensor = 2, .pipeline = 2, .context = 2};
+  // 13 = 1 + 0 * 2 + 1 * 4 + 1 * 8
+  const RankGrid grid = rank_grid(plan_with(mesh, 16, stages_first), 13).value();
+  CHECK(grid.tensor.rank == 1);
+  CHECK(grid.context.rank == 0);
+  CHECK(grid.pipeline.rank == 1);
+  CHECK(grid.pipeline.stride == 4);
+  CHECK(grid.data.rank == 1);
+  CHECK(grid.data.group() == RankGroup{.size = 2, .stride = 8});
   // 1, 3 and, behind the other stage, 9, 11.
-  CHECK(mesh.data_context().group() ==
+  CHECK(grid.data_context().group() ==
         RankGroup{.size = 2, .stride = 2, .outer_size = 2, .outer_stride = 8});
-  CHECK(mesh.data_context().size == 4);
-  CHECK(mesh.data_context().rank == 2);
-  const MegatronPlan experts{
-      .tensor = 4, .pipeline = 2, .expert = 4, .expert_tensor = 1, .pipeline_before_data = true};
-  const Mesh sparse = mesh_of(experts, 16, 13).value();
+  CHECK(grid.data_context().size == 4);
+  CHECK(grid.data_context().rank == 2);
+  const Mesh experts{.tensor = 4, .pipeline = 2, .expert = 4, .expert_tensor = 1};
+  const RankGrid sparse = rank_grid(plan_with(experts, 16, stages_first), 13).value();
   CHECK(sparse.expert.rank == 1);
   CHECK(sparse.pipeline.rank == 1);
   CHECK(sparse.expert_data.group() == RankGroup{.size = 2, .stride = 8});
 }
 
 TEST_CASE("megatron mesh: experts have a grid of their own") {
-  const MegatronPlan plan{.tensor = 4, .expert = 8, .expert_tensor = 1};
-  const Mesh mesh = mesh_of(plan, 16, 11).value();
-  CHECK(mesh.data.size == 4);
-  CHECK(mesh.expert.size == 8);
-  CHECK(mesh.expert.rank == 3);
-  CHECK(mesh.expert_data.size == 2);
-  CHECK(mesh.expert_data.rank == 1);
-  CHECK_FALSE(mesh_of(plan, 15, 0));
+  const Mesh mesh{.tensor = 4, .expert = 8, .expert_tensor = 1};
+  const RankGrid grid = rank_grid(plan_with(mesh, 16), 11).value();
+  CHECK(grid.data.size == 4);
+  CHECK(grid.expert.size == 8);
+  CHECK(grid.expert.rank == 3);
+  CHECK(grid.expert_data.size == 2);
+  CHECK(grid.expert_data.rank == 1);
+  CHECK_FALSE(rank_grid(plan_with(mesh, 15), 0));
 }
 
 TEST_CASE("megatron schedule: chunks take turns in groups of as many micro-batches as stages") {
@@ -137,9 +139,9 @@ TEST_CASE("megatron schedule: chunks take turns in groups of as many micro-batch
 
 TEST_CASE("megatron: the token table is padded to a multiple of every rank's share") {
   ModelSpec model = narrow_llama();
-  CHECK(padded_vocabulary(model, {.tensor = 1}) == 1024);
+  CHECK(padded_vocabulary(model, plan_with({.tensor = 1}, 1)) == 1024);
   model.vocabulary = 50'257;
-  CHECK(padded_vocabulary(model, {.tensor = 8}) == 51'200);
+  CHECK(padded_vocabulary(model, plan_with({.tensor = 8}, 8)) == 51'200);
 }
 
 TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
@@ -148,37 +150,42 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   CHECK(refused_by_check(model, plan_with({.tensor = 3}, 3)) == "tp=3");
   CHECK(refused_by_check(model, plan_with({.tensor = 2, .pipeline = 2}, 6)) == "tp x pp x cp=4");
   CHECK(refused_by_check(model, plan_with({.pipeline = 5}, 5)) == "pp=5");
-  CHECK(refused_by_check(model, plan_with({.pipeline = 2, .layers_per_chunk = 3}, 2)) ==
+  CHECK(refused_by_check(model, plan_with({.pipeline = 2}, 2, {.layers_per_chunk = 3})) ==
         "layers-per-virtual-stage=3");
   CHECK(refused_by_check(model, plan_with({.expert = 2}, 2)) == "ep=2");
-  CHECK(refused_by_check(model, plan_with({.attention = MegatronAttention::kFlash}, 1)).empty());
   CHECK(
-      refused_by_check(model, plan_with({.context = 2, .attention = MegatronAttention::kFlash}, 2))
-          .empty());
+      refused_by_check(model, plan_with({}, 1, {.attention = MegatronAttention::kFlash})).empty());
+  CHECK(refused_by_check(model,
+                         plan_with({.context = 2}, 2, {.attention = MegatronAttention::kFlash}))
+            .empty());
   ModelSpec uneven = model;  // Transformer Engine's kernels take heads of multiples of 8.
   uneven.head_dim = 100;
   CHECK(refused_by_check(uneven, plan_with({}, 1)) == "attention=fused with head size 100");
-  CHECK(refused_by_check(model, plan_with({.context = 2, .attention = MegatronAttention::kUnfused},
-                                          2)) == "attention=unfused with cp=2");
-  CHECK(refused_by_check(model, plan_with({.pipeline = 4, .first_stage_layers = 7}, 4)) == "pp=4");
-  CHECK(refused_by_check(model, plan_with({.pipeline = 4, .first_stage_layers = 8}, 4)).empty());
-  CHECK(refused_by_check(model, plan_with({.pipeline = 2, .account_for_loss = true}, 2)) == "pp=2");
-  CHECK(refused_by_check(model, plan_with({.rope_fusion = false}, 1)).empty());
+  CHECK(refused_by_check(
+            model, plan_with({.context = 2}, 2, {.attention = MegatronAttention::kUnfused})) ==
+        "attention=unfused with cp=2");
+  CHECK(refused_by_check(model, plan_with({.pipeline = 4}, 4, {.first_stage_layers = 7})) ==
+        "pp=4");
+  CHECK(refused_by_check(model, plan_with({.pipeline = 4}, 4, {.first_stage_layers = 8})).empty());
+  CHECK(refused_by_check(model, plan_with({.pipeline = 2}, 2, {.account_for_loss = true})) ==
+        "pp=2");
+  CHECK(refused_by_check(model, plan_with({}, 1, {.rope_fusion = false})).empty());
   ModelSpec partial = model;
   partial.rope_fraction = 0.5;
-  CHECK(refused_by_check(partial, plan_with({.rope_fusion = false}, 1)) ==
+  CHECK(refused_by_check(partial, plan_with({}, 1, {.rope_fusion = false})) ==
         "rope-fusion=no with latent attention, or with rotary embedding on a part of each head");
-  const MegatronPlan exchange{.context = 16, .context_exchange = MegatronContext::kAllToAll};
-  CHECK(refused_by_check(model, plan_with(exchange, 16)) == "tp x cp=16");
-  CHECK(
-      refused_by_check(model, plan_with({.pipeline = 2, .pipeline_before_data = true}, 4)).empty());
-  CHECK(refused_by_check(model, plan_with({.optimizer_instances = 2, .pipeline_before_data = true},
-                                          4)) == "use-tp-pp-dp-mapping with optimizer-instances=2");
-  CHECK(refused_by_check(model, plan_with({.layers_per_chunk = 4}, 1)) ==
+  const MegatronPlan exchange{.context_exchange = MegatronContext::kAllToAll};
+  CHECK(refused_by_check(model, plan_with({.context = 16}, 16, exchange)) == "tp x cp=16");
+  CHECK(refused_by_check(model, plan_with({.pipeline = 2}, 4, {.pipeline_before_data = true}))
+            .empty());
+  CHECK(refused_by_check(
+            model, plan_with({}, 4, {.optimizer_instances = 2, .pipeline_before_data = true})) ==
+        "use-tp-pp-dp-mapping with optimizer-instances=2");
+  CHECK(refused_by_check(model, plan_with({}, 1, {.layers_per_chunk = 4})) ==
         "has layers-per-virtual-stage, which needs pp of 2 or more");
-  CHECK(refused_by_check(model, plan_with({.overlap_param_gather = true}, 1)) ==
+  CHECK(refused_by_check(model, plan_with({}, 1, {.overlap_param_gather = true})) ==
         "has overlap-param-gather, which needs distributed-optimizer and overlap-grad-reduce");
-  CHECK(refused_by_check(model, plan_with({.recompute_layers = 2}, 1)) ==
+  CHECK(refused_by_check(model, plan_with({}, 1, {.recompute_layers = 2})) ==
         "has recompute-layers, which needs recompute=uniform or recompute=block");
   ParallelPlan odd = plan_with({.context = 2}, 2);
   odd.sequence = 1022;
@@ -186,11 +193,12 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
 }
 
 TEST_CASE("megatron stages: layers are dealt out to chunks in turn, uneven stages counted") {
-  const auto spans = [](const MegatronPlan& plan, std::int64_t layers) {
+  const auto spans = [](const Mesh& mesh, const MegatronPlan& megatron, std::int64_t layers) {
+    const ParallelPlan plan = plan_with(mesh, mesh.pipeline, megatron);
     std::vector<std::int64_t> counts;
     std::int64_t next = 0;
     for (std::int64_t chunk = 0; chunk < chunks_per_stage(plan, layers); ++chunk) {
-      for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
+      for (std::int64_t stage = 0; stage < mesh.pipeline; ++stage) {
         const LayerSpan span = chunk_layers(plan, layers, {.stage = stage, .chunk = chunk});
         CHECK(span.first == next);  // Every layer is on one chunk.
         next += span.count;
@@ -201,29 +209,28 @@ TEST_CASE("megatron stages: layers are dealt out to chunks in turn, uneven stage
     return counts;
   };
   using Counts = std::vector<std::int64_t>;
-  CHECK(spans({.pipeline = 2, .layers_per_chunk = 2}, 8) == Counts{2, 2, 2, 2});
-  CHECK(spans({.pipeline = 4, .first_stage_layers = 2, .last_stage_layers = 2}, 12) ==
+  CHECK(spans({.pipeline = 2}, {.layers_per_chunk = 2}, 8) == Counts{2, 2, 2, 2});
+  CHECK(spans({.pipeline = 4}, {.first_stage_layers = 2, .last_stage_layers = 2}, 12) ==
         Counts{2, 4, 4, 2});
   // Six layers, the embedding and the loss on four stages of two chunks: the first and the last
   // chunk have no layer.
-  CHECK(spans({.pipeline = 4,
-               .layers_per_chunk = 1,
-               .account_for_embedding = true,
-               .account_for_loss = true},
+  CHECK(spans({.pipeline = 4},
+              {.layers_per_chunk = 1, .account_for_embedding = true, .account_for_loss = true},
               6) == Counts{0, 1, 1, 1, 1, 1, 1, 0});
 }
 
 TEST_CASE("megatron mesh: instances of the optimizer spread states over fewer ranks") {
-  const Mesh mesh = mesh_of({.tensor = 2, .optimizer_instances = 2}, 16, 11).value();
-  CHECK(mesh.data.size == 8);
-  CHECK(mesh.data_context().size == 4);
-  CHECK(mesh.data_context().rank == 1);  // The sixth of eight: the second of its instance.
+  const RankGrid grid =
+      rank_grid(plan_with({.tensor = 2}, 16, {.optimizer_instances = 2}), 11).value();
+  CHECK(grid.data.size == 8);
+  CHECK(grid.data_context().size == 4);
+  CHECK(grid.data_context().rank == 1);  // The sixth of eight: the second of its instance.
 }
 
 TEST_CASE("megatron: deterministic algorithms come with cuBLAS workspaces of 32 MiB") {
   const auto workspaces = [](bool deterministic) {
     const RankProgram program =
-        lower(test::small_llama(), plan_with({.deterministic = deterministic}, 1), Rank{0},
+        lower(test::small_llama(), plan_with({}, 1, {.deterministic = deterministic}), Rank{0},
               DeviceTraits{.compute_major = 8})
             .value();
     std::int64_t bytes = 0;
@@ -241,7 +248,7 @@ TEST_CASE("megatron: deterministic algorithms come with cuBLAS workspaces of 32 
 
 TEST_CASE("megatron: FlashAttention keeps copies of what several sequences interleave") {
   const auto kept = [](MegatronAttention attention, std::int64_t batch) {
-    ParallelPlan plan = plan_with({.attention = attention}, 1);
+    ParallelPlan plan = plan_with({}, 1, {.attention = attention});
     plan.micro_batch = batch;
     return test::alive_at_loss(lower(test::small_llama(), plan, Rank{0}, DeviceTraits{}).value());
   };
@@ -253,9 +260,10 @@ TEST_CASE("megatron: FlashAttention keeps copies of what several sequences inter
 }
 
 TEST_CASE("megatron: ranks exchange queries, keys, values and results for heads, and back") {
-  MegatronPlan megatron{.context = 2, .context_exchange = MegatronContext::kAllToAll};
+  MegatronPlan megatron{.context_exchange = MegatronContext::kAllToAll};
   const RankProgram program =
-      lower(test::small_llama(), plan_with(megatron, 2), Rank{1}, DeviceTraits{}).value();
+      lower(test::small_llama(), plan_with({.context = 2}, 2, megatron), Rank{1}, DeviceTraits{})
+          .value();
   const auto layers = static_cast<std::int64_t>(test::small_llama().layers.size());
   std::int64_t calls = 0;
   for (const Phase& phase : program.phases) {
@@ -268,7 +276,7 @@ TEST_CASE("megatron: ranks exchange queries, keys, values and results for heads,
 
 TEST_CASE("megatron: rotation without a fused kernel keeps cosines and sines of each call") {
   const auto peak_kept = [](bool fused) {
-    const ParallelPlan plan = plan_with({.rope_fusion = fused}, 1);
+    const ParallelPlan plan = plan_with({}, 1, {.rope_fusion = fused});
     return test::alive_at_loss(lower(test::small_llama(), plan, Rank{0}, DeviceTraits{}).value());
   };
   const ModelSpec model = test::small_llama();
@@ -281,7 +289,7 @@ TEST_CASE("megatron: the precision-aware optimizer keeps half of what the usual 
   const auto kept = [&](MegatronPlan megatron) {
     megatron.distributed_optimizer = true;
     const RankProgram program =
-        lower(model, plan_with(megatron, 1), Rank{0}, DeviceTraits{}).value();
+        lower(model, plan_with({}, 1, megatron), Rank{0}, DeviceTraits{}).value();
     const cost::MemoryTimeline timeline = cost::replay(program, {}, Bytes{600'000'000'000});
     return timeline.phases[4].requested_after.value();  // After the first step.
   };
@@ -312,7 +320,7 @@ TEST_CASE("megatron: an optimizer on the host leaves neither master copies nor m
     const MegatronPlan megatron{
         .distributed_optimizer = true, .precision_aware = true, .optimizer_offload = share};
     const RankProgram program =
-        lower(test::small_llama(), plan_with(megatron, 1), Rank{0}, DeviceTraits{}).value();
+        lower(test::small_llama(), plan_with({}, 1, megatron), Rank{0}, DeviceTraits{}).value();
     std::map<BlockId, std::int64_t> alive;
     for (const Event& event : program.events) {
       const bool kept =
@@ -332,7 +340,7 @@ TEST_CASE("megatron: an optimizer on the host leaves neither master copies nor m
   CHECK(state_bytes(1) == 4);  // The gradient scale.
   // A share too small for more than the first parameter, the token table.
   const ModelSpec model = test::small_llama();
-  const std::int64_t table = padded_vocabulary(model, {}) * model.hidden;
+  const std::int64_t table = padded_vocabulary(model, plan_with({}, 1)) * model.hidden;
   CHECK(state_bytes(1e-6) - state_bytes(1) == 12 * (model_parameters(model) - table) + 4);
 }
 
@@ -340,10 +348,10 @@ TEST_CASE("megatron: a layer of multi-token prediction brings logits and weights
   const ModelSpec model = test::small_llama();
   const auto totals = [&model](std::int64_t layers) {
     const RankProgram program =
-        lower(model, plan_with({.mtp_layers = layers}, 1), Rank{0}, DeviceTraits{}).value();
+        lower(model, plan_with({}, 1, {.mtp_layers = layers}), Rank{0}, DeviceTraits{}).value();
     std::int64_t tables = 0;
     std::int64_t logits = 0;
-    const std::int64_t wide = 1024 * padded_vocabulary(model, {}) * 4;
+    const std::int64_t wide = 1024 * padded_vocabulary(model, plan_with({}, 1)) * 4;
     for (const Event& event : program.events) {
       if (event.kind == EventKind::kAllocate) {
         tables += event.role == TensorRole::kParameter ? event.bytes / 2 : 0;
@@ -360,18 +368,18 @@ TEST_CASE("megatron: a layer of multi-token prediction brings logits and weights
                              2 * hidden;
   CHECK(more - parameters == layer + 3 * hidden + 2 * hidden * hidden);
   CHECK(twice == 2 * logits);
-  const MegatronPlan tied{.pipeline = 2, .mtp_layers = 1, .overlap_grad_reduce = true};
-  CHECK(refused_by_check(narrow_llama(), plan_with(tied, 2)) ==
+  const MegatronPlan tied{.mtp_layers = 1, .overlap_grad_reduce = true};
+  CHECK(refused_by_check(narrow_llama(), plan_with({.pipeline = 2}, 2, tied)) ==
         "overlap-grad-reduce with mtp-layers and tied embeddings on several stages");
 }
 
 TEST_CASE("megatron: the projection of predicted tokens is cut by columns") {
   const ModelSpec model = test::small_llama();
   const auto parameters = [&model](std::int64_t tensor, std::int64_t layers) {
-    const MegatronPlan megatron{
-        .tensor = tensor, .mtp_layers = layers, .sequence_parallel = tensor > 1};
+    const MegatronPlan megatron{.mtp_layers = layers, .sequence_parallel = tensor > 1};
     const RankProgram program =
-        lower(model, plan_with(megatron, tensor), Rank{0}, DeviceTraits{}).value();
+        lower(model, plan_with({.tensor = tensor}, tensor, megatron), Rank{0}, DeviceTraits{})
+            .value();
     return parameters_of(program);
   };
   const std::int64_t norms = 5 * model.hidden;  // Whole on every rank.
@@ -381,7 +389,7 @@ TEST_CASE("megatron: the projection of predicted tokens is cut by columns") {
 
 TEST_CASE("megatron: tokens moved by one pass the ends of stretches on to neighbours") {
   const auto columns = [](std::int32_t rank) {
-    const ParallelPlan plan = plan_with({.context = 4, .mtp_layers = 1}, 4);
+    const ParallelPlan plan = plan_with({.context = 4}, 4, {.mtp_layers = 1});
     const RankProgram program =
         lower(test::small_llama(), plan, Rank{rank}, DeviceTraits{}).value();
     std::int64_t sent = 0;
@@ -401,17 +409,17 @@ TEST_CASE("megatron: tokens moved by one pass the ends of stretches on to neighb
 
 TEST_CASE("megatron: modules are recomputed where the model has them") {
   const auto with = [](const MegatronModules& modules) {
-    return refused_by_check(
-        narrow_llama(),
-        plan_with({.recompute = MegatronRecompute::kSelective, .recompute_modules = modules}, 1));
+    return refused_by_check(narrow_llama(), plan_with({}, 1,
+                                                      {.recompute = MegatronRecompute::kSelective,
+                                                       .recompute_modules = modules}));
   };
   CHECK(with({.mlp = true}).empty());
   CHECK(with({.moe = true}) == "recompute-modules=moe, moe_act or shared_experts");
   CHECK(with({.latent_up = true}) == "recompute-modules=mla_up_proj");
-  CHECK(refused_by_check(narrow_llama(), plan_with({.precision_aware = true}, 1)) ==
+  CHECK(refused_by_check(narrow_llama(), plan_with({}, 1, {.precision_aware = true})) ==
         "has precision-aware, which needs distributed-optimizer");
   CHECK(refused_by_check(narrow_llama(),
-                         plan_with({.distributed_optimizer = true, .bf16_moments = true}, 1)) ==
+                         plan_with({}, 1, {.distributed_optimizer = true, .bf16_moments = true})) ==
         "has bf16-moments, which needs precision-aware");
 }
 
@@ -429,25 +437,26 @@ TEST_CASE("megatron: models that its layers have no words for are refused by wha
 }
 
 TEST_CASE("megatron: windows and sinks are Transformer Engine's, of whole sequences") {
-  const auto with = [](const MegatronPlan& megatron, std::int64_t world, auto change) {
+  const auto with = [](const Mesh& mesh, std::int64_t world, auto change,
+                       const MegatronPlan& megatron = {}) {
     ModelSpec other = narrow_llama();
     change(other);
-    return refused_by_check(other, plan_with(megatron, world));
+    return refused_by_check(other, plan_with(mesh, world, megatron));
   };
   const auto window = [](ModelSpec& m) { m.layers[1].window = 512; };
   CHECK(with({}, 1, window).empty());
-  CHECK(with({.attention = MegatronAttention::kUnfused}, 1, window).empty());
-  CHECK(with({.attention = MegatronAttention::kFlash}, 1, window) == "attention=flash");
+  CHECK(with({}, 1, window, {.attention = MegatronAttention::kUnfused}).empty());
+  CHECK(with({}, 1, window, {.attention = MegatronAttention::kFlash}) == "attention=flash");
   CHECK(with({.context = 2}, 2, window) == "cp=2");
   const auto sinks = [](ModelSpec& m) { m.attention_sinks = true; };
   CHECK(with({}, 1, sinks).empty());
-  CHECK(with({.attention = MegatronAttention::kUnfused}, 1, sinks) == "attention=unfused");
+  CHECK(with({}, 1, sinks, {.attention = MegatronAttention::kUnfused}) == "attention=unfused");
   const auto dropped = [](ModelSpec& m) {
     m.layers[1].window = 512;
     m.dropout.attention = 0.1;
   };
   CHECK(with({}, 1, dropped) == "attention=fused");
-  CHECK(with({.attention = MegatronAttention::kUnfused}, 1, dropped).empty());
+  CHECK(with({}, 1, dropped, {.attention = MegatronAttention::kUnfused}).empty());
   ModelSpec wide = narrow_llama();
   wide.attention_sinks = true;
   ParallelPlan plan = plan_with({}, 1);
@@ -456,19 +465,19 @@ TEST_CASE("megatron: windows and sinks are Transformer Engine's, of whole sequen
 }
 
 TEST_CASE("megatron: experts with biases are grouped, whole and in 16 bits") {
-  const auto with = [](const MegatronPlan& megatron, std::int64_t world) {
+  const auto with = [](const Mesh& mesh, std::int64_t world, const MegatronPlan& megatron = {}) {
     ModelSpec other = narrow_llama();
     other.moe = MoeSpec{.experts = 4, .top_k = 2, .expert_ffn = 64, .expert_bias = true};
     for (LayerSpec& layer : other.layers) {
       layer.moe = true;
     }
-    return refused_by_check(other, plan_with(megatron, world));
+    return refused_by_check(other, plan_with(mesh, world, megatron));
   };
   CHECK(with({}, 1).empty());
-  CHECK(with({.tensor = 2, .expert_tensor = 1, .sequence_parallel = true}, 2).empty());
-  CHECK(with({.tensor = 2, .sequence_parallel = true}, 2) == "etp=2");
-  CHECK(with({.grouped_gemm = false}, 1) == "grouped-gemm=no");
-  CHECK(with({.fp8 = MegatronFp8::kTensorwise}, 1) == "fp8-recipe");
+  CHECK(with({.tensor = 2, .expert_tensor = 1}, 2, {.sequence_parallel = true}).empty());
+  CHECK(with({.tensor = 2}, 2, {.sequence_parallel = true}) == "etp=2");
+  CHECK(with({}, 1, {.grouped_gemm = false}) == "grouped-gemm=no");
+  CHECK(with({}, 1, {.fp8 = MegatronFp8::kTensorwise}) == "fp8-recipe");
 }
 
 TEST_CASE("megatron: selective recomputation without modules is that of core attention") {
@@ -504,9 +513,8 @@ TEST_CASE("megatron: a layer without a place in its specification is refused by 
 
 TEST_CASE("megatron: tensor parallelism halves what the ranks of a pair hold") {
   const ModelSpec model = test::small_llama();
-  const auto after = [&](const MegatronPlan& megatron, const std::string& phase) {
-    const RankProgram program =
-        lower(model, plan_with(megatron, 2), Rank{0}, DeviceTraits{}).value();
+  const auto after = [&](const Mesh& mesh, const std::string& phase) {
+    const RankProgram program = lower(model, plan_with(mesh, 2), Rank{0}, DeviceTraits{}).value();
     const cost::MemoryTimeline timeline = cost::replay(program, {}, Bytes{600'000'000'000});
     for (const cost::PhaseMemory& each : timeline.phases) {
       if (to_text(each.name) == phase) {

@@ -48,20 +48,19 @@ std::size_t members(const DdpPlan& part) {
   return std::tuple_size_v<decltype(std::tie(a, b))>;
 }
 std::size_t members(const FsdpPlan& part) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = part;
-  return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l))>;
+  const auto& [a, b, c, d, e, f, g, h, i, j, k] = part;
+  return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k))>;
 }
 std::size_t members(const MegatronPlan& part) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B,
-               C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, R, S, T, U, V, W, X, Y, Z, aa] = part;
+               C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, R, S, T, U, V] = part;
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r,
                                              s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I, J,
-                                             K, L, M, N, O, P, Q, R, S, T, U, V, W, X, Y, Z, aa))>;
+                                             K, L, M, N, O, P, Q, R, S, T, U, V))>;
 }
 std::size_t members(const TitanPlan& part) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r] = part;
-  return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q,
-                                             r))>;
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = part;
+  return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m))>;
 }
 std::size_t members(const TunePlan& part) {
   const auto& [a, b, c] = part;
@@ -88,10 +87,10 @@ std::size_t members(const AllocatorSettings& part) {
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f))>;
 }
 std::size_t members(const ParallelPlan& part) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B] =
-      part;
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B,
+               C] = part;
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r,
-                                             s, t, u, v, w, x, y, z, A, B))>;
+                                             s, t, u, v, w, x, y, z, A, B, C))>;
 }
 
 const PlanPart& part_named(std::string_view name) {
@@ -109,9 +108,10 @@ const PlanPart& part_named(std::string_view name) {
 TEST_CASE("options: every member of a plan's parts has a row in its table") {
   CHECK(members(ZeroPlan{}) == part_named("zero").fields.size());
   CHECK(members(DdpPlan{}) == part_named("ddp").fields.size());
-  CHECK(members(FsdpPlan{}) == part_named("fsdp").fields.size());
-  CHECK(members(MegatronPlan{}) == part_named("megatron").fields.size());
-  CHECK(members(TitanPlan{}) == part_named("titan").fields.size());
+  // Besides, they have rows for degrees of the mesh: replicas, and tp, pp, cp, ep, etp.
+  CHECK(members(FsdpPlan{}) + 1 == part_named("fsdp").fields.size());
+  CHECK(members(MegatronPlan{}) + 5 == part_named("megatron").fields.size());
+  CHECK(members(TitanPlan{}) + 5 == part_named("titan").fields.size());
   CHECK(members(TunePlan{}) == part_named("tune").fields.size());
   CHECK(members(LoraPlan{}) == part_named("lora").fields.size());
   CHECK(members(QuantPlan{}) == part_named("quant").fields.size());
@@ -120,9 +120,9 @@ TEST_CASE("options: every member of a plan's parts has a row in its table") {
   // Where segments lie is the driver's, not an option.
   CHECK(members(AllocatorSettings{}) == part_named("allocator").fields.size() + 1);
   // Three members are one row (checkpointing). The optimizer and the other common parts have tables
-  // of their own, and frameworks bring those of `own`.
+  // of their own, and frameworks bring those of `own` and the rows for the degrees of `mesh`.
   const std::size_t common = plan_parts().size() - framework_parts().size();
-  CHECK(members(ParallelPlan{}) == plan_options().fields.size() + 4 + common);
+  CHECK(members(ParallelPlan{}) == plan_options().fields.size() + 5 + common);
 }
 
 TEST_CASE("property: a plan with random values of all options reads back from its JSON") {

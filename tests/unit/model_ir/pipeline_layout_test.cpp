@@ -25,22 +25,23 @@ std::string wanted(std::string_view text) {
   return layout ? "" : layout.error().wanted;
 }
 
-ParallelPlan pipelined_plan(const MegatronPlan& megatron) {
+ParallelPlan pipelined_plan(std::int64_t stages, const MegatronPlan& megatron) {
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   edit_megatron(plan) = megatron;
-  plan.world = megatron.pipeline;
+  plan.mesh.pipeline = stages;
+  plan.world = stages;
   plan.sequence = 1024;
-  plan.accumulation = 4 * megatron.pipeline;
+  plan.accumulation = 4 * stages;
   return plan;
 }
 
 /// What is refused, and what is expected instead.
-std::string refused_layout(std::int64_t layers, const MegatronPlan& megatron) {
+std::string refused_layout(std::int64_t layers, std::int64_t stages, const MegatronPlan& megatron) {
   ModelSpec model = test::small_llama();
   model.layers.resize(static_cast<std::size_t>(layers), model.layers.front());
-  const Status status = check_plan(model, pipelined_plan(megatron));
+  const Status status = check_plan(model, pipelined_plan(stages, megatron));
   return status ? "" : status.error().got + ": " + status.error().wanted;
 }
 
@@ -81,7 +82,7 @@ TEST_CASE("pipeline layout: what cannot be one says what is expected") {
 }
 
 TEST_CASE("pipeline layout: chunks go to stages in turn") {
-  const MegatronPlan plan{.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"};
+  const ParallelPlan plan = pipelined_plan(2, {.pipeline_layout = "Et|tt|ttt|L"});
   CHECK(chunks_per_stage(plan, 6) == 2);
   CHECK(is_interleaved(plan));
   CHECK(even_stage_layers(plan, 6) == 0);
@@ -90,26 +91,25 @@ TEST_CASE("pipeline layout: chunks go to stages in turn") {
   ModelSpec model = test::small_llama();
   model.layers.resize(6, model.layers.front());
   CHECK(layers_of_stages(model, plan).front() == StageLayers{.all = 4, .sparse = 0});
-  CHECK_FALSE(is_interleaved({.pipeline = 4, .pipeline_layout = "Et|tt|ttt|L"}));
-  MegatronPlan even = plan;
+  CHECK_FALSE(is_interleaved(pipelined_plan(4, {.pipeline_layout = "Et|tt|ttt|L"})));
+  MegatronPlan even = megatron_of(plan);
   deal_evenly(even);
-  CHECK(even == MegatronPlan{.pipeline = 2});
+  CHECK(even == MegatronPlan{});
 }
 
 TEST_CASE("pipeline layout: a plan has chunks for its stages and the layers of its model") {
-  CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}).empty());
-  CHECK(refused_layout(5, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}) ==
+  CHECK(refused_layout(6, 2, {.pipeline_layout = "Et|tt|ttt|L"}).empty());
+  CHECK(refused_layout(5, 2, {.pipeline_layout = "Et|tt|ttt|L"}) ==
         "pipeline-layout=Et|tt|ttt|L: as many layers (t) as the model, 5; it has 6");
-  CHECK(refused_layout(6, {.pipeline = 3, .pipeline_layout = "Et|tt|ttt|L"}) ==
+  CHECK(refused_layout(6, 3, {.pipeline_layout = "Et|tt|ttt|L"}) ==
         "pipeline-layout=Et|tt|ttt|L: a number of chunks that is a multiple of pp=3; it has 4");
-  CHECK(refused_layout(6, {.pipeline = 1, .pipeline_layout = "Et|tt|ttt|L"}) ==
+  CHECK(refused_layout(6, 1, {.pipeline_layout = "Et|tt|ttt|L"}) ==
         "pipeline-layout=Et|tt|ttt|L: pp=2 or more as well");
-  CHECK(
-      refused_layout(6, {.pipeline = 2, .first_stage_layers = 2, .pipeline_layout = "Et|tt|ttt|L"})
-          .find("without the other keys that distribute layers") != std::string::npos);
-  CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tttttmL"}) ==
+  CHECK(refused_layout(6, 2, {.first_stage_layers = 2, .pipeline_layout = "Et|tt|ttt|L"})
+            .find("without the other keys that distribute layers") != std::string::npos);
+  CHECK(refused_layout(6, 2, {.pipeline_layout = "Et|tttttmL"}) ==
         "pipeline-layout=Et|tttttmL: one m for each layer of mtp-layers=0");
-  CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tttttX"})
+  CHECK(refused_layout(6, 2, {.pipeline_layout = "Et|tttttX"})
             .starts_with("pipeline-layout=Et|tttttX: E (embedding)"));
 }
 

@@ -76,6 +76,21 @@ TEST_CASE("check_plan: learned positions end") {
   CHECK(refused_key(model, plan) != "generate");
 }
 
+TEST_CASE("check_plan: degrees of the mesh that a framework does not have are refused") {
+  ParallelPlan plan;
+  plan.world = 2;
+  CHECK(check_plan(llama_8b(), plan));
+  plan.mesh.tensor = 2;
+  CHECK(refused_key(llama_8b(), plan) == "mesh");
+  plan.runtime = "fsdp";
+  plan.precision = Precision::kFp32;
+  edit_fsdp(plan) = FsdpPlan{};
+  plan.mesh = {.replicas = 2};
+  CHECK(refused_key(llama_8b(), plan) != "mesh");
+  plan.mesh.expert = 2;
+  CHECK(refused_key(llama_8b(), plan) == "mesh");
+}
+
 TEST_CASE("check_plan: options that Megatron does not read are refused one by one") {
   ParallelPlan plan;
   plan.runtime = "megatron";

@@ -117,11 +117,12 @@ TEST_CASE("resume: ZeRO loads the moments of its partitions, and none where they
     CHECK(grown(resume) > 0);
     CHECK(resume.peak_allocated == resume.allocated_after);
     plan.resume = false;
-    CHECK(grown(phase(replayed_phases(plan), "step1.step")) - grown(phase(phases, "step1.step")) ==
-          grown(resume));
+    const std::int64_t made = grown(phase(replayed_phases(plan), "step1.step"));
+    CHECK(is_about(made - grown(phase(phases, "step1.step")), grown(resume)));
     plan.resume = true;
     edit_zero(plan).offload_optimizer = OffloadDevice::kCpu;
-    CHECK(grown(phase(replayed_phases(plan), "resume")) == 0);
+    // Stage 3 gathers its norms: five vectors of 1024 elements in bf16.
+    CHECK(grown(phase(replayed_phases(plan), "resume")) == (stage == 3 ? 5 * 2048 : 0));
   }
 }
 

@@ -41,12 +41,8 @@ ModelSpec many_experts() {
       .value();
 }
 
-TitanPlan degrees(std::int64_t tensor, std::int64_t expert, std::int64_t expert_tensor) {
-  TitanPlan titan;
-  titan.tensor = tensor;
-  titan.expert = expert;
-  titan.expert_tensor = expert_tensor;
-  return titan;
+Mesh degrees(std::int64_t tensor, std::int64_t expert, std::int64_t expert_tensor) {
+  return {.tensor = tensor, .expert = expert, .expert_tensor = expert_tensor};
 }
 
 }  // namespace
@@ -70,25 +66,25 @@ TEST_CASE("torchtitan: a mixture's block is run again, but for every second plai
 }
 
 TEST_CASE("torchtitan: spread experts are groups of their own, which blocks fetch ahead") {
-  test::check_phases(many_experts(), titan_plan(4, degrees(1, 2, 1)),
+  test::check_phases(many_experts(), titan_plan(4, {}, degrees(1, 2, 1)),
                      {{"step1", 387'163'648, 444'319'232}, {"step2", 387'164'160, 603'791'872}});
   // No ranks are left that share an expert: its weights are cast one by one.
-  test::check_phases(many_experts(), titan_plan(4, degrees(1, 4, 1)),
+  test::check_phases(many_experts(), titan_plan(4, {}, degrees(1, 4, 1)),
                      {{"step1", 387'162'624, 387'174'400}, {"step2", 387'163'136, 540'392'448}});
 }
 
 TEST_CASE("torchtitan: tensor-parallel ranks share experts' widths, tokens, or both") {
-  test::check_phases(many_experts(), titan_plan(4, degrees(2, 1, 1)),
+  test::check_phases(many_experts(), titan_plan(4, {}, degrees(2, 1, 1)),
                      {{"step1", 387'228'160, 397'301'760}, {"step2", 387'228'672, 556'839'936}});
-  test::check_phases(many_experts(), titan_plan(4, degrees(2, 2, 1)),
+  test::check_phases(many_experts(), titan_plan(4, {}, degrees(2, 2, 1)),
                      {{"step1", 387'262'976, 387'274'752}, {"step2", 387'263'488, 538'681'344}});
-  test::check_phases(many_experts(), titan_plan(4, degrees(2, 2, 2)),
+  test::check_phases(many_experts(), titan_plan(4, {}, degrees(2, 2, 2)),
                      {{"step1", 387'295'744, 387'307'520}, {"step2", 387'296'256, 491'888'640}});
 }
 
 TEST_CASE("torchtitan: rows of all tokens go to their experts and back, twice a layer and pass") {
   const auto program =
-      lower(many_experts(), titan_plan(4, degrees(1, 2, 1)), Rank{0}, DeviceTraits{});
+      lower(many_experts(), titan_plan(4, {}, degrees(1, 2, 1)), Rank{0}, DeviceTraits{});
   REQUIRE(program);
   const Phase* const step = test::find_phase(program.value(), "step2");
   REQUIRE(step != nullptr);
@@ -110,10 +106,10 @@ TEST_CASE("torchtitan: experts that its code spreads or computes otherwise are r
   CHECK(refused_by_lowering(model, titan_plan(4), {.compute_major = 8}) ==
         "model");  // A loop over experts.
   CHECK(refused_by_lowering(model, titan_plan(1)) == "gpus");
-  CHECK(refused_by_lowering(model, titan_plan(8, degrees(1, 3, 1))) == "titan");
-  CHECK(refused_by_lowering(model, titan_plan(8, degrees(2, 2, 4))) == "titan");
-  CHECK(refused_by_lowering(model, titan_plan(8, degrees(2, 1, 2))) == "titan");
-  CHECK(refused_by_lowering(model, titan_plan(80, degrees(1, 16, 1))) ==
+  CHECK(refused_by_lowering(model, titan_plan(8, {}, degrees(1, 3, 1))) == "titan");
+  CHECK(refused_by_lowering(model, titan_plan(8, {}, degrees(2, 2, 4))) == "titan");
+  CHECK(refused_by_lowering(model, titan_plan(8, {}, degrees(2, 1, 2))) == "titan");
+  CHECK(refused_by_lowering(model, titan_plan(80, {}, degrees(1, 16, 1))) ==
         "titan");  // Five to an expert.
   ParallelPlan plan = titan_plan(4);
   edit_titan(plan).compiled = true;
@@ -126,7 +122,7 @@ TEST_CASE("torchtitan: experts that its code spreads or computes otherwise are r
     "intermediate_size": 1024, "vocab_size": 8192, "tie_word_embeddings": false})",
                                           "dense")
                               .value();
-  CHECK(refused_by_lowering(dense, titan_plan(4, degrees(1, 2, 1))) == "titan");
+  CHECK(refused_by_lowering(dense, titan_plan(4, {}, degrees(1, 2, 1))) == "titan");
 }
 
 }  // namespace headroom::ir

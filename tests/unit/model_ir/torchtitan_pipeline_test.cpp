@@ -34,9 +34,8 @@ ModelSpec llama_of_layers(int layers) {
 
 ParallelPlan pipelined(PipelineKind schedule, std::int64_t stage) {
   TitanPlan titan;
-  titan.pipeline = 2;
   titan.schedule = schedule;
-  ParallelPlan plan = test::titan_plan(4, titan);
+  ParallelPlan plan = test::titan_plan(4, titan, {.pipeline = 2});
   plan.micro_batch = 4;
   plan.rank = 2 * stage;
   return plan;
@@ -117,7 +116,7 @@ TEST_CASE("torchtitan pipeline: at the tip of a V tensors are handed over") {
 
 TEST_CASE("torchtitan pipeline: tensor parallelism, replicas and larger micro-batches join it") {
   ParallelPlan plan = pipelined(PipelineKind::kOneForwardOneBackward, 1);
-  edit_titan(plan).tensor = 2;
+  plan.mesh.tensor = 2;
   plan.world = 8;
   plan.rank = 4;
   test::check_phases(llama_of_layers(4), plan,
@@ -127,7 +126,7 @@ TEST_CASE("torchtitan pipeline: tensor parallelism, replicas and larger micro-ba
   test::check_phases(llama_of_layers(4), plan,
                      {{"step1", 297'346'560, 434'733'568}, {"step2", 297'347'072, 547'482'112}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 1);
-  edit_fsdp(plan).replicas = 2;
+  plan.mesh.replicas = 2;
   plan.world = 8;
   plan.rank = 4;
   test::check_phases(llama_of_layers(4), plan, {{"step2", 526'993'920, 1'291'025'920}});
@@ -139,17 +138,17 @@ TEST_CASE("torchtitan pipeline: tensor parallelism, replicas and larger micro-ba
   plan.accumulation = 2;
   test::check_phases(llama_of_layers(4), plan, {{"step2", 526'985'216, 1'037'900'800}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
-  edit_titan(plan).context = 2;
+  plan.mesh.context = 2;
   plan.world = 8;
   test::check_phases(llama_of_layers(4), plan, {{"step2", 297'330'688, 688'325'120}});
 }
 
 TEST_CASE("torchtitan pipeline: layers are dealt out with the embedding and the head as layers") {
   ParallelPlan plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
-  edit_titan(plan).pipeline = 4;
+  plan.mesh.pipeline = 4;
   const auto spans = [&plan](std::int64_t layers) {
     std::vector<LayerSpan> all;
-    for (std::int64_t rank = 0; rank < titan_of(plan).pipeline; ++rank) {
+    for (std::int64_t rank = 0; rank < plan.mesh.pipeline; ++rank) {
       for (const TitanChunk& chunk : titan_chunks(plan, layers, rank)) {
         all.push_back(chunk.layers);
       }
@@ -165,7 +164,7 @@ TEST_CASE("torchtitan pipeline: layers are dealt out with the embedding and the 
   CHECK(spans(6) == std::vector<LayerSpan>{{0, 2}, {2, 2}, {4, 2}, {6, 0}});
   // A V: the first rank has the first and the last part.
   edit_titan(plan) = TitanPlan{};
-  edit_titan(plan).pipeline = 2;
+  plan.mesh.pipeline = 2;
   edit_titan(plan).schedule = PipelineKind::kZbV;
   CHECK(spans(6) == std::vector<LayerSpan>{{0, 1}, {5, 1}, {1, 2}, {3, 2}});
 }
@@ -196,7 +195,7 @@ TEST_CASE("torchtitan pipeline: what cannot be split or scheduled is refused") {
   edit_titan(plan).pipeline_batch = 3;
   CHECK(refused(plan));
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
-  edit_titan(plan).pipeline = 1;  // Nothing to schedule.
+  plan.mesh.pipeline = 1;  // Nothing to schedule.
   edit_titan(plan).schedule = PipelineKind::kGPipe;
   CHECK(refused(plan));
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
@@ -234,7 +233,7 @@ TEST_CASE("torchtitan pipeline: the rank with the highest peak is among those th
     CAPTURE(name_of(kind));
     ParallelPlan plan = pipelined(kind, 0);
     plan.rank.reset();
-    edit_titan(plan).pipeline = 6;
+    plan.mesh.pipeline = 6;
     plan.world = 12;
     plan.micro_batch = 12;
     plan.steps = 1;

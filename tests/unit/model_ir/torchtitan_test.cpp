@@ -25,17 +25,12 @@ using test::refused_by_lowering;
 using test::titan_model;
 using test::titan_plan;
 
-TitanPlan tensor_parallel() {
-  TitanPlan titan;
-  titan.tensor = 2;
-  return titan;
+ParallelPlan tensor_parallel(std::int64_t world) {
+  return titan_plan(world, {}, {.tensor = 2});
 }
 
-TitanPlan selective(std::int64_t tensor) {
-  TitanPlan titan;
-  titan.tensor = tensor;
-  titan.selective_operators = true;
-  return titan;
+ParallelPlan selective(std::int64_t world, std::int64_t tensor) {
+  return titan_plan(world, {.selective_operators = true}, {.tensor = tensor});
 }
 
 /// Of all collectives together.
@@ -115,7 +110,7 @@ TEST_CASE("torchtitan: blocks are run again as a whole, or every second one") {
 }
 
 TEST_CASE("torchtitan: selective checkpointing keeps every second product and attention") {
-  test::check_phases(titan_model("llama"), titan_plan(2, selective(1)),
+  test::check_phases(titan_model("llama"), selective(2, 1),
                      {{"step1", 875'117'568, 875'129'344}, {"step2", 875'118'080, 1'181'929'984}});
 }
 
@@ -163,13 +158,13 @@ TEST_CASE("torchtitan: compiled blocks of Qwen3 norm and rotate heads in one ker
 
 TEST_CASE("torchtitan: replicas of a whole model are DDP's, wrapped at the first forward") {
   ParallelPlan plan = titan_plan(2);
-  edit_fsdp(plan).replicas = 2;
+  plan.mesh.replicas = 2;
   plan.steps = 3;
   test::check_phases(titan_model("llama"), plan,
                      {{"step1", 2'086'308'864, 2'086'320'640},
                       {"step2", 2'086'309'376, 2'363'245'056},
                       {"step3", 2'086'309'376, 2'363'245'056}});
-  edit_titan(plan).tensor = 2;
+  plan.mesh.tensor = 2;
   plan.world = 4;
   CHECK(refused_by_lowering(titan_model("llama"), plan) == "gpus");  // Beside no other dimension.
   CHECK(refused_by_lowering(titan_model("qwen3"), titan_plan(1)) == "gpus");
@@ -177,27 +172,27 @@ TEST_CASE("torchtitan: replicas of a whole model are DDP's, wrapped at the first
 
 TEST_CASE("torchtitan: replicas share what ranks do not") {
   ParallelPlan plan = titan_plan(4);
-  edit_fsdp(plan).replicas = 2;
+  plan.mesh.replicas = 2;
   test::check_phases(titan_model("llama"), plan, {{"step2", 875'118'080, 1'249'587'712}});
 }
 
 TEST_CASE("torchtitan: tensor and sequence parallelism move activations as DTensor does") {
-  test::check_phases(titan_model("llama"), titan_plan(4, tensor_parallel()),
+  test::check_phases(titan_model("llama"), tensor_parallel(4),
                      {{"step1", 471'415'808, 496'112'640}, {"step2", 471'416'320, 731'562'496}});
-  ParallelPlan again = titan_plan(4, tensor_parallel());
+  ParallelPlan again = tensor_parallel(4);
   again.recompute = Recompute::kFull;
   test::check_phases(titan_model("llama"), again, {{"step2", 471'416'320, 671'729'152}});
 }
 
 TEST_CASE("torchtitan: without a parallel loss every rank gathers all logits") {
-  TitanPlan titan = tensor_parallel();
-  titan.loss_parallel = false;
-  test::check_phases(titan_model("llama"), titan_plan(4, titan),
+  ParallelPlan plan = tensor_parallel(4);
+  edit_titan(plan).loss_parallel = false;
+  test::check_phases(titan_model("llama"), plan,
                      {{"step1", 471'415'808, 627'149'824}, {"step2", 471'416'320, 862'599'680}});
 }
 
 TEST_CASE("torchtitan: selective checkpointing keeps reduce-scatters, but not what they join") {
-  ParallelPlan plan = titan_plan(4, selective(2));
+  ParallelPlan plan = selective(4, 2);
   plan.micro_batch = 2;
   test::check_phases(titan_model("llama"), plan,
                      {{"step1", 471'424'000, 763'064'320}, {"step2", 471'424'512, 998'514'176}});
@@ -213,35 +208,35 @@ TEST_CASE("torchtitan: Qwen3 rotates halves in bf16 with a table cast for every 
   test::check_phases(
       titan_model("qwen3"), plan,
       {{"step1", 894'538'240, 1'115'747'328}, {"step2", 894'538'752, 1'562'494'464}});
-  test::check_phases(titan_model("qwen3"), titan_plan(4, tensor_parallel()),
+  test::check_phases(titan_model("qwen3"), tensor_parallel(4),
                      {{"step1", 481'391'104, 508'510'208}, {"step2", 481'391'616, 748'687'872}});
 }
 
 TEST_CASE("torchtitan: context parallelism gathers keys and merges parts of attention") {
-  TitanPlan titan;
-  titan.context = 2;
-  test::check_phases(titan_model("llama"), titan_plan(4, titan),
+  Mesh mesh;
+  mesh.context = 2;
+  test::check_phases(titan_model("llama"), titan_plan(4, {}, mesh),
                      {{"step1", 471'387'136, 483'240'960}, {"step2", 471'387'648, 695'340'544}});
-  ParallelPlan plan = titan_plan(4, titan);
+  ParallelPlan plan = titan_plan(4, {}, mesh);
   plan.micro_batch = 2;
   test::check_phases(titan_model("llama"), plan,
                      {{"step1", 471'395'328, 719'255'552}, {"step2", 471'395'840, 954'691'072}});
-  titan.context = 4;
-  test::check_phases(titan_model("llama"), titan_plan(8, titan),
+  mesh.context = 4;
+  test::check_phases(titan_model("llama"), titan_plan(8, {}, mesh),
                      {{"step1", 269'521'920, 385'552'384}, {"step2", 269'522'432, 486'500'864}});
-  titan.context = 2;
-  titan.selective_operators = true;
-  test::check_phases(titan_model("llama"), titan_plan(4, titan),
+  mesh.context = 2;
+  const TitanPlan selecting{.selective_operators = true};
+  test::check_phases(titan_model("llama"), titan_plan(4, selecting, mesh),
                      {{"step2", 471'387'648, 668'016'128}});
 }
 
 TEST_CASE("torchtitan: context parallelism joins tensor parallelism, and Qwen3's rotations") {
-  ParallelPlan plan = titan_plan(8, tensor_parallel());
-  edit_titan(plan).context = 2;
+  ParallelPlan plan = tensor_parallel(8);
+  plan.mesh.context = 2;
   test::check_phases(titan_model("llama"), plan,
                      {{"step1", 269'536'256, 306'890'752}, {"step2", 269'536'768, 418'371'584}});
   plan = titan_plan(4);
-  edit_titan(plan).context = 2;
+  plan.mesh.context = 2;
   test::check_phases(titan_model("qwen3"), plan,
                      {{"step1", 481'362'432, 495'639'040}, {"step2", 481'362'944, 710'893'056}});
 }
@@ -297,9 +292,9 @@ TEST_CASE("property: torchtitan's steps end with what they began with") {
     ParallelPlan plan = test::random_titan_plan(random);
     edit_titan(plan).compiled = false;
     edit_titan(plan).memory_budget.reset();
-    edit_titan(plan).tensor = std::min<std::int64_t>(titan_of(plan).tensor, 4);
-    edit_titan(plan).context = titan_of(plan).tensor > 1 ? 1 : titan_of(plan).context;
-    plan.world = titan_of(plan).tensor * titan_of(plan).context * fsdp_of(plan).replicas * 2;
+    plan.mesh.tensor = std::min<std::int64_t>(plan.mesh.tensor, 4);
+    plan.mesh.context = plan.mesh.tensor > 1 ? 1 : plan.mesh.context;
+    plan.world = plan.mesh.tensor * plan.mesh.context * plan.mesh.replicas * 2;
     plan.loss = random.chance(1, 3) ? LossKind::kChunked : LossKind::kHf;
     plan.recompute = random.chance(1, 2) ? Recompute::kFull : Recompute::kNone;
     plan.steps = 3;
@@ -321,20 +316,20 @@ TEST_CASE("torchtitan: what its code is not modelled for is refused by the plan'
   ModelSpec odd = llama;
   odd.head_dim = 100;
   CHECK(refused_by_lowering(odd, titan_plan(2)) == "head_dim");
-  CHECK(refused_by_lowering(llama, titan_plan(3, tensor_parallel())) == "gpus");
-  CHECK(refused_by_lowering(llama, titan_plan(2, tensor_parallel())) == "gpus");
+  CHECK(refused_by_lowering(llama, tensor_parallel(3)) == "gpus");
+  CHECK(refused_by_lowering(llama, tensor_parallel(2)) == "gpus");
   ParallelPlan plan = titan_plan(24);
-  edit_titan(plan).tensor = 3;
+  plan.mesh.tensor = 3;
   CHECK(refused_by_lowering(llama, plan) == "titan");
-  plan = titan_plan(8, tensor_parallel());
-  edit_titan(plan).context = 2;
+  plan = tensor_parallel(8);
+  plan.mesh.context = 2;
   CHECK(refused_by_lowering(titan_model("qwen3"), plan) == "titan");  // Both at once.
   plan.sequence = 1022;
   CHECK(refused_by_lowering(llama, plan) == "titan");
   plan = titan_plan(1);
   edit_titan(plan).compiled = true;
   CHECK(refused_by_lowering(llama, plan) == "gpus");
-  plan = titan_plan(4, tensor_parallel());
+  plan = tensor_parallel(4);
   edit_titan(plan).compiled = true;
   CHECK(refused_by_lowering(llama, plan) == "titan");
   plan = titan_plan(2);

@@ -12,9 +12,9 @@ namespace headroom::plan {
 namespace {
 
 std::int64_t layers_dealt_out(std::int64_t layers, std::int64_t pipeline, const StageForm& form) {
-  ir::MegatronPlan plan;
-  plan.pipeline = pipeline;
-  form.apply_to(plan);
+  ir::ParallelPlan plan;
+  plan.mesh.pipeline = pipeline;
+  form.apply_to(edit_megatron(plan));
   std::int64_t sum = 0;
   for (std::int64_t stage = 0; stage < pipeline; ++stage) {
     sum += ir::chunk_layer_count(plan, layers, {.stage = stage, .chunk = 0});

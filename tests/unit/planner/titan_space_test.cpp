@@ -71,9 +71,10 @@ TEST_CASE("torchtitan's space: the batch of a step is the same for all plans") {
   const ir::ModelSpec model = llama(6);
   for (const ir::ParallelPlan& plan : plans_of(question_of(model, 8))) {
     const ir::TitanPlan& titan = titan_of(plan);
-    const std::int64_t data = plan.world / titan.tensor / titan.pipeline / titan.context;
+    const std::int64_t data =
+        plan.world / plan.mesh.tensor / plan.mesh.pipeline / plan.mesh.context;
     CHECK(plan.micro_batch * plan.accumulation * data == 32);
-    CHECK(plan.micro_batch / titan.pipeline_batch >= titan.pipeline);
+    CHECK(plan.micro_batch / titan.pipeline_batch >= plan.mesh.pipeline);
   }
 }
 
@@ -161,7 +162,7 @@ TEST_CASE("torchtitan's step: micro-batches that are not replayed take what othe
     plan.micro_batch = 2 * pipeline;
     plan.accumulation = accumulation;
     edit_titan(plan) = ir::TitanPlan{};
-    edit_titan(plan).pipeline = pipeline;
+    plan.mesh.pipeline = pipeline;
     return cost::estimate(model, plan, device, Bytes{}, &machine).value().time->total.value();
   };
   for (const std::int64_t pipeline : {1, 2}) {

@@ -86,8 +86,8 @@ TEST_CASE("published Megatron row: degrees, chunks and recomputation of a table"
   const auto& setting = std::get<PublishedSetting>(row);
   const ir::MegatronPlan& megatron = megatron_of(setting.run.plan);
   CHECK(setting.device.name == "a100-80gb");
-  CHECK(megatron.tensor == 8);
-  CHECK(megatron.pipeline == 2);
+  CHECK(setting.run.plan.mesh.tensor == 8);
+  CHECK(setting.run.plan.mesh.pipeline == 2);
   CHECK(megatron.layers_per_chunk == 2);  // 12 layers in 2 x 3 chunks.
   CHECK(megatron.sequence_parallel);
   CHECK_FALSE(megatron.distributed_optimizer);

@@ -68,8 +68,8 @@ TEST_CASE("published row: torchtitan's words become its modelling code and its c
   const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).run.plan;
   CHECK(plan.runtime == "torchtitan");
   CHECK(plan.precision == ir::Precision::kFp32);
-  CHECK(fsdp_of(plan).replicas == 2);
-  CHECK(titan_of(plan).tensor == 2);
+  CHECK(plan.mesh.replicas == 2);
+  CHECK(plan.mesh.tensor == 2);
   CHECK(titan_of(plan).selective_operators);
   CHECK(titan_of(plan).reshard == ir::TitanReshard::kNever);
   CHECK(plan.loss == ir::LossKind::kChunked);

@@ -39,7 +39,7 @@ struct Axis {
 ///         own, etp-ep-edp-pp, over the same ranks. With --use-tp-pp-dp-mapping, pipeline and data
 ///         are swapped in both.
 /// Source: NVIDIA/Megatron-LM megatron/core/parallel_state.py, RankGenerator.
-struct Mesh {
+struct RankGrid {
   Axis tensor;
   Axis context;
   Axis data;
@@ -80,6 +80,6 @@ struct Mesh {
 };
 
 /// Errors: kInvalidArgument naming the degree that does not divide the number of ranks.
-[[nodiscard]] Result<Mesh> mesh_of(const MegatronPlan& plan, std::int64_t world, std::int64_t rank);
+[[nodiscard]] Result<RankGrid> rank_grid(const ParallelPlan& plan, std::int64_t rank);
 
 }  // namespace headroom::ir::megatron
