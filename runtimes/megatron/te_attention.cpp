@@ -1,13 +1,13 @@
-// Transformer Engine's fused and unfused attention, and the operators before it.
-#include "runtimes/megatron/te_attention.h"
-
+// Transformer Engine's attention: chooses the backend, and runs its kernels as autograd functions.
 #include <utility>
 #include <vector>
 
 #include "runtimes/megatron/plan.h"
-#include "runtimes/megatron/transformer_engine.h"
+#include "runtimes/megatron/te_exchange.h"
+#include "runtimes/megatron/te_kernels.h"
+#include "runtimes/megatron/te_ring.h"
+#include "runtimes/megatron/te_unfused.h"
 #include "runtimes/torch/functions.h"
-#include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"
 
 namespace headroom::ir::megatron {
@@ -19,54 +19,6 @@ using torch::Node;
 using torch::Record;
 using torch::Shape;
 using torch::Tensor;
-
-/// fused_attn_fwd.
-KernelOutput fused_forward(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
-  Eager& eager = run.eager();
-  const std::int64_t queries = extent.queries;
-  KernelOutput result;
-  result.output =
-      eager.empty({sizes.batch * queries, sizes.heads * sizes.value_dim}, run.context.dtype);
-  result.random = eager.empty({2}, DType::kInt64);
-  const Tensor workspace = eager.empty({1}, DType::kUInt8, TensorRole::kWorkspace);
-  result.statistics = eager.empty({sizes.batch, sizes.heads, queries, 1}, DType::kFp32);
-  eager.run(kernel_of(run, sizes, extent));
-  return result;
-}
-
-/// Gradients of queries, keys and values. The kernel's workspace is assumed to be an fp32 sum of
-/// the queries' gradient and a row sum; what cuDNN requests has not been measured. `sinks`: the
-/// shape of the attention sinks if their gradient is needed.
-std::vector<Tensor> fused_backward(const Runner& run, const AttentionSizes& sizes,
-                                   const Extent& extent, const Shape& sinks = {}) {
-  Eager& eager = run.eager();
-  const DType dtype = run.context.dtype;
-  const std::int64_t query = sizes.heads * sizes.head_dim;
-  const std::int64_t key = sizes.kv_heads * sizes.head_dim;
-  const std::int64_t value = sizes.kv_heads * sizes.value_dim;
-  const std::int64_t rows = sizes.batch * extent.queries;
-  const std::int64_t key_rows = sizes.batch * extent.keys;
-  std::vector<Tensor> gradients;
-  if (sizes.layout == QkvLayout::kPacked) {
-    const Tensor whole = eager.empty({rows, query + key + value}, dtype);
-    for (const std::int64_t width : {query, key, value}) {
-      gradients.push_back(eager.alias(whole, {rows, width}, true));
-      gradients.back()->layout = torch::Layout::kSwapped;  // Not contiguous.
-    }
-  } else {
-    gradients = {eager.empty({rows, query}, dtype), eager.empty({key_rows, key}, dtype),
-                 eager.empty({key_rows, value}, dtype)};
-  }
-  const std::int64_t sums = 4 * sizes.batch * sizes.heads * extent.queries * (sizes.head_dim + 1);
-  const Tensor workspace = eager.empty({sums}, DType::kUInt8, TensorRole::kWorkspace);
-  if (sinks.rank() > 0) {
-    gradients.push_back(eager.empty(sinks, DType::kFp32));
-  }
-  AttentionShape kernel = kernel_of(run, sizes, extent);
-  kernel.backward = true;
-  eager.run(kernel);
-  return gradients;
-}
 
 /// softmax_offset in the form that the kernel takes: fp32 [1, A, 1, 1].
 Tensor wide_sinks(const Runner& run, const Tensor& sinks) {
@@ -103,291 +55,31 @@ Tensor fused_attention(const Runner& run, const QueryKeyValue& qkv, const Attent
   return std::move(forward.output);
 }
 
-/// get_full_mask: makes the positions, their differences, the window's bounds, and the resulting
-/// mask.
-Tensor full_mask(const Runner& run, const AttentionSizes& sizes) {
-  Eager& eager = run.eager();
-  const std::int64_t length = sizes.sequence;
-  const auto positions = [&](DType dtype) {
-    return torch::computed(eager, {length, length}, dtype);
-  };
-  Tensor rows = torch::filled(eager, {length}, DType::kInt32);  // arange
-  Tensor columns = torch::filled(eager, {length}, DType::kInt32);
-  Tensor distance = positions(DType::kInt32);
-  rows.reset();
-  columns.reset();
-  Tensor left = positions(DType::kInt32);
-  Tensor right = positions(DType::kInt32);
-  Tensor window;
-  {
-    Tensor below = positions(DType::kBool);
-    Tensor above = positions(DType::kBool);
-    Tensor outside = positions(DType::kBool);
-    above.reset();
-    Tensor inside = positions(DType::kBool);
-    below.reset();
-    outside.reset();
-    window = positions(DType::kBool);
-  }
-  if (!run.context.megatron.mask_in_dataloader) {
-    return window;
-  }
-  return torch::computed(eager, {sizes.batch, 1, length, length}, DType::kBool);
+Gradients attention_gradients(const Runner& run, const AttentionSizes& sizes, Node& node) {
+  const torch::Unpacked saved(run.eager(), node);
+  return flash_backward(run, sizes, {sizes.sequence, sizes.sequence});
 }
 
-/// The batched products of unfused attention.
-enum class Product : std::uint8_t {
-  kScores,
-  kContext,
-  kValueGradient,
-  kProbabilityGradient,
-  kQueryGradient,  ///< Also for the keys' gradient, which has the same dimensions.
-};
-
-GemmShape shape_of(const Runner& run, const AttentionSizes& sizes, Product product) {
-  const std::int64_t tokens = sizes.sequence;
-  GemmShape shape{.m = tokens,
-                  .n = sizes.value_dim,
-                  .k = tokens,
-                  .count = sizes.batch * sizes.heads,
-                  .dtype = run.context.dtype,
-                  .layout = GemmLayout::kNN};
-  switch (product) {
-    case Product::kScores:
-      shape.n = tokens;
-      shape.k = sizes.head_dim;
-      shape.layout = GemmLayout::kTN;
-      break;
-    case Product::kContext:
-      break;
-    case Product::kValueGradient:
-      shape.layout = GemmLayout::kNT;
-      break;
-    case Product::kProbabilityGradient:
-      shape.n = tokens;
-      shape.k = sizes.value_dim;
-      shape.layout = GemmLayout::kTN;
-      break;
-    case Product::kQueryGradient:
-      shape.n = sizes.head_dim;
-      break;
-  }
-  return shape;
-}
-
-/// A batched product and its factor: the gradient and its scaled copy.
-Tensor scaled_product(const Runner& run, const Shape& shape, const AttentionSizes& sizes) {
-  Eager& eager = run.eager();
-  eager.touch_cublas();
-  eager.run(shape_of(run, sizes, Product::kQueryGradient));
-  const Tensor raw = eager.empty(shape, run.context.dtype);
-  return torch::computed(eager, shape, run.context.dtype);
-}
-
-/// Tensors that the unfused forward saves. Backward frees them from the end of this list.
-enum UnfusedSaved : std::uint8_t {
-  kQuery,
-  kKey,
-  kValue,
-  kProbabilities,
-  kMask,
-  kDropoutMask,
-  kDropped
-};
-
-/// Gradient of the scores: first that of softmax, then that of the masking in place (CopySlices).
-Tensor scores_gradient(const Runner& run, const Shape& scores, Tensor probabilities, Node& node) {
-  Eager& eager = run.eager();
-  const DType dtype = run.context.dtype;
-  Tensor softmax = torch::computed(eager, scores, dtype, {&probabilities});
-  { const Tensor product = torch::computed(eager, scores, dtype, {&probabilities, &softmax}); }
-  probabilities.reset();
-  node.saved[kProbabilities].reset();
-  Tensor base = torch::computed(eager, scores, dtype, {&softmax});
-  softmax.reset();
-  Tensor result = torch::computed(eager, scores, dtype, {&base});
-  {
-    const Tensor slice = torch::computed(eager, scores, dtype);
-    const Tensor filled = torch::computed(eager, scores, dtype);
-  }
-  base.reset();
-  node.saved[kMask].reset();
-  return result;
-}
-
-/// FusedScaleMaskSoftmax.is_kernel_available: one kernel scales, masks and normalises. Its backward
-/// overwrites the gradient that it reads.
-bool softmax_is_fused(const Runner& run, const AttentionSizes& sizes) {
-  constexpr std::int64_t kShortest = 16;
-  constexpr std::int64_t kLongest = 16384;
-  const std::int64_t length = sizes.sequence;
-  if (run.context.local()) {
-    return true;  // Plans whose sizes it does not support are refused.
-  }
-  return run.context.dtype != DType::kFp32 && length > kShortest && length < kLongest &&
-         length % 8 == 0 && sizes.batch * sizes.heads % 4 == 0;
-}
-
-/// Backward of UnfusedDotProductAttention down to queries, keys and values. Saved tensors are freed
-/// one by one as its operators run.
-Gradients unfused_backward(const Runner& run, const AttentionSizes& sizes, Gradients& grads,
-                           Node& node) {
-  Eager& eager = run.eager();
-  const DType dtype = run.context.dtype;
-  const Shape scores{sizes.batch * sizes.heads, sizes.sequence, sizes.sequence};
-  Gradients result(3);
-  result[kValue] = eager.empty(node.input_shapes[kValue], dtype);
-  eager.touch_cublas();
-  eager.run(shape_of(run, sizes, Product::kValueGradient));
-  Tensor probabilities = eager.empty(scores, dtype);
-  eager.run(shape_of(run, sizes, Product::kProbabilityGradient));
-  grads[0].reset();
-  node.saved[kValue].reset();
-  const bool fused = softmax_is_fused(run, sizes);
-  if (sizes.dropout > 0) {
-    // The operator that fills the scores saves their mask.
-    const std::size_t absent = fused ? 1 : 0;
-    node.saved[kDropped - absent].reset();
-    probabilities = torch::computed(eager, scores, dtype);
-    node.saved[kDropoutMask - absent].reset();
-  }
-  Tensor gradient;
-  if (fused) {
-    gradient = std::move(probabilities);
-    node.saved[kProbabilities].reset();
-  } else {
-    gradient = scores_gradient(run, scores, std::move(probabilities), node);
-  }
-  result[kQuery] = scaled_product(run, node.input_shapes[kQuery], sizes);
-  result[kKey] = scaled_product(run, node.input_shapes[kKey], sizes);
-  // The products are [heads, tokens, dim], so none is contiguous as [tokens, heads, dim].
-  result[kQuery]->layout = torch::Layout::kSwapped;
-  result[kKey]->layout = torch::Layout::kColumns;
-  result[kValue]->layout = torch::Layout::kSwapped;
-  return result;
-}
-
-/// repeat_interleave: copies each head for every query head of its group.
-Tensor repeat_heads(const Runner& run, const Tensor& input, std::int64_t factor) {
-  Eager& eager = run.eager();
-  const Shape& shape = input.shape();
-  Record record(eager, {&input});
-  Tensor output = torch::computed(eager, shape.with(1, shape[1] * factor), input.dtype(), {&input});
-  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    return {torch::computed(e, node.input_shapes[0], grads[0].dtype(), {&grads[0]})};
-  });
-  return output;
-}
-
-/// The scores, a mask, softmax and a second product.
-Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
-  Eager& eager = run.eager();
-  const DType dtype = run.context.dtype;
-  const Shape scores{sizes.batch * sizes.heads, sizes.sequence, sizes.sequence};
-  Record record(eager, {&qkv.query, &qkv.key, &qkv.value});
-  Tensor masked;
-  {
-    Tensor added;  // The tensor that the product is added to, with a factor of zero.
-    if (run.context.local()) {
-      run.process.touch_memory_buffer(scores.elements());
-    } else {
-      added = eager.empty(scores, dtype);
-    }
-    masked = eager.empty(scores, dtype);
-    eager.touch_cublas();
-    eager.run(shape_of(run, sizes, Product::kScores));
-  }
-  Tensor kept_mask;
-  if (!softmax_is_fused(run, sizes)) {
-    run.process.touch_causal_mask();
-    // The causal mask and, if the script makes one, the script's mask.
-    const std::int64_t masks = run.context.megatron.mask_in_dataloader ? sizes.batch : 1;
-    kept_mask = eager.empty({masks, 1, sizes.sequence, sizes.sequence}, DType::kBool);
-    torch::launch(eager, {&masked, &kept_mask, &masked});  // masked_fill_
-  }
-  Tensor probabilities = torch::computed(eager, scores, dtype, {&masked});
-  if (!record.active()) {
-    kept_mask.reset();
-  }
-  Tensor dropped;
-  Tensor dropout_mask;
-  if (sizes.dropout > 0) {
-    dropout_mask = eager.empty(scores, DType::kBool);
-    dropped = torch::computed(eager, scores, dtype, {&probabilities, &dropout_mask});
-    if (!record.active()) {  // The Python name is rebound to the result.
-      dropout_mask.reset();
-      probabilities.reset();
-    }
-  }
-  Tensor output;
-  {
-    const Tensor batched =
-        eager.empty({sizes.batch * sizes.sequence, sizes.heads * sizes.value_dim}, dtype);
-    eager.run(shape_of(run, sizes, Product::kContext));
-    output = torch::computed(eager, batched.shape(), dtype, {&batched});
-  }
+Tensor flash_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
+  run.process.touch_sequence_lengths();
+  const QueryKeyValue whole = by_sequence(run, qkv, sizes);
+  Record record(run.eager(), {&whole.query, &whole.key, &whole.value});
+  KernelOutput forward = flash_forward(run, sizes, {sizes.sequence, sizes.sequence});
   if (record.active()) {
-    {
-      const SavedAs views(run.process.layer_offload(), SavedForm::kStaying);
-      record.save(qkv.query);
-      record.save(qkv.key);
-      record.save(qkv.value);
-    }
-    record.save(probabilities);
-    record.save(kept_mask);
-    record.save(dropout_mask);
-    record.save(dropped);
-    record.finish(output, [run, sizes](Eager&, Gradients& grads, Node& node) -> Gradients {
-      return unfused_backward(run, sizes, grads, node);
+    record.save(whole.query);
+    record.save(whole.key);
+    record.save(whole.value);
+    record.save(forward.output);
+    record.save(forward.statistics);
+    record.save(forward.random);
+    record.finish(forward.output, [run, sizes](Eager&, Gradients&, Node& node) -> Gradients {
+      return attention_gradients(run, sizes, node);
     });
   }
-  return output;
-}
-
-/// UnfusedDotProductAttention, or Megatron-Core's DotProductAttention, on which it is based.
-/// Source: also megatron/core/transformer/dot_product_attention.py.
-Tensor unfused_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
-  Tensor mask;
-  if (!run.context.local()) {
-    run.process.touch_sequence_lengths();
-    mask = full_mask(run, sizes);
-  }
-  QueryKeyValue heads = qkv;
-  if (const std::int64_t group = sizes.heads / sizes.kv_heads; group > 1) {
-    heads.key = repeat_heads(run, qkv.key, group);
-    heads.value = repeat_heads(run, qkv.value, group);
-  }
-  return masked_attention(run, heads, sizes);
+  return sizes.batch > 1 ? contiguous_copy(run, forward.output) : std::move(forward.output);
 }
 
 }  // namespace
-
-bool is_flash(const Runner& run) {
-  return run.context.megatron.attention == MegatronAttention::kFlash;
-}
-
-KernelOutput kernel_forward(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
-  return is_flash(run) ? flash_forward(run, sizes, extent) : fused_forward(run, sizes, extent);
-}
-
-std::vector<Tensor> kernel_backward(const Runner& run, const AttentionSizes& sizes,
-                                    const Extent& extent) {
-  return is_flash(run) ? flash_backward(run, sizes, extent) : fused_backward(run, sizes, extent);
-}
-
-AttentionShape kernel_of(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
-  return {.batch = sizes.batch,
-          .heads = sizes.heads,
-          .kv_heads = sizes.kv_heads,
-          .queries = extent.queries,
-          .keys = extent.keys,
-          .head_dim = sizes.head_dim,
-          .value_dim = sizes.value_dim,
-          .window = sizes.window,
-          .dtype = run.context.dtype,
-          .causal = extent.causal,
-          .kernel = is_flash(run) ? AttentionKernel::kFlash2 : AttentionKernel::kNative};
-}
 
 Tensor dot_product_attention(const Runner& run, const QueryKeyValue& qkv,
                              const AttentionSizes& sizes) {
@@ -400,52 +92,6 @@ Tensor dot_product_attention(const Runner& run, const QueryKeyValue& qkv,
                : ring_attention(run, qkv, sizes);
   }
   return is_flash(run) ? flash_attention(run, qkv, sizes) : fused_attention(run, qkv, sizes);
-}
-
-QueryKeyValue split_heads(const Runner& run, const Tensor& fused, std::int64_t query,
-                          std::int64_t key) {
-  Eager& eager = run.eager();
-  const std::int64_t rows = fused.shape()[0];
-  Record record(eager, {&fused});
-  QueryKeyValue parts{.query = eager.alias(fused, {rows, query}, true),
-                      .key = eager.alias(fused, {rows, key}, true),
-                      .value = eager.alias(fused, {rows, key}, true)};
-  Tensor* const outputs[] = {&parts.query, &parts.key, &parts.value};
-  record.finish(outputs, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    return {torch::computed(e, node.input_shapes[0], grads[0].dtype(),
-                            {&grads[0], &grads[1], &grads[2]})};
-  });
-  return parts;
-}
-
-Tensor rotate(const Runner& run, const Tensor& input, const Tensor& table) {
-  Eager& eager = run.eager();
-  Record record(eager, {&input});
-  Tensor output = torch::computed(eager, input.shape(), input.dtype(), {&input});
-  record.save(table);
-  record.finish(output, [](Eager& e, Gradients& grads, Node&) -> Gradients {
-    return {torch::computed(e, grads[0].shape(), grads[0].dtype(), {&grads[0]})};
-  });
-  return output;
-}
-
-Tensor reshaped_copy(const Runner& run, const Tensor& input) {
-  Eager& eager = run.eager();
-  Record record(eager, {&input});
-  Tensor output = torch::computed(eager, input.shape(), input.dtype(), {&input});
-  record.finish(output, [](Eager& e, Gradients& grads, Node&) -> Gradients {
-    const bool fits = grads[0]->layout == torch::Layout::kContiguous;
-    return {fits ? grads[0] : torch::computed(e, grads[0].shape(), grads[0].dtype(), {&grads[0]})};
-  });
-  return output;
-}
-
-Tensor contiguous_copy(const Runner& run, const Tensor& input) {
-  Eager& eager = run.eager();
-  Record record(eager, {&input});
-  Tensor output = torch::computed(eager, input.shape(), input.dtype(), {&input});
-  record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
-  return output;
 }
 
 }  // namespace headroom::ir::megatron

@@ -1,13 +1,16 @@
 // Transformer Engine's attention in which ranks exchange tokens for heads, as in DeepSpeed-Ulysses.
 // Source: attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndQKVOA2A,
 //         flash_attn_a2a_communicate and the functions that it compiles to reorder chunks.
+#include "runtimes/megatron/te_exchange.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <utility>
 #include <vector>
 
-#include "runtimes/megatron/te_attention.h"
+#include "runtimes/megatron/streams.h"
+#include "runtimes/megatron/te_kernels.h"
 #include "runtimes/torch/collective.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"

@@ -1,8 +1,12 @@
 // Transformer Engine's ring attention: keys and values travel around a ring of ranks.
+#include "runtimes/megatron/te_ring.h"
+
 #include <utility>
 #include <vector>
 
-#include "runtimes/megatron/te_attention.h"
+#include "runtimes/megatron/te_exchange.h"
+#include "runtimes/megatron/streams.h"
+#include "runtimes/megatron/te_kernels.h"
 #include "runtimes/torch/collective.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"
