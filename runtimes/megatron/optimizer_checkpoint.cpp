@@ -48,9 +48,8 @@ void Optimizer::resume() {
 
 void Optimizer::save() {
   constexpr std::string_view kSource =
-      "Megatron-Core 0.16.1 dist_checkpointing/strategies/filesystem_async.py, preload_tensors: "
-      "all "
-      "that a rank writes is copied to pinned memory first";
+      "Megatron-Core 0.16.1 strategies/filesystem_async.py, preload_tensors: pinned copies of all "
+      "that a rank writes";
   const bool precise = context_.megatron.precision_aware;
   const std::int64_t moment_bits = context_.megatron.bf16_moments ? 16 : 32;
   const std::array<std::int64_t, 4> bits = {bits_of(context_.dtype), precise ? 16 : 32, moment_bits,

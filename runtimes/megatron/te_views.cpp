@@ -1,6 +1,7 @@
 // Copies and views around Transformer Engine's attention.
 #include "runtimes/megatron/transformer_engine.h"
 #include "runtimes/torch/functions.h"
+#include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"
 
 namespace headroom::ir::megatron {
