@@ -26,6 +26,7 @@ constexpr std::array<PhaseWording, kPhaseKindCount - 1> kPhaseWordings = {{
     {PhaseKind::kOptimizerObject, "optimizer_object", false},
     {PhaseKind::kInitialize, "deepspeed.initialize", false},
     {PhaseKind::kFlatten, "deepspeed.initialize.flatten", false},
+    {PhaseKind::kResume, "resume", false},
     {PhaseKind::kForward, "forward", true},
     {PhaseKind::kBackward, "backward", true},
     {PhaseKind::kForwardBackward, "forward_backward", true},

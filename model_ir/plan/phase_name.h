@@ -17,6 +17,7 @@ enum class PhaseKind : std::uint8_t {
   kOptimizerObject,  ///< The optimizer is constructed.
   kInitialize,       ///< deepspeed.initialize.
   kFlatten,          ///< The part of it before DeepSpeed last resets torch's peak counters.
+  kResume,           ///< The states of a checkpoint are loaded into the optimizer.
   // In each step, some of them once for every micro-batch.
   kForward,
   kBackward,
@@ -33,7 +34,7 @@ enum class PhaseKind : std::uint8_t {
   kDecode,
   kOther,  ///< None of these: a text of `PhaseName::other`.
 };
-inline constexpr int kPhaseKindCount = 20;
+inline constexpr int kPhaseKindCount = 21;
 
 /// Where in the run a phase lies; both count from 1.
 struct StepPosition {

@@ -3,6 +3,7 @@
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/torch/foreach.h"
 #include "runtimes/torch/launch.h"
+#include "runtimes/torch/optimizer_resume.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -33,6 +34,17 @@ void BaseOptimizer::construct() {
     eager_.set_site("fused_adam.overflow", -1);
     overflow_ = eager_.empty({1}, DType::kInt32, TensorRole::kOptimizerState);
   }
+}
+
+void BaseOptimizer::load(std::size_t group, std::span<const Tensor> parameters) {
+  if (states_.size() <= group) {
+    states_.resize(group + 1);
+  }
+  OptimizerPlan plan = plan_;
+  if (own_) {  // FusedAdam counts steps in its groups.
+    plan.form = OptimizerForm::kForeach;
+  }
+  torch::load_states(eager_, plan, parameters, torch::StatesFrom::kHost, states_[group]);
 }
 
 void BaseOptimizer::step(std::size_t group, std::span<const Tensor> parameters) {

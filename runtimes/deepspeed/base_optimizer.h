@@ -26,6 +26,11 @@ class BaseOptimizer {
   void construct();
   /// Runs one step of parameter group `group` on those of `parameters` that have a gradient.
   void step(std::size_t group, std::span<const torch::Tensor> parameters);
+  /// Loads the states of a checkpoint, which DeepSpeed reads to the host.
+  /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/zero/stage_1_and_2.py,
+  ///         _load_legacy_checkpoint; stage3.py, _rigid_load_state_dict
+  ///         (optimizer.load_state_dict).
+  void load(std::size_t group, std::span<const torch::Tensor> parameters);
 
   /// Whether the optimizer is DeepSpeed's FusedAdam or DeepSpeedCPUAdam, whose operators are
   /// compiled.

@@ -148,4 +148,12 @@ void Bf16Optimizer::step() {
   }
 }
 
+std::vector<std::vector<Tensor>> Bf16Optimizer::stepped() const {
+  std::vector<std::vector<Tensor>> groups;
+  for (const Tensor& master : masters_) {
+    groups.push_back({master});
+  }
+  return groups;
+}
+
 }  // namespace headroom::ir::deepspeed

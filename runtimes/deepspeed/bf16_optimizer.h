@@ -25,6 +25,7 @@ class Bf16Optimizer final : public OptimizerWrapper {
   void initialize() override;
   void after_backward(bool boundary) override;
   void step() override;
+  [[nodiscard]] std::vector<std::vector<torch::Tensor>> stepped() const override;
 
   /// Whether the engine chooses this wrapper. Source: runtime/engine.py,
   /// _do_optimizer_sanity_check.

@@ -286,4 +286,12 @@ void PlainOptimizer::step() {
   drop_gradients(state_.model.trainable);
 }
 
+std::vector<std::vector<Tensor>> FusedMasters::stepped() const {
+  std::vector<std::vector<Tensor>> groups;
+  for (const Tensor& master : masters_) {
+    groups.push_back({master});
+  }
+  return groups;
+}
+
 }  // namespace headroom::ir::deepspeed

@@ -33,6 +33,7 @@ class UnfusedMasters final : public StageZero {
   using StageZero::StageZero;
   void initialize() override;
   void step() override;
+  [[nodiscard]] ParameterGroups stepped() const override { return masters_; }
 
  private:
   void weigh(const std::vector<torch::Tensor>& parameters);
@@ -46,6 +47,7 @@ class FusedMasters final : public StageZero {
   using StageZero::StageZero;
   void initialize() override;
   void step() override;
+  [[nodiscard]] std::vector<std::vector<torch::Tensor>> stepped() const override;
 
  private:
   std::vector<torch::Tensor> flat_;
@@ -59,6 +61,7 @@ class PlainOptimizer final : public StageZero {
   using StageZero::StageZero;
   void initialize() override {}
   void step() override;
+  [[nodiscard]] ParameterGroups stepped() const override { return groups_; }
 
  private:
   void clip();

@@ -302,6 +302,14 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   const std::unique_ptr<OptimizerWrapper> wrapper =
       make_wrapper(state, optimizer, zero_init.take());
   initialize(state, *wrapper);
+  if (plan.resume && plan.optimizer.kind != OptimizerKind::kNone) {
+    const PhaseScope phase(eager, PhaseKind::kResume);
+    const ParameterGroups groups = wrapper->stepped();
+    for (std::size_t index = 0; index < groups.size(); ++index) {
+      optimizer.load(index, groups[index]);
+    }
+    wrapper->loaded();
+  }
   run_phases({.eager = eager, .plan = plan, .model = model, .wrapper = *wrapper});
   if (plan.checkpoint_save) {
     save_checkpoint(state);

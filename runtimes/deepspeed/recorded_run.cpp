@@ -173,6 +173,7 @@ void read_zero_run(RunReader& row, RunSetting& run) {
   }
   plan.keep_logits = row.flag("keep_output", false);
   plan.evaluation = row.flag("eval", false);
+  plan.resume = row.flag("resume", false);
   const std::string_view usual = zero.stage == 3 ? "zero3" : "cuda";
   if (const std::string init = row.text("init", usual); init != usual) {
     row.fail("init", "'" + init + "'");

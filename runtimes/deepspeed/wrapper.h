@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "model_ir/plan/parallel_plan.h"
 #include "runtimes/deepspeed/plan.h"
@@ -64,6 +65,11 @@ class OptimizerWrapper {
   virtual void before_backward(bool boundary) { static_cast<void>(boundary); }
   virtual void after_backward(bool boundary) = 0;
   virtual void step() = 0;
+  /// What the wrapped optimizer steps on the device, by its parameter groups; undefined tensors are
+  /// elsewhere.
+  [[nodiscard]] virtual std::vector<std::vector<torch::Tensor>> stepped() const = 0;
+  /// Runs when a checkpoint has been loaded.
+  virtual void loaded() {}
   /// Whether the wrapper multiplies the loss by its own loss scale.
   [[nodiscard]] virtual bool scales_loss() const { return false; }
 };

@@ -327,4 +327,12 @@ void ZeroBuckets::step_group(std::size_t index, const Tensor& norm) {
                         torch::elementwise_launches(group.master));
 }
 
+std::vector<std::vector<Tensor>> ZeroBuckets::stepped() const {
+  std::vector<std::vector<Tensor>> groups;
+  for (const Group& group : groups_) {
+    groups.push_back({group.master});
+  }
+  return groups;
+}
+
 }  // namespace headroom::ir::deepspeed

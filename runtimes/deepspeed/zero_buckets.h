@@ -40,6 +40,7 @@ class ZeroBuckets final : public OptimizerWrapper {
   void before_backward(bool boundary) override;
   void after_backward(bool boundary) override;
   void step() override;
+  [[nodiscard]] std::vector<std::vector<torch::Tensor>> stepped() const override;
   [[nodiscard]] bool scales_loss() const override { return true; }
 
  private:

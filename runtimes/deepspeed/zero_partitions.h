@@ -42,6 +42,9 @@ class ZeroPartitions : public OptimizerWrapper {
   void before_backward(bool boundary) override;
   void after_backward(bool boundary) override;
   void step() override;
+  [[nodiscard]] std::vector<std::vector<torch::Tensor>> stepped() const override;
+  /// Gathers the persistent parameters. Source: stage3.py, checkpoint_event_epilogue.
+  void loaded() override { parameters_.gather(persistent_); }
   [[nodiscard]] bool scales_loss() const override { return true; }
 
  private:

@@ -220,4 +220,12 @@ void ZeroPartitions::finish_step() {
   }
 }
 
+std::vector<std::vector<Tensor>> ZeroPartitions::stepped() const {
+  std::vector<std::vector<Tensor>> groups;
+  for (const SubGroup& group : groups_) {
+    groups.push_back({group.offloaded ? Tensor{} : group.master});
+  }
+  return groups;
+}
+
 }  // namespace headroom::ir::deepspeed

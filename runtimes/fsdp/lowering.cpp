@@ -21,6 +21,7 @@
 #include "runtimes/torch/grad_scaler.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/optimizer.h"
+#include "runtimes/torch/optimizer_resume.h"
 #include "runtimes/torch/phase.h"
 #include "runtimes/transformers/adapter.h"
 #include "runtimes/transformers/expert_adapter.h"
@@ -365,12 +366,37 @@ void run_step(Run& run, int step) {
   torch::zero_grad(run.eager, run.trained);
 }
 
+/// The states of a checkpoint: shards on the host, which accelerate's plugin takes there. Before
+/// FSDP2 reads any, its optimizer makes a step with gradients of zeros. States on the host are
+/// loaded where they are.
+/// Source: huggingface/accelerate 1.15 src/accelerate/utils/fsdp_utils.py, load_fsdp_optimizer;
+///         pytorch/pytorch 2.11 torch/distributed/checkpoint/state_dict.py,
+///         set_optimizer_state_dict.
+void resume(Run& run) {
+  const PhaseScope phase(run.eager, PhaseKind::kResume);
+  if (run.sharding.plan.cpu_offload) {
+    return;
+  }
+  const OptimizerPlan& optimizer = run.plan.optimizer;
+  if (run.sharding.plan.version == 2) {
+    torch::initialise_states(run.eager, optimizer, run.trained, run.optimizer);
+  }
+  std::vector<Tensor> trained;
+  for (const Tensor& parameter : run.trained) {
+    trained.push_back(parameter.requires_grad() ? parameter : Tensor{});
+  }
+  torch::load_states(run.eager, optimizer, trained, torch::StatesFrom::kHost, run.optimizer);
+}
+
 void train(Run& run) {
   if (run.plan.precision == Precision::kAutocastFp16) {
     run.scaler.emplace(run.eager,
                        run.sharding.plan.version == 1 ? torch::FoundReduction::kInPlace
                                                       : torch::FoundReduction::kDTensors,
                        run.sharding.ranks);
+  }
+  if (run.plan.resume && run.plan.optimizer.kind != OptimizerKind::kNone) {
+    resume(run);
   }
   for (int step = 1; step <= run.plan.steps; ++step) {
     run_step(run, step);

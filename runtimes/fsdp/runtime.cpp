@@ -8,6 +8,7 @@
 #include "model_ir/spec/param_count.h"
 #include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
+#include "runtimes/fsdp/host_memory.h"
 #include "runtimes/fsdp/lowering.h"
 #include "runtimes/fsdp/measured_runs.h"
 #include "runtimes/fsdp/options.h"
@@ -112,7 +113,9 @@ class Fsdp final : public Runtime {
   }
   [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
                                                  const ParallelPlan& plan) const override {
-    return transformers::loading_terms(model, plan, transformers::LoadedBy::kFirstOfNode);
+    return transformers::joined(
+        transformers::loading_terms(model, plan, transformers::LoadedBy::kFirstOfNode),
+        checkpoint_terms(model, plan));
   }
   /// Shards, and gradients and moments of what is trained.
   [[nodiscard]] Bytes held_on_host(const ModelSpec& model,

@@ -132,7 +132,8 @@ constexpr std::array kPlanFields = {
     field<&P::resume>("resume")
         .as_option("resume")
         .changes(OptionEffect::kMemory)
-        .means("The run resumes from a checkpoint with optimizer states, which takes host memory."),
+        .means("The run resumes from a checkpoint with optimizer states, which takes memory on the "
+               "device and the host."),
     field<&P::steps>("steps")
         .as_option("steps", "N")
         .between(1, kMostSteps)

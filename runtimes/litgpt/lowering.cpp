@@ -9,6 +9,7 @@
 #include "runtimes/torch/clip.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/optimizer.h"
+#include "runtimes/torch/optimizer_resume.h"
 #include "runtimes/torch/phase.h"
 
 namespace headroom::ir::litgpt {
@@ -60,6 +61,10 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
   }
   Loop loop;
   torch::OptimizerState state;
+  if (plan.resume) {  // Fabric.load reads the states to the host.
+    const PhaseScope phase(eager, PhaseKind::kResume);
+    torch::load_states(eager, plan.optimizer, model.trainable, torch::StatesFrom::kHost, state);
+  }
   for (int step = 1; step <= plan.steps; ++step) {
     const StepPosition at{.step = step};
     for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {

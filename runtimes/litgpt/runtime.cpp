@@ -3,11 +3,13 @@
 
 #include <array>
 
+#include "runtimes/interface/host_terms.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/litgpt/lowering.h"
 #include "runtimes/litgpt/measured_runs.h"
 #include "runtimes/litgpt/model.h"
 #include "runtimes/transformers/changes.h"
+#include "runtimes/transformers/host_memory.h"
 #include "runtimes/transformers/options.h"
 
 namespace headroom::ir::litgpt {
@@ -66,6 +68,27 @@ class Litgpt final : public Runtime {
       plan.quant->bits = 4;
       plan.quant->prepare_kbit = false;
     }
+  }
+  /// The model is made on the GPU, and its weights are read one by one from the mapped file; saving
+  /// writes tensor by tensor. A checkpoint of a run is read whole.
+  /// Source: Lightning-AI/litgpt 0.5.13 litgpt/utils.py, load_checkpoint (lazy_load);
+  ///         litgpt/data/alpaca.py (num_workers); litgpt/finetune/full.py, fabric.load(resume);
+  ///         Lightning-AI/pytorch-lightning src/lightning/fabric/utilities/cloud_io.py, _load.
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    constexpr int kWorkers = 4;
+    const double states = static_cast<double>((1 + state_count(plan.optimizer)) *
+                                              bits_of(param_dtype(plan.precision))) /
+                          8;
+    return transformers::joined(
+        {mapped_checkpoint(model, "litgpt 0.5.13 litgpt/utils.py, load_checkpoint: lazy_load"),
+         data_loaders(kWorkers,
+                      "litgpt 0.5.13 litgpt/data/alpaca.py, num_workers: 4; a forked "
+                      "worker of torch 2.11 shares 424 MiB with its parent and has 10 "
+                      "MiB of its own (measured)")},
+        transformers::resuming_terms(model, plan, states,
+                                     "litgpt 0.5.13 finetune/full.py, fabric.load: the whole "
+                                     "checkpoint of the run, on the host"));
   }
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {

@@ -550,12 +550,11 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
 
 /// The error for options of other runtimes, which would silently have no effect.
 Status check_others(const ParallelPlan& plan) {
-  constexpr std::array<IdleOption, 12> kIdle = {
+  constexpr std::array<IdleOption, 11> kIdle = {
       {{"lora", ""},
        {"qlora", ""},
        {"generate", ""},
        {"evaluation", ""},
-       {"save", ""},
        {"checkpointing", "use --megatron recompute=uniform, block or selective"},
        {"loss", "use --megatron cross-entropy-fusion=native or te"},
        {"attention", "use --megatron attention=fused, flash or unfused"},

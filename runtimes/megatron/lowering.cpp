@@ -199,9 +199,21 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
     const PhaseScope phase(eager, PhaseKind::kOptimizerObject);
     optimizers = make_optimizers(run, buffers);
   }
+  if (plan.resume) {
+    const PhaseScope phase(eager, PhaseKind::kResume);
+    for (Optimizer& optimizer : optimizers) {
+      optimizer.resume();
+    }
+  }
   Trainer trainer(run, chunks, buffers, optimizers);
   for (int number = 1; number <= plan.steps; ++number) {
     trainer.step(number);
+  }
+  if (plan.checkpoint_save) {
+    const PhaseScope phase(eager, PhaseKind::kCheckpointSave);
+    for (Optimizer& optimizer : optimizers) {
+      optimizer.save();
+    }
   }
   return eager.finish();
 }

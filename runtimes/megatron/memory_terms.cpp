@@ -4,6 +4,7 @@
 #include <set>
 
 #include "model_ir/spec/param_count.h"
+#include "runtimes/interface/host_terms.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 
@@ -119,16 +120,12 @@ std::vector<OutsideTerm> own_buffers(const ModelSpec& model, const ParallelPlan&
 }
 
 HostTerm loader_term() {
-  constexpr std::int64_t kWorkers = 2;
-  constexpr Bytes kWorker{434 * kMiB};
-  const Bytes all = kWorkers * kWorker;
-  return {.use = HostUse::kDataLoaders,
-          .requested = all,
-          .bytes = all,
-          .source =
-              "NVIDIA/Megatron-LM megatron/training/arguments.py, --num-workers: 2; a "
-              "forked worker of torch 2.11 shares 424 MiB with its parent and has 10 MiB of "
-              "its own (measured)"};
+  constexpr int kWorkers = 2;
+  return data_loaders(
+      kWorkers,
+      "NVIDIA/Megatron-LM megatron/training/arguments.py, --num-workers: 2; a "
+      "forked worker of torch 2.11 shares 424 MiB with its parent and has 10 MiB of "
+      "its own (measured)");
 }
 
 Bytes optimizer_on_host(const ModelSpec& model, const ParallelPlan& plan) {

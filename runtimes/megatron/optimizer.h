@@ -38,6 +38,23 @@ class Optimizer {
   void measure_norm(std::span<const std::int64_t> counted);
   /// FusedAdam.step. The first call makes the states.
   void update();
+  /// Loads the states of a checkpoint. Those into which it is read are there first; then FusedAdam
+  /// makes new ones and copies. The former go when all of the latter exist.
+  ///
+  /// Ignores: copies on the host; the states of an optimizer that is offloaded; the order in which
+  ///          the distributed optimizer makes the first ones.
+  /// Source:  Megatron-Core 0.16.1 megatron/core/optimizer/distrib_optimizer.py, sharded_state_dict
+  ///          (is_loading) and load_state_dict; optimizer.py, init_state_fn; Transformer
+  ///          Engine 2.11 transformer_engine/pytorch/optimizers/fused_adam.py, load_state_dict.
+  void resume();
+  /// Notes what saving a checkpoint (torch_dist, with or without --async-save) takes of the host:
+  /// pinned copies, tensor by tensor, of all that this rank writes.
+  ///
+  /// Model:  of each of its elements the parameter, the fp32 copy and the moments. PyTorch's pinned
+  ///         allocator rounds each tensor to a power of two.
+  /// Source: Megatron-Core 0.16.1 megatron/core/dist_checkpointing/strategies/filesystem_async.py,
+  ///         preload_tensors; strategies/fully_parallel.py (on by default in Megatron-LM).
+  void save();
   void zero_grad() {
     gradients_.clear();
     replaced_.clear();
@@ -46,6 +63,7 @@ class Optimizer {
  private:
   /// Makes the states of one parameter, in its first step.
   void make_states(std::int64_t elements);
+  void renew_states();
   /// FusedAdam.step on the parameters [begin, end), a parameter group.
   void step_group(std::size_t begin, std::size_t end);
   void add_scalar();

@@ -46,6 +46,19 @@ constexpr std::array<ListStep, 8> kAdamSteps = {{{ListKernel::kOneList, 2},
                                                  {ListKernel::kOneList, 2},
                                                  {ListKernel::kThreeLists, 4}}};
 
+/// Step counts that are on the device although the form does not need it (a checkpoint was loaded
+/// there) are raised by list kernels.
+void raise_step_counts(Eager& eager, std::span<const Tensor> parameters,
+                       const OptimizerState& state) {
+  constexpr std::size_t kWithCount = 3;
+  for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
+    if (state.of_parameter[group.front()].size() == kWithCount) {
+      const std::vector<std::int64_t> counts(group.size(), 1);
+      count_kernels(eager, list_launches(counts, ListKernel::kOneList));
+    }
+  }
+}
+
 /// The square roots of all second moments exist at once. Those of one type live until the next
 /// type's have been made. Source: torch/optim/adam.py, _multi_tensor_adam.
 void foreach_update(Eager& eager, std::span<const Tensor> parameters) {
@@ -100,6 +113,7 @@ void adamw_step(Eager& eager, OptimizerForm form, std::span<const Tensor> parame
     case OptimizerForm::kForeach:
       eager.set_site("adamw.foreach", -1);
       create_moments(eager, false, parameters, state);
+      raise_step_counts(eager, parameters, state);
       foreach_update(eager, parameters);
       return;
     case OptimizerForm::kFused:

@@ -16,6 +16,7 @@
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/optimizer.h"
+#include "runtimes/torch/optimizer_resume.h"
 #include "runtimes/torch/phase.h"
 #include "runtimes/torch/range_scope.h"
 #include "runtimes/torchtitan/forward.h"
@@ -58,6 +59,11 @@ class Trainer {
   Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan,
           std::int64_t stage);
 
+  /// CheckpointManager.load. Each optimizer makes a step with gradients of zeros, and its states
+  /// are read in place.
+  /// Source: torchtitan 0.2.2 torchtitan/components/optimizer.py, OptimizersContainer.state_dict
+  ///         (get_optimizer_state_dict) and load_state_dict; components/checkpoint.py, dcp_load.
+  void resume();
   void step(int number);
 
  private:
@@ -138,6 +144,13 @@ void Trainer::load(fsdp::Sharding sharding, const ModelSpec& spec, std::int64_t 
     sharded.model.blocks_before = blocks;
     blocks += chunk.layers.count;
     parts_.push_back(std::make_unique<ModelPart>(eager_, std::move(sharded)));
+  }
+}
+
+void Trainer::resume() {
+  const PhaseScope phase(eager_, PhaseKind::kResume);
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    torch::initialise_states(eager_, plan_.optimizer, parts_[i]->shards, optimizers_[i]);
   }
 }
 
@@ -413,6 +426,9 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
       .stride = plan.mesh.tensor,
       .divides = true};
   Trainer trainer(sharding, spec, plan, rank * plan.mesh.pipeline / plan.world);
+  if (plan.resume && plan.optimizer.kind != OptimizerKind::kNone) {
+    trainer.resume();
+  }
   for (int number = 1; number <= plan.steps; ++number) {
     trainer.step(number);
   }

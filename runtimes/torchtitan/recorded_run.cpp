@@ -182,6 +182,7 @@ void read_keys(RunReader& row, RunSetting& run) {
   read_pipeline(row, run);
   plan.sequence = row.integer("seq", 2048, kSequenceRange);
   plan.steps = static_cast<int>(row.integer("steps", 3, {1, 64}));
+  plan.resume = row.flag("resume", false);
   run.capacity = Bytes{row.integer("gpu_bytes", 85'024'112'640, {1, std::int64_t{1} << 50})};
   run.traits.memory_bytes = run.capacity.value();
   read_allocator(row, "alloc_conf", "expandable_segments:True", plan.allocator);

@@ -12,6 +12,7 @@
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torchtitan/changes.h"
 #include "runtimes/torchtitan/highest_ranks.h"
+#include "runtimes/torchtitan/host_memory.h"
 #include "runtimes/torchtitan/lowering.h"
 #include "runtimes/torchtitan/measured_runs.h"
 #include "runtimes/torchtitan/memory_budget.h"
@@ -97,6 +98,10 @@ class Torchtitan final : public Runtime {
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     return fsdp::held_shards(plan);
+  }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    return torchtitan::host_terms(model, plan);
   }
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;

@@ -14,6 +14,7 @@
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torch/ddp_plan.h"
 #include "runtimes/torchtune/check.h"
+#include "runtimes/torchtune/host_memory.h"
 #include "runtimes/torchtune/measured_runs.h"
 #include "runtimes/torchtune/options.h"
 #include "runtimes/torchtune/plan.h"
@@ -123,6 +124,10 @@ class Torchtune final : public Runtime {
       held.gradients.bits = 0;
     }
     return held;
+  }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    return torchtune::host_terms(model, plan);
   }
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;

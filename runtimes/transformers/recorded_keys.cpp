@@ -1,8 +1,12 @@
 #include "runtimes/transformers/recorded_keys.h"
 
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "model_ir/spec/hf_config.h"
@@ -32,6 +36,27 @@ constexpr std::array<RowWord<Cast>, 3> kCasts = {
 
 constexpr std::array<RowWord<DType>, 3> kStoredTypes = {
     {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}, {"fp16", DType::kFp16}}};
+
+/// "first-N": the layers that are checkpointed were chosen one by one.
+bool read_first_layers(RunReader& row, ParallelPlan& plan) {
+  constexpr std::string_view kForm = "first-";
+  const JsonValue* value = row.peek("checkpointing");
+  const std::string* text = value != nullptr ? value->as_string() : nullptr;
+  if (text == nullptr || !text->starts_with(kForm)) {
+    return false;
+  }
+  const std::string_view digits = std::string_view(*text).substr(kForm.size());
+  std::int64_t count = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
+  if (error != std::errc{} || end != digits.data() + digits.size() || count < 1) {
+    row.fail("checkpointing", *text);
+    return true;
+  }
+  row.take("checkpointing");
+  plan.recompute = Recompute::kFull;
+  plan.recompute_first = count;
+  return true;
+}
 
 /// Adds the head of the case's `task` to the model.
 void set_head(RunReader& row, ModelSpec& model) {
@@ -97,7 +122,9 @@ void read_common_keys(RunReader& row, ParallelPlan& plan) {
   plan.accumulation = row.integer("accumulation", 1, {1, 1 << 12});
   plan.steps = static_cast<int>(row.integer("steps", 2, {0, 64}));
   plan.attention = row.word<AttentionKind>("attention", "sdpa", kCaseAttention);
-  plan.recompute = row.word<Recompute>("checkpointing", "none", kCaseCheckpointing);
+  if (!read_first_layers(row, plan)) {
+    plan.recompute = row.word<Recompute>("checkpointing", "none", kCaseCheckpointing);
+  }
 }
 
 std::vector<std::string> read_targets(RunReader& row, std::string_view key) {

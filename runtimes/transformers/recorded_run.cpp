@@ -103,6 +103,7 @@ void read_training_keys(RunReader& row, ParallelPlan& plan) {
   }
   plan.keep_logits = !row.flag("drop_logits", true);
   plan.evaluation = row.flag("eval", false);
+  plan.resume = row.flag("resume", false);
   plan.padded_batch = row.flag("padded", false);
   // Most rows were measured with it disabled.
   if (!row.flag("cudnn", false) && plan.attention == AttentionKind::kSdpa) {

@@ -14,6 +14,7 @@
 #include "runtimes/torch/grad_scaler.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/optimizer.h"
+#include "runtimes/torch/optimizer_resume.h"
 #include "runtimes/torch/phase.h"
 #include "runtimes/torch/record.h"
 #include "runtimes/transformers/forward.h"
@@ -148,6 +149,26 @@ void step_in_backward(Training& run) {
   }
 }
 
+/// The states of a checkpoint, which one process reads to the host and each of several to its
+/// device. With optimizer_in_bwd each optimizer is given its own.
+/// Source: huggingface/transformers 5.17 src/transformers/trainer.py,
+///         _load_optimizer_and_scheduler (map_location).
+void resume(Training& run) {
+  const PhaseScope phase(run.eager, PhaseKind::kResume);
+  const OptimizerPlan& optimizer = run.plan.optimizer;
+  const std::span<const Tensor> parameters = run.model.trainable;
+  for (std::size_t i = 0; i < run.own_optimizers.size(); ++i) {
+    torch::load_states(run.eager, optimizer, parameters.subspan(i, 1), torch::StatesFrom::kHost,
+                       run.own_optimizers[i]);
+  }
+  if (run.own_optimizers.empty()) {
+    const bool alone = run.plan.world == 1;
+    torch::load_states(run.eager, optimizer, parameters,
+                       alone ? torch::StatesFrom::kHost : torch::StatesFrom::kDevice,
+                       run.optimizer);
+  }
+}
+
 void evaluate(Training& run) {
   const PhaseScope phase(run.eager, PhaseKind::kEvaluation);
   const torch::GradMode grad(run.eager, false);
@@ -221,6 +242,9 @@ void train(Eager& eager, const ModelSource& source) {
   const bool in_backward = source.setting.steps_in_backward;
   if (in_backward) {
     step_in_backward(run);
+  }
+  if (plan.resume && plan.optimizer.kind != OptimizerKind::kNone) {
+    resume(run);
   }
   for (int step = 1; step <= plan.steps; ++step) {
     const StepPosition at{.step = step};

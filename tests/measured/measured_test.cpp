@@ -259,6 +259,22 @@ TEST_CASE("measured: routers' losses, T5's modules to save, quantised T5 and BER
   }
 }
 
+TEST_CASE("measured: runs that resume, all exact") {
+  check_exact("resume");
+}
+
+TEST_CASE("measured: DeepSpeed's runs that resume") {
+  check_exact("resume_deepspeed");
+}
+
+TEST_CASE("measured: torchtitan's runs that resume") {
+  check_exact("resume_torchtitan");
+}
+
+TEST_CASE("measured: the first layers checkpointed, all exact") {
+  check_exact("first_layers");
+}
+
 TEST_CASE("measured: DeepSpeed") {
   check_source("deepspeed");
 }

@@ -19,7 +19,10 @@ constexpr std::int64_t kSampleLayers = 3;
 
 /// Live bytes that the second forward pass of the last step adds.
 std::int64_t added_by_pass(const ir::RankProgram& program, const std::vector<std::int64_t>& curve) {
-  const std::size_t step = program.phases[program.phases.size() - 2].first_item;
+  const auto last = std::find_if(
+      program.phases.rbegin(), program.phases.rend(),
+      [](const auto& one) { return one.name.kind == ir::PhaseKind::kForwardBackward; });
+  const std::size_t step = last->first_item;
   int passes = 0;
   for (const ir::WorkRange& range : ir::work_ranges(program)) {
     if (range.begin < step || range.kind != ir::RangeKind::kForwardPass || ++passes < 2) {

@@ -15,7 +15,7 @@ namespace headroom::plan {
 /// Memory of a Megatron program before and between the micro-batches: parameters, gradient buffers
 /// and optimizer shards, in bytes.
 struct StaticMemory {
-  std::int64_t construction_peak = 0;  ///< Peak of the phases model, ddp and optimizer_object.
+  std::int64_t construction_peak = 0;  ///< Peak of the phases before the first step.
   struct Step {
     std::int64_t base = 0;            ///< Alive between zero_grad and the optimizer.
     std::int64_t optimizer_peak = 0;  ///< Without what remains of activations.

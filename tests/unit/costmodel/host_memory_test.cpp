@@ -11,6 +11,7 @@
 #include "model_ir/spec/model_catalogue.h"
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/fsdp/plan.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/registry.h"
 #include "tests/support/configs.h"
 
@@ -149,6 +150,107 @@ TEST_CASE("host memory: a run that resumes reads its states beside those that it
   plan.resume = true;
   CHECK(peak().peak_span == HostSpan::kResuming);
   CHECK(peak().rank_bytes == before + Bytes{12 * kParameters / 4});
+}
+
+TEST_CASE("host memory: torchtune gathers weights and states on rank 0, and reads them on all") {
+  ir::ParallelPlan plan;
+  plan.runtime = "torchtune";
+  plan.precision = ir::Precision::kBf16;
+  plan.world = 8;
+  ir::edit_fsdp(plan) = {};
+  const auto memory = [&] { return host_memory(small_model(), plan, std::nullopt, {}); };
+  // Reordered weights of queries and keys: 16 layers of 2048 x (32 + 8) x 64 in bf16.
+  CHECK(bytes_of_use(memory(), HostUse::kLoading) == Bytes{16LL * 2048 * 40 * 64 * 2});
+  CHECK(bytes_of_use(memory(), HostUse::kSaving) == Bytes{0});
+  plan.checkpoint_save = true;
+  CHECK(bytes_of_use(memory(), HostUse::kSaving) == Bytes{6 * kParameters});
+  CHECK(memory().bytes == memory().ranks * memory().rank_bytes + Bytes{6 * kParameters});
+  plan.resume = true;
+  CHECK(memory().peak_span == HostSpan::kResuming);
+  CHECK(memory().rank_bytes == bytes_of_use(memory(), HostUse::kProcess) + Bytes{4 * kParameters});
+  plan.precision = ir::Precision::kFp32;
+  plan.resume = false;
+  CHECK(bytes_of_use(memory(), HostUse::kLoading) == Bytes{4 * kParameters});
+}
+
+TEST_CASE("host memory: FSDP's state dicts are shards of a rank, with version 1 whole on rank 0") {
+  ir::ParallelPlan plan;
+  plan.runtime = "fsdp";
+  plan.precision = ir::Precision::kFp32;
+  plan.world = 4;
+  plan.checkpoint_save = true;
+  ir::edit_fsdp(plan) = {};
+  const auto saved = [&] {
+    return bytes_of_use(host_memory(small_model(), plan, std::nullopt, {}), HostUse::kSaving);
+  };
+  CHECK(saved() == Bytes{2 * 4 * kParameters / 4});
+  plan.optimizer = {ir::OptimizerKind::kSgd, ir::OptimizerForm::kForeach, 0};
+  CHECK(saved() == Bytes{4 * kParameters / 4});  // The weights, which come first.
+  plan.optimizer = {};
+  ir::edit_fsdp(plan).version = 1;
+  CHECK(saved() == Bytes{2 * 4 * kParameters});
+  ir::edit_fsdp(plan).version = 2;
+  ir::edit_fsdp(plan).cpu_offload = true;
+  CHECK(saved() == Bytes{0});
+  plan.resume = true;
+  CHECK(host_memory(small_model(), plan, std::nullopt, {}).peak_span != HostSpan::kResuming);
+}
+
+TEST_CASE("host memory: LitGPT reads a run's checkpoint whole, and has four data loaders") {
+  ir::ParallelPlan plan;
+  plan.runtime = "litgpt";
+  plan.precision = ir::Precision::kBf16;
+  const auto memory = [&] { return host_memory(small_model(), plan, std::nullopt, {}); };
+  CHECK(bytes_of_use(memory(), HostUse::kDataLoaders) == Bytes{4 * 434 * kMiB});
+  CHECK(bytes_of_use(memory(), HostUse::kLoading) == Bytes{0});
+  plan.resume = true;
+  CHECK(bytes_of_use(memory(), HostUse::kLoading) == Bytes{6 * kParameters});
+}
+
+TEST_CASE("host memory: Megatron-Core saves by way of pinned copies of all that a rank writes") {
+  ir::ParallelPlan plan;
+  plan.runtime = "megatron";
+  plan.precision = ir::Precision::kBf16Master;
+  plan.sequence = 128;
+  plan.steps = 1;
+  plan.checkpoint_save = true;
+  const auto saved = [&] {
+    const auto program = ir::lower(small_model(), plan, ir::Rank{0}, DeviceTraits{});
+    REQUIRE(program);
+    const HostMemory memory = host_memory(small_model(), plan, std::nullopt, program.value());
+    CHECK(memory.peak_span == HostSpan::kSaving);
+    CHECK(memory.pinned >= bytes_of_use(memory, HostUse::kSaving));
+    for (const HostTerm& term : memory.terms) {
+      if (term.use == HostUse::kSaving) {
+        CHECK(term.bytes > term.requested);
+        return static_cast<double>(term.requested.value());
+      }
+    }
+    return 0.0;
+  };
+  // 16-bit weights, fp32 weights and two moments.
+  CHECK(saved() == doctest::Approx(14.0 * kParameters).epsilon(0.001));
+  plan.world = 2;  // Each rank writes half.
+  CHECK(saved() == doctest::Approx(7.0 * kParameters).epsilon(0.001));
+  ir::edit_megatron(plan).distributed_optimizer = true;
+  CHECK(saved() == doctest::Approx(7.0 * kParameters).epsilon(0.001));
+  plan.checkpoint_save = false;
+  const auto program = ir::lower(small_model(), plan, ir::Rank{0}, DeviceTraits{});
+  REQUIRE(program);
+  CHECK(program->host.empty());
+}
+
+TEST_CASE("host memory: torchtitan's checkpoints are copied to the host a few tensors at a time") {
+  ir::ParallelPlan plan;
+  plan.runtime = "torchtitan";
+  plan.precision = ir::Precision::kFp32;
+  plan.world = 8;
+  plan.checkpoint_save = true;
+  ir::edit_fsdp(plan) = {};
+  const HostMemory memory = host_memory(small_model(), plan, std::nullopt, {});
+  CHECK(bytes_of_use(memory, HostUse::kSaving) ==
+        Bytes{10'000'000} + Bytes{128256LL * 2048 * 4 / 8});
+  CHECK(bytes_of_use(memory, HostUse::kDataLoaders) == Bytes{0});
 }
 
 TEST_CASE("host memory: the verdict is the worse of the device's and the host's") {
