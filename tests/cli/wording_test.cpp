@@ -154,6 +154,7 @@ TEST_CASE("explain: why a row of its table may be faster than the plan") {
   const Answer answer = test::headroom(
       "explain llama-3.1-8b --gpu a100-80gb --gpus 8 --runtime megatron --tp 1 --pp 1 --cp 1");
   REQUIRE(answer.code == ExitCode::kYes);
+  CHECK(answer.says("\n    not taken: replayed with what PyTorch reserves, it fits with a chance"));
   CHECK(answer.says("note: the rows count allocated bytes only"));
   CHECK(answer.says("of the 79.1 GiB usable"));
 }
