@@ -287,7 +287,13 @@ std::string wrapped_lines(const std::string& text, const Terminal& terminal) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string line = text.substr(begin, end - begin);
-    wrapped += (line.starts_with("  ") ? line : wrap(line, terminal.width - 2, 2)) + "\n";
+    if (line.starts_with("  headroom ")) {
+      wrapped += line + "\n";
+    } else if (line.starts_with("  ")) {
+      wrapped += "  " + wrap(line.substr(2), terminal.width - 4, 4) + "\n";
+    } else {
+      wrapped += wrap(line, terminal.width - 2, 2) + "\n";
+    }
     begin = end + 1;
   }
   return wrapped;
