@@ -19,7 +19,7 @@ using ir::JsonFields;
 using ir::JsonValue;
 
 constexpr std::size_t kLeastColumn = 9;
-constexpr double kLeastShare = 0.0005;  // `fit` leaves out the same parts of the step.
+constexpr double kLeastPartShare = 0.0005;  // `fit` leaves out the same parts of the step.
 constexpr std::array<cost::StepPart, 5> kCommunication = {
     cost::StepPart::kTensor, cost::StepPart::kContext, cost::StepPart::kExpert,
     cost::StepPart::kData, cost::StepPart::kPipeline};
@@ -186,7 +186,7 @@ void add_time(ComparisonTable& table, const std::vector<ComparedPlan>& plans) {
   for (std::size_t i = 0; i < cost::kStepParts; ++i) {
     const auto part = static_cast<cost::StepPart>(i);
     if (any_plan(plans, [part](const ComparedPlan& plan) {
-          return plan.step && plan.parts.of(part) / *plan.step >= kLeastShare;
+          return plan.step && plan.parts.of(part) / *plan.step >= kLeastPartShare;
         })) {
       table.add("  " + std::string(describe(part)),
                 [&](const ComparedPlan& plan) { return time(plan, plan.parts.of(part)); });
@@ -200,7 +200,7 @@ void add_time(ComparisonTable& table, const std::vector<ComparedPlan>& plans) {
 /// Whether communication is among the parts of the plan's step.
 bool waits_for_communication(const ComparedPlan& plan) {
   return plan.step && std::ranges::any_of(kCommunication, [&plan](cost::StepPart part) {
-           return plan.parts.of(part) / *plan.step >= kLeastShare;
+           return plan.parts.of(part) / *plan.step >= kLeastPartShare;
          });
 }
 
