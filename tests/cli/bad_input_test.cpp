@@ -162,7 +162,7 @@ TEST_CASE("bad input: what cannot be written leaves no partial file") {
     CAPTURE(name);
     std::filesystem::create_directories(folder.path("taken"));
     check_refused(
-        {"timeline", config, "--gpu", "h100", "--format", "csv", "--output", folder.path(name)},
+        {"timeline", config, "--gpu", "h100-80gb", "--format", "csv", "--output", folder.path(name)},
         ExitCode::kEnvironment);
   }
   std::size_t entries = 0;

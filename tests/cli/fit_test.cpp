@@ -212,7 +212,7 @@ TEST_CASE("fit: keys without influence are told on request") {
   std::string text = kTinyConfig;
   text.insert(1, "\"use_cache\": true, ");
   const std::string config = folder.write("config.json", text);
-  CHECK(test::headroom_with({"fit", config, "--gpu", "h100"}).err.empty());
+  CHECK(test::headroom_with({"fit", config, "--gpu", "h100-80gb"}).err.empty());
   CHECK(test::headroom_with({"fit", config, "--gpu", "h100", "--ignored-keys"})
             .complains("without influence: /use_cache"));
 }
@@ -243,7 +243,7 @@ TEST_CASE("fit: weights without a configuration beside them are the environment'
 }
 
 TEST_CASE("fit: a mixture with fewer routed tokens than experts has an answer") {
-  const Answer answer = test::headroom("fit qwen3-30b-a3b --gpu h100 --seq 8");
+  const Answer answer = test::headroom("fit qwen3-30b-a3b --gpu h100-80gb --seq 8");
   CHECK(answer.code == ExitCode::kNo);
   CHECK(answer.says("does not fit"));
   CHECK(answer.err.empty());
