@@ -263,7 +263,7 @@ Status apply(const Arguments& arguments, ParallelPlan& plan) {
 
 ParallelPlan usual_plan(const ir::ModelSpec& model) {
   ParallelPlan plan;
-  plan.sequence =
+  plan.workload.sequence =
       model.max_positions > 0 ? std::min(kUsualSequence, model.max_positions) : kUsualSequence;
   return plan;
 }
@@ -527,8 +527,8 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   add_if(!(plan.optimizer == runtime.usual_optimizer(plan)), "optimizer",
          std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
   own({"attention", "loss", "liger"}, usual);
-  add_if(plan.generation.has_value(), "generate",
-         plan.generation ? std::to_string(plan.generation->new_tokens) : "");
+  add_if(plan.workload.generation.has_value(), "generate",
+         plan.workload.generation ? std::to_string(plan.workload.generation->new_tokens) : "");
   add_if(plan.lora.has_value(), plan.quant ? "qlora" : "lora", plan.lora ? adapter_text(plan) : "");
   parts(PartPlace::kLast);
   add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));

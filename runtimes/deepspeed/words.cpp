@@ -30,7 +30,8 @@ std::string layout_words(const ParallelPlan& plan, const TypedOption& typed) {
 std::string description(const ParallelPlan& plan) {
   return "deepspeed" + (has_zero(plan) ? zero_words(zero_of(plan)) : std::string()) + " dp " +
          std::to_string(plan.world) + precision_words_of(plan) + optimizer_words_of(plan) +
-         kernel_words_of(plan) + batch_words(plan.micro_batch, plan.accumulation) +
+         kernel_words_of(plan) +
+         batch_words(plan.workload.micro_batch, plan.workload.accumulation) +
          (plan.recompute == Recompute::kNone ? "no recomputation" : "recomputes every layer");
 }
 

@@ -83,19 +83,19 @@ constexpr std::array kPlanFields = {
             "chunks of the sequence), fused-linear (fused with the output layer, as in Liger)."),
     field<&P::liger>("liger").as_option("liger").means(
         "Kernels of Liger are used for norms, gated MLPs and rotary embedding."),
-    field<&P::micro_batch>("micro_batch")
+    field<&Workload::micro_batch>("micro_batch")
         .as_option("micro-batch", "B")
         .between(1, kMostMicroBatch)
         .searchable()
         .in_units("sequences")
         .means("Sequences per forward pass on each GPU."),
-    field<&P::sequence>("sequence")
+    field<&Workload::sequence>("sequence")
         .as_option("seq", "S")
         .usually("2048, or the model's maximum if that is less")
         .between(1, kMostSequence)
         .in_units("tokens")
         .means("Tokens per sequence."),
-    field<&P::accumulation>("accumulation")
+    field<&Workload::accumulation>("accumulation")
         .as_option("accumulation", "N")
         .between(1, kMostAccumulation)
         .searchable()
@@ -110,31 +110,31 @@ constexpr std::array kPlanFields = {
         .as_option("clip-norm", "X")
         .within(1e-12, 1e12)
         .means("Maximum norm to which gradients are clipped; none: no clipping."),
-    field<&P::padded_batch>("padded_batch")
+    field<&Workload::padded_batch>("padded_batch")
         .as_option("padded")
         .means("Batches contain padding, so that the model gets an attention mask."),
-    field<&P::keep_logits>("keep_logits")
+    field<&Workload::keep_logits>("keep_logits")
         .as_option("keep-logits")
         .changes(OptionEffect::kMemory)
         .means("The model's output (logits) is kept until the backward pass has ended."),
-    field<&P::keep_batch>("keep_batch")
+    field<&Workload::keep_batch>("keep_batch")
         .as_option("keep-batch")
         .changes(OptionEffect::kMemory)
         .means("Token ids and labels are kept until the next batch, as in Trainer."),
-    field<&P::evaluation>("evaluation")
+    field<&Workload::evaluation>("evaluation")
         .as_option("evaluation")
         .changes(OptionEffect::kMemory)
         .means("A forward pass in evaluation mode follows the training steps."),
-    field<&P::checkpoint_save>("checkpoint_save")
+    field<&Workload::checkpoint_save>("checkpoint_save")
         .as_option("save")
         .changes(OptionEffect::kMemory)
         .means("A checkpoint is saved after the training steps."),
-    field<&P::resume>("resume")
+    field<&Workload::resume>("resume")
         .as_option("resume")
         .changes(OptionEffect::kMemory)
         .means("The run resumes from a checkpoint with optimizer states, which takes memory on the "
                "device and the host."),
-    field<&P::steps>("steps")
+    field<&Workload::steps>("steps")
         .as_option("steps", "N")
         .between(1, kMostSteps)
         .changes(OptionEffect::kMemory)
@@ -283,7 +283,7 @@ constexpr PlanPart kLoraPart =
     common_part<&P::lora>("lora", kLoraFields, "lora", "Adapters of PEFT.");
 constexpr PlanPart kQuantPart = common_part<&P::quant>(
     "quant", kQuantFields, "qlora", "Frozen weights under adapters, quantised by bitsandbytes.");
-constexpr PlanPart kGenerationPart = common_part<&P::generation>(
+constexpr PlanPart kGenerationPart = common_part<&Workload::generation>(
     "generation", kGenerationFields, "generate", "model.generate after the steps.");
 constexpr PlanPart kAllocatorPart =
     common_part<&P::allocator>("allocator", kAllocatorFields, "alloc-conf",

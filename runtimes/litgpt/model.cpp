@@ -196,8 +196,8 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan) 
   model.final = load.norm();
   const auto rotated = static_cast<std::int64_t>(
       std::llround(spec.rope_fraction * static_cast<double>(spec.head_dim)));
-  model.cos = eager.empty({plan.sequence, rotated}, DType::kFp32, TensorRole::kBuffer);
-  model.sin = eager.empty({plan.sequence, rotated}, DType::kFp32, TensorRole::kBuffer);
+  model.cos = eager.empty({plan.workload.sequence, rotated}, DType::kFp32, TensorRole::kBuffer);
+  model.sin = eager.empty({plan.workload.sequence, rotated}, DType::kFp32, TensorRole::kBuffer);
   eager.program().parameters = load.count();
   std::int64_t trained = 0;
   for (const Tensor& parameter : model.trainable) {

@@ -78,7 +78,7 @@ Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan) {
   const bool micro = megatron.fp8 == MegatronFp8::kMxfp8;
   const std::int64_t parts =
       plan.mesh.context * (megatron.sequence_parallel ? plan.mesh.tensor : 1);
-  const std::int64_t tokens = plan.micro_batch * plan.sequence / parts;
+  const std::int64_t tokens = plan.workload.micro_batch * plan.workload.sequence / parts;
   const std::int64_t rows = micro ? 32 : 8;
   if (tokens % rows != 0) {
     return unsupported_megatron(recipe + " on " + std::to_string(tokens) + " tokens per rank",

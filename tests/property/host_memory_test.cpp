@@ -41,10 +41,10 @@ ir::ModelSpec host_model(test::Random& random) {
 ir::ParallelPlan host_training(test::Random& random, const char* runtime) {
   ir::ParallelPlan plan;
   plan.runtime = runtime;
-  plan.sequence = 64;
+  plan.workload.sequence = 64;
   plan.world = std::int64_t{1} << random.between(0, 3);
-  plan.checkpoint_save = random.chance(1, 2);
-  plan.resume = random.chance(1, 2);
+  plan.workload.checkpoint_save = random.chance(1, 2);
+  plan.workload.resume = random.chance(1, 2);
   plan.precision = random.chance(1, 2) ? ir::Precision::kFp32 : ir::Precision::kBf16;
   return plan;
 }
@@ -209,7 +209,8 @@ TEST_CASE("host memory: offloading never makes a node hold less") {
     }
     ir::ParallelPlan trains = plan;
     ir::ParallelPlan offloads = *more;
-    trains.checkpoint_save = trains.resume = offloads.checkpoint_save = offloads.resume = false;
+    trains.workload.checkpoint_save = trains.workload.resume = offloads.workload.checkpoint_save =
+        offloads.workload.resume = false;
     const HostMemory here = host_memory(model, trains, host_node(kDevices), program);
     const HostMemory there = host_memory(model, offloads, host_node(kDevices), *lowered);
     CHECK(there.bytes >= here.bytes);

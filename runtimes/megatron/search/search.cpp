@@ -93,7 +93,7 @@ AxisValues context_degrees(SpaceWalk& walk) {
   const Mesh& mesh = walk.plan.mesh;
   AxisValues degrees = divisors(walk.plan.world / mesh.tensor / mesh.pipeline);
   std::erase_if(degrees, [&](std::int64_t context) {
-    return context > 1 && walk.plan.sequence % (2 * context) != 0;
+    return context > 1 && walk.plan.workload.sequence % (2 * context) != 0;
   });
   return degrees;
 }

@@ -27,7 +27,7 @@ Error refusal(const Asked& asked) {
                                   .value();
   SpaceQuestion question{.model = model, .base = {}, .global_batch = 32, .constraints = {}};
   question.base.precision = ir::Precision::kBf16Master;
-  question.base.sequence = 512;
+  question.base.workload.sequence = 512;
   question.constraints.of(Axis::kGpus) = {8};
   for (const auto& [axis, text] : asked) {
     question.constraints.of(axis) = parse_axis(axis, text).value();
