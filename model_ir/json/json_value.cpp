@@ -54,7 +54,9 @@ class Builder {
     // value - invalid literal; last read: '#'".
     std::string text = error.what();
     const std::size_t dash = text.find(" - ");
-    return fail(dash == std::string::npos ? "a syntax error" : text.substr(dash + 3), "JSON");
+    const std::string reason = dash == std::string::npos ? "a syntax error" : text.substr(dash + 3);
+    const bool ends = reason.starts_with("unexpected end of input");
+    return fail("not valid JSON: " + (ends ? "the text ends " + place() : reason), {});
   }
 
   [[nodiscard]] JsonValue&& take() { return std::move(root_); }
@@ -64,6 +66,14 @@ class Builder {
   }
 
  private:
+  /// Where the text ends too early.
+  [[nodiscard]] std::string place() const {
+    if (open_.empty()) {
+      return "where a value is expected";
+    }
+    return open_.back().as_array() != nullptr ? "inside an array" : "inside an object";
+  }
+
   bool fail(std::string_view got, std::string_view wanted) {
     got_ = got;
     wanted_ = wanted;

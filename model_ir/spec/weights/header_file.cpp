@@ -92,7 +92,7 @@ bool HeaderCursor::fill(std::int64_t count, const char* what) {
     return true;
   }
   if (count > remaining()) {
-    fail(offset(), "the end of the file", std::string("a whole file: ") + what + " follows here",
+    fail(offset(), std::string("the file ends inside its header, before ") + what, {},
          "download the file again");
     return false;
   }
