@@ -54,9 +54,10 @@ class Builder {
     // value - invalid literal; last read: '#'".
     std::string text = error.what();
     const std::size_t dash = text.find(" - ");
-    const std::string reason = dash == std::string::npos ? "a syntax error" : text.substr(dash + 3);
+    std::string reason = dash == std::string::npos ? "a syntax error" : text.substr(dash + 3);
+    reason.resize(std::min(reason.find("; expected "), reason.size()));  // One thing is expected.
     const bool ends = reason.starts_with("unexpected end of input");
-    return fail("not valid JSON: " + (ends ? "the text ends " + place() : reason), {});
+    return fail(ends ? "the end of the text " + place() : reason, "valid JSON");
   }
 
   [[nodiscard]] JsonValue&& take() { return std::move(root_); }

@@ -93,10 +93,9 @@ std::optional<Family> family_of(const JsonObject& config, const HfConfigOptions&
     return std::nullopt;
   }
   const std::optional<std::string> near = closest_word(*type, family_names());
-  config.refuse("model_type",
-                "a known model_type (headroom catalog models lists the families)" +
-                    (near ? "; '" + *near + "' is one" : std::string()),
-                "only if its layers are those of a known family: --as FAMILY");
+  config.refuse("model_type", "a known model_type (headroom catalog models lists the families)",
+                near ? "if " + *near + " is meant: --as " + *near
+                     : "only if its layers are those of a known family: --as FAMILY");
   return std::nullopt;
 }
 

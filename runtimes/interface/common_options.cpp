@@ -63,8 +63,8 @@ constexpr std::array kPlanFields = {
     word<&P::precision, precision_words>("precision")
         .as_option("precision", "RECIPE")
         .usually(
-            "depends on the framework: bf16; bf16-master with --zero and --megatron; fp32 with "
-            "--fsdp and --titan")
+            "depends on the framework: bf16, with --zero and --megatron bf16-master, with --fsdp "
+            "and --titan fp32")
         .searchable()
         .means(
             "Number formats. fp32, bf16, fp16: parameters, gradients and optimizer states all have "

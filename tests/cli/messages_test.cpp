@@ -82,7 +82,7 @@ TEST_CASE("messages: options before the verb and unknown options of --vary say w
         "fix: put options after the verb: headroom fit gpt2 --gpu h100 --config-dir DIR"},
        {"compare gpt2 --gpu h100 --vary foo=1,2",
         "error: --vary foo=1,2: foo is not an option of headroom fit\n"},
-       {"compare gpt2 --gpu h100 --vary checkpoint=none,full",
+       {"compare gpt2 --gpu h100 --vary nothing-like-it=1,2",
         "fix: headroom fit --help all lists the options"},
        {"compare gpt2 --gpu h100 --vary attenton=sdpa,eager",
         "fix: use --vary attention=sdpa,eager"}});
@@ -131,9 +131,12 @@ TEST_CASE("messages: files that are something else are named so") {
   const auto fit = [&folder](const std::string& name, const std::string& text) {
     return test::headroom("fit " + folder.write(name, text) + " --gpu h100");
   };
-  CHECK(fit("broken.json", "{\n")
-            .complains("line 2, column 1: not valid JSON: the text ends inside an object\n"));
-  CHECK(fit("list.json", "{\"a\": [1,").complains("the text ends inside an array"));
+  CHECK(
+      fit("broken.json", "{\n")
+          .complains(
+              "line 2, column 1: got the end of the text inside an object, expected valid JSON\n"));
+  CHECK(fit("list.json", "{\"a\": [1,")
+            .complains("got the end of the text inside an array, expected"));
   CHECK(
       fit("other.json", "{\"a\": 1}")
           .complains("got nothing, expected a model_type: is this a config.json of Hugging Face?"));
@@ -145,8 +148,9 @@ TEST_CASE("messages: files that are something else are named so") {
       "intermediate_size": 64})");
   CHECK(negative.complains("/hidden_size: got -64"));
   CHECK_FALSE(negative.complains("num_attention_heads"));
-  CHECK(fit("short.gguf", std::string("GGUF\3\0", 6))
-            .complains("byte 4: the file ends inside its header, before the version\n"));
+  CHECK(
+      fit("short.gguf", std::string("GGUF\3\0", 6))
+          .complains("byte 4: got the end of the file inside its header, expected the version\n"));
   const std::string runs = folder.write("runs.json", "{\"foo\": []}");
   CHECK(test::headroom("fit gpt2 --gpu h100 --calibrate-from " + runs)
             .complains("not a file of measured runs: it has no list \"runs\"\n"
@@ -163,8 +167,8 @@ TEST_CASE("compare: none is a value of --optimizer, and of other options means w
 TEST_CASE("help: defaults say what happens without an option") {
   check_help("fit --help",
              {"[default: no DeepSpeed]",
-              "[default: depends on the framework: bf16; bf16-master with --zero and "
-              "--megatron; fp32 with --fsdp and --titan]",
+              "[default: depends on the framework: bf16, with --zero and --megatron "
+              "bf16-master, with --fsdp and --titan fp32]",
               "one of adamw (PyTorch's foreach AdamW), adamw-fused, ",
               "[--megatron alone means tp=1]", "Combine with --fsdp to set how it shards;"});
   check_help("plan --help",

@@ -92,8 +92,7 @@ bool HeaderCursor::fill(std::int64_t count, const char* what) {
     return true;
   }
   if (count > remaining()) {
-    fail(offset(), std::string("the file ends inside its header, before ") + what, {},
-         "download the file again");
+    fail(offset(), "the end of the file inside its header", what, "download the file again");
     return false;
   }
   const std::int64_t from = offset();
