@@ -5,10 +5,8 @@
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "model_ir/plan/plan_limits.h"
 #include "runtimes/interface/idle_options.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/megatron/option_checks.h"
@@ -45,49 +43,6 @@ template <std::size_t kCount>
 Status first_fault(const std::array<Status, kCount>& findings) {
   const auto fault = std::ranges::find_if(findings, [](const Status& each) { return !each; });
   return fault == findings.end() ? ok() : *fault;
-}
-
-/// The degrees must divide the GPUs. The message begins with those that are not 1, "tp=2,pp=4".
-Status check_ranks(const ParallelPlan& plan) {
-  const std::array<std::pair<std::string_view, std::int64_t>, 3> degrees = {
-      {{"tp", plan.mesh.tensor}, {"pp", plan.mesh.pipeline}, {"cp", plan.mesh.context}}};
-  std::int64_t product = 1;
-  std::string given;
-  for (const auto& [name, degree] : degrees) {
-    product *= degree;
-    if (degree != 1) {
-      given += (given.empty() ? "" : ",") + std::string(name) + "=" + std::to_string(degree);
-    }
-  }
-  if (product > 0 && plan.world % product == 0) {
-    return ok();
-  }
-  const std::string fewer = "degrees whose product is " + divisors_text(plan.world);
-  const std::int64_t more = product > 0 ? (plan.world / product + 1) * product : 0;
-  return Error::invalid_argument("megatron",
-                                 given + ": tp x pp x cp is " + std::to_string(product) +
-                                     ", which does not divide --gpus " + std::to_string(plan.world),
-                                 {},
-                                 more > 0 && more <= kMostRanks
-                                     ? "use --gpus " + std::to_string(more) + ", or " + fewer
-                                     : "use " + fewer);
-}
-
-/// Sequence parallelism cuts a rank's part of the sequence into one piece for each rank of tp.
-Status check_sequence_pieces(const ParallelPlan& plan) {
-  const std::int64_t tensor = plan.mesh.tensor;
-  const std::int64_t own = plan.sequence / plan.mesh.context;
-  if (own % tensor == 0) {
-    return ok();
-  }
-  const std::int64_t step = tensor * plan.mesh.context * (plan.mesh.context > 1 ? 2 : 1);
-  const std::int64_t longer = (plan.sequence / step + 1) * step;
-  return Error::invalid_argument(
-      "megatron",
-      "sequence-parallel with tp=" + std::to_string(tensor) + " and " + std::to_string(own) +
-          " tokens of a sequence on each rank",
-      "a number of tokens that tp divides",
-      "use --seq " + std::to_string(longer) + ", or leave out sequence-parallel");
 }
 
 /// A layout has chunks for all stages and all of the model's layers; no other option may assign
@@ -180,7 +135,7 @@ Status check_stages(const ParallelPlan& plan, std::int64_t layers) {
 Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
   const std::int64_t tensor = plan.mesh.tensor;
-  if (Status whole = check_ranks(plan); !whole) {
+  if (Status whole = check_megatron_ranks(plan); !whole) {
     return whole;
   }
   const auto layers = static_cast<std::int64_t>(model.layers.size());
@@ -206,7 +161,7 @@ Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
   const std::int64_t tensor = plan.mesh.tensor;
   if (megatron.sequence_parallel) {
-    if (Status pieces = check_sequence_pieces(plan); !pieces) {
+    if (Status pieces = check_megatron_pieces(plan); !pieces) {
       return pieces;
     }
   }
