@@ -41,7 +41,10 @@ constexpr std::array<OptionSpec, 9> kSearchOptions = {
      {"front", "", "",
       "also list every plan that no other plan beats in step time, memory and number of GPUs at "
       "once"},
-     {"replay", "N", "1", "replay the best plans of N groups, and order them by the replayed time"},
+     {"replay", "N", "1",
+      "replay the best plan of each of the N best groups, and order these plans by the replayed "
+      "time. A group is the plans of one framework with the same degrees, micro-batch and whatever "
+      "else decides the sizes of tensors"},
      {"threads", "N", "all cores", "threads of the search; they do not change the answer"},
      {"work-limit", "N", "none", "search at most N groups of plans"},
      {"why", "AXIS=VALUE", "",

@@ -62,15 +62,17 @@ constexpr std::array kPlanFields = {
         .means("Rank that the answer shows."),
     word<&P::precision, precision_words>("precision")
         .as_option("precision", "RECIPE")
-        .usually("bf16, but bf16-master with --zero and fp32 with --fsdp")
+        .usually(
+            "depends on the framework: bf16, with --zero and --megatron bf16-master, with --fsdp "
+            "and --titan fp32")
         .searchable()
         .means(
             "Number formats. fp32, bf16, fp16: parameters, gradients and optimizer states all have "
             "this format, without master weights. autocast-bf16, autocast-fp16: fp32 parameters, "
-            "arithmetic under "
-            "torch.autocast. bf16-autocast: the same with bf16 parameters. bf16-master, "
-            "fp16-master: 16-bit parameters with an fp32 master copy, which is what DeepSpeed "
-            "and Megatron-Core call bf16 and fp16."),
+            "gradients and optimizer states, and arithmetic in 16 bits under torch.autocast. "
+            "bf16-autocast: bf16 parameters, gradients and optimizer states, and arithmetic in "
+            "bf16 under torch.autocast. bf16-master, fp16-master: 16-bit parameters with an fp32 "
+            "master copy, which is what DeepSpeed and Megatron-Core call bf16 and fp16."),
     word<&P::attention, attention_words>("attention")
         .as_option("attention", "KIND")
         .means("Implementation of attention: sdpa (PyTorch's scaled_dot_product_attention), "
@@ -189,7 +191,8 @@ constexpr std::array kLoraFields = {
     field<&LoraPlan::rank_stabilised>("rank_stabilised")
         .key_of("lora", "rslora")
         .spelled({.name = "use_rslora"})
-        .means("Adapters are scaled by the square root of their rank (rsLoRA)."),
+        .means("rsLoRA: adapters are scaled by alpha / sqrt(rank) instead of alpha / rank. Neither "
+               "this nor alpha changes memory or time."),
     field<&LoraPlan::targets>("targets")
         .key_of("lora")
         .spelled({.name = "target_modules"})

@@ -151,7 +151,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
                      spec.position == PositionKind::kRope && spec.qk_norm == QkNorm::kNone &&
                      (pre_norm || gemma2) && (layer_norm || rms_norm);
   if (!plain) {
-    return refused("model", spec.name, "a dense decoder with rotary embedding");
+    return Error::invalid_argument("model", spec.name,
+                                   "a dense decoder with rotary embedding, as LitGPT trains it",
+                                   "use another framework, such as --runtime transformers");
   }
   if (plan.precision != Precision::kBf16) {
     return refused("precision", std::string(word_of(precision_words(), plan.precision)),

@@ -135,8 +135,7 @@ Status check_stages(const ParallelPlan& plan, std::int64_t layers) {
 Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
   const std::int64_t tensor = plan.mesh.tensor;
-  const std::int64_t product = tensor * plan.mesh.pipeline * plan.mesh.context;
-  if (Status whole = check_division({"tp x pp x cp", product, "GPUs", plan.world}); !whole) {
+  if (Status whole = check_megatron_ranks(plan); !whole) {
     return whole;
   }
   const auto layers = static_cast<std::int64_t>(model.layers.size());
@@ -162,10 +161,8 @@ Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
   const std::int64_t tensor = plan.mesh.tensor;
   if (megatron.sequence_parallel) {
-    const Status parts = check_division(
-        {"tp", tensor, "tokens of a rank's sequence", plan.workload.sequence / plan.mesh.context});
-    if (!parts) {
-      return parts;
+    if (Status pieces = check_megatron_pieces(plan); !pieces) {
+      return pieces;
     }
   }
   if (!model.moe) {

@@ -484,10 +484,13 @@ bool compiles_loss(const ParallelPlan& plan) {
 
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
   if (!is_known(spec)) {
-    return refused("model", spec.name,
-                   "Llama 3 or Qwen3 (dense, or with experts in every layer) with an output layer "
-                   "that does not "
-                   "share the embedding's weights");
+    const std::string tied =
+        spec.tied_embeddings ? ", whose output layer shares the embedding's weights" : "";
+    return Error::invalid_argument(
+        "model", spec.name + tied,
+        "Llama 3 or Qwen3 (dense, or with experts in every layer) with an output "
+        "layer that does not share the embedding's weights, as torchtitan trains them",
+        "use another framework, such as --runtime transformers");
   }
   if (spec.head_dim % 8 != 0) {
     return refused("head_dim", std::to_string(spec.head_dim), "a multiple of 8");

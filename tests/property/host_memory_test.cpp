@@ -132,7 +132,7 @@ void for_each_host_plan(std::uint64_t seed,
   CHECK(checked > 20);
 }
 
-HostSpec host_node(std::int64_t devices) {
+HostSpec host_node(int devices) {
   HostSpec host;
   host.memory = Bytes{1024 * kGiB};
   host.devices = devices;

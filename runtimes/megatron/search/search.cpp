@@ -190,8 +190,8 @@ std::string number(std::int64_t value) {
 }
 
 std::string tensor_rule(const SpaceQuestion& question) {
-  return "a divisor of the heads (" + number(question.model.heads) + "), the KV heads (" +
-         number(question.model.kv_heads) + ") and the GPUs (" + gpus_text(question) + ")";
+  return "a number that divides " + number(question.model.heads) + " (heads), " +
+         number(question.model.kv_heads) + " (KV heads) and " + gpus_text(question) + " (GPUs)";
 }
 
 std::string pipeline_rule(const SpaceQuestion& question) {

@@ -162,8 +162,9 @@ std::int64_t reshard_of(const ParallelPlan& plan) {
 // -- Rules. --------------------------------------------------------------------------------------
 
 std::string tensor_rule(const SpaceQuestion& question) {
-  return "a divisor of the heads (" + std::to_string(question.model.heads) + "), the KV heads (" +
-         std::to_string(question.model.kv_heads) + ") and the GPUs (" + gpus_text(question) + ")";
+  return "a number that divides " + std::to_string(question.model.heads) + " (heads), " +
+         std::to_string(question.model.kv_heads) + " (KV heads) and " + gpus_text(question) +
+         " (GPUs)";
 }
 
 std::string pipeline_rule(const SpaceQuestion& question) {

@@ -148,7 +148,8 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   const ModelSpec model = narrow_llama();
   CHECK(refused_by_check(model, plan_with({.tensor = 2}, 4)).empty());
   CHECK(refused_by_check(model, plan_with({.tensor = 3}, 3)) == "tp=3");
-  CHECK(refused_by_check(model, plan_with({.tensor = 2, .pipeline = 2}, 6)) == "tp x pp x cp=4");
+  CHECK(refused_by_check(model, plan_with({.tensor = 2, .pipeline = 2}, 6)) ==
+        "tp=2,pp=2: tp x pp x cp is 4, which does not divide --gpus 6");
   CHECK(refused_by_check(model, plan_with({.pipeline = 5}, 5)) == "pp=5");
   CHECK(refused_by_check(model, plan_with({.pipeline = 2}, 2, {.layers_per_chunk = 3})) ==
         "layers-per-virtual-stage=3");
