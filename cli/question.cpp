@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <utility>
 
 #include "cli/calibration.h"
@@ -164,6 +165,9 @@ Result<Question> read_question(const Arguments& arguments) {
   if (!budget) {
     return budget.error();
   }
+  for (std::string& note : asked_device_notes(arguments, *device, *budget)) {
+    plan->request.notes.push_back(std::move(note));
+  }
   for (std::string& note : notes_of(plan->model.spec, *device, plan->request.plan)) {
     plan->request.notes.push_back(std::move(note));
   }
@@ -178,8 +182,40 @@ void add_notes(const Context& context, const LoadedModel& model, const PlanReque
   add_notes(context, request.notes);
 }
 
+std::vector<std::string> asked_device_notes(const Arguments& arguments,
+                                            const cost::DeviceSpec& device, Bytes budget) {
+  std::vector<std::string> notes;
+  std::string typed = arguments.value("gpu").value_or("");
+  std::ranges::transform(typed, typed.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  const Result<std::vector<std::string>> names =
+      folder ? cost::device_names(folder->path) : Result<std::vector<std::string>>(folder.error());
+  std::string others;
+  if (names && typed != device.name && std::ranges::find(*names, device.name) != names->end()) {
+    for (const std::string& name : *names) {
+      if (name.starts_with(typed + "-") && name != device.name) {
+        others += (others.empty() ? "" : ", ") + name;
+      }
+    }
+  }
+  if (!others.empty()) {
+    notes.push_back(typed + " is " + device.name + "; also: " + others);
+  }
+  if (budget > device.total) {
+    notes.push_back("the budget of " + to_text(budget) + " is more than the " +
+                    to_text(device.total) + " that " + device.name + " has");
+  }
+  return notes;
+}
+
+bool is_measured(const cost::DeviceSpec& device) {
+  return device.vendor == "nvidia";
+}
+
 std::vector<std::string> device_notes(const cost::DeviceSpec& device) {
-  if (device.vendor == "nvidia") {
+  if (is_measured(device)) {
     return {};
   }
   return {device.name +

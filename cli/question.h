@@ -53,6 +53,16 @@ struct PlanQuestion {
 void add_notes(const Context& context, const LoadedModel& model, const PlanRequest& request);
 /// What is to be known about predictions for this GPU; empty for one like those measured.
 [[nodiscard]] std::vector<std::string> device_notes(const cost::DeviceSpec& device);
+
+/// Whether runs were measured on GPUs of this kind, so that the errors of the table apply to them.
+[[nodiscard]] bool is_measured(const cost::DeviceSpec& device);
+
+/// What was made of the GPU that was typed: which entry of the catalogue a shorter name means where
+/// it may mean several, and that the budget is more than the GPU has.
+[[nodiscard]] std::vector<std::string> asked_device_notes(const Arguments& arguments,
+                                                          const cost::DeviceSpec& device,
+                                                          Bytes budget);
+
 /// What is to be known about the prediction of a plan: that of the GPU, and what the framework says
 /// of the plan and of the plan on this GPU.
 [[nodiscard]] std::vector<std::string> notes_of(const ir::ModelSpec& model,

@@ -238,6 +238,7 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
   const auto add = [&notes](const std::vector<std::string>& more) {
     notes.insert(notes.end(), more.begin(), more.end());
   };
+  add(asked_device_notes(answer.arguments, search.device, search.budget));
   add(answer.result.best ? notes_of(search.model.spec, search.device, answer.result.best->plan)
                          : device_notes(search.device));
   add(machine_notes(search.machine));
@@ -375,7 +376,8 @@ Command plan_command() {
       .verb =
           {.name = "plan",
            .summary =
-               "Finds the best plan for a model on some GPUs, and proves that no other is better",
+               "Finds the plan with the shortest predicted step in its search space, and proves "
+               "that no other plan there is shorter",
            .positionals = "MODEL",
            .detail = "MODEL is what headroom fit takes. An option limits the search to the "
                      "values that it names: --tp 4, --tp 2,4, --tp 2-16. The value any "

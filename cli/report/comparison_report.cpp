@@ -1,6 +1,7 @@
 #include "cli/report/comparison_report.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -18,6 +19,10 @@ using ir::JsonFields;
 using ir::JsonValue;
 
 constexpr std::size_t kLeastColumn = 9;
+constexpr double kLeastPartShare = 0.0005;  // `fit` leaves out the same parts of the step.
+constexpr std::array<cost::StepPart, 5> kCommunication = {
+    cost::StepPart::kTensor, cost::StepPart::kContext, cost::StepPart::kExpert,
+    cost::StepPart::kData, cost::StepPart::kPipeline};
 
 /// One line of the table: a value for each plan, or a heading without any.
 struct ComparedRow {
@@ -142,7 +147,7 @@ void add_memory(ComparisonTable& table, const std::vector<ComparedPlan>& plans) 
   };
   table.heading("memory, " + std::string(unit.name));
   table.add("to spare", [&](const ComparedPlan& plan) { return bytes(plan.margin); });
-  table.add("capacity", [&](const ComparedPlan& plan) { return bytes(plan.capacity); });
+  table.add("left for PyTorch", [&](const ComparedPlan& plan) { return bytes(plan.capacity); });
   table.add("peak reserved", [&](const ComparedPlan& plan) { return bytes(plan.peak_reserved); });
   table.add("peak allocated", [&](const ComparedPlan& plan) { return bytes(plan.peak_allocated); });
   table.add("  peak in", [](const ComparedPlan& plan) { return phase_of(plan.moment); });
@@ -155,13 +160,13 @@ void add_memory(ComparisonTable& table, const std::vector<ComparedPlan>& plans) 
   if (any_plan(plans, [](const ComparedPlan& plan) { return shows_host(plan.host); })) {
     table.add("host, of the node",
               [&](const ComparedPlan& plan) { return bytes(plan.host.bytes); });
-    table.add("  capacity", [&](const ComparedPlan& plan) {
+    table.add("  the node has", [&](const ComparedPlan& plan) {
       return plan.host.capacity ? bytes(*plan.host.capacity) : std::string("-");
     });
   }
   if (any_plan(plans, [](const ComparedPlan& plan) { return plan.host.nvme > Bytes{0}; })) {
     table.add("NVMe, of the node", [&](const ComparedPlan& plan) { return bytes(plan.host.nvme); });
-    table.add("  capacity", [&](const ComparedPlan& plan) {
+    table.add("  the node has", [&](const ComparedPlan& plan) {
       return plan.host.nvme_capacity ? bytes(*plan.host.nvme_capacity) : std::string("-");
     });
   }
@@ -175,15 +180,13 @@ void add_time(ComparisonTable& table, const std::vector<ComparedPlan>& plans) {
   const auto time = [unit](const ComparedPlan& plan, Seconds value) {
     return plan.step ? figure_in(value.value(), unit) : std::string("-");
   };
-  table.heading("step, " + std::string(unit.name) +
-                " (communication: the time in which the GPU waits for it)");
+  table.heading("step, " + std::string(unit.name));
   table.add("step time",
             [&](const ComparedPlan& plan) { return time(plan, plan.step.value_or(Seconds{0})); });
-  constexpr double kLeastShare = 0.0005;  // `fit` leaves out the same parts.
   for (std::size_t i = 0; i < cost::kStepParts; ++i) {
     const auto part = static_cast<cost::StepPart>(i);
     if (any_plan(plans, [part](const ComparedPlan& plan) {
-          return plan.step && plan.parts.of(part) / *plan.step >= kLeastShare;
+          return plan.step && plan.parts.of(part) / *plan.step >= kLeastPartShare;
         })) {
       table.add("  " + std::string(describe(part)),
                 [&](const ComparedPlan& plan) { return time(plan, plan.parts.of(part)); });
@@ -192,6 +195,13 @@ void add_time(ComparisonTable& table, const std::vector<ComparedPlan>& plans) {
   table.add("tokens/s, all GPUs", [](const ComparedPlan& plan) {
     return plan.step ? three_digits(plan.tokens_per_second) : std::string("-");
   });
+}
+
+/// Whether communication is among the parts of the plan's step.
+bool waits_for_communication(const ComparedPlan& plan) {
+  return plan.step && std::ranges::any_of(kCommunication, [&plan](cost::StepPart part) {
+           return plan.parts.of(part) / *plan.step >= kLeastPartShare;
+         });
 }
 
 /// What a message says after "error: ".
@@ -261,6 +271,9 @@ std::string comparison_text(const std::vector<ComparedPlan>& plans, const Termin
   add_memory(table, plans);
   add_time(table, plans);
   text += "\n" + table.text(terminal);
+  if (any_plan(plans, waits_for_communication)) {
+    text += "communication: the time in which the GPU waits for it\n";
+  }
   for (std::size_t at = 0; at < plans.size(); ++at) {
     const ComparedPlan& plan = plans[at];
     const std::string number = "\n(" + std::to_string(at + 1) + ") ";

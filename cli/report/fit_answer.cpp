@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "cli/report/host_text.h"
 #include "costmodel/remedy_judge.h"
@@ -39,6 +40,16 @@ std::string shortage(const FitAnswer& answer) {
 }
 
 }  // namespace
+
+std::string_view verdict_words(cost::Verdict verdict, const std::optional<double>& chance) {
+  return verdict == cost::Verdict::kTight && !cost::is_yes(verdict, chance)
+             ? "probably does not fit"
+             : name_of(verdict);
+}
+
+bool errors_apply(const FitAnswer& answer) {
+  return is_measured(answer.question.device) || answer.confidence.basis.own_runs > 0;
+}
 
 bool mends(const cost::Remedies& remedies) {
   return !remedies.cheapest.empty() &&

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/arguments.h"
@@ -35,6 +36,14 @@ struct FitAnswer {
 /// (reserved - allocated) / reserved at the peak: the share of reserved memory that is not
 /// allocated.
 [[nodiscard]] double fragmentation_of(const cost::StepEstimate& estimate);
+
+/// "fits", "tight", "does not fit"; "probably does not fit" where a tight plan is not a yes.
+[[nodiscard]] std::string_view verdict_words(cost::Verdict verdict,
+                                             const std::optional<double>& chance);
+
+/// Whether the errors of measured runs apply to the question's GPU: those of the table for the
+/// vendor that was measured, the user's own runs for any.
+[[nodiscard]] bool errors_apply(const FitAnswer& answer);
 
 /// Whether the remedies for the GPUs asked about suffice.
 [[nodiscard]] bool mends(const cost::Remedies& remedies);

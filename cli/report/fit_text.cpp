@@ -62,8 +62,10 @@ std::string margin_text(const cost::StepEstimate& estimate) {
 }
 
 /// ", chance to fit 62.1 %" where the interval straddles the capacity.
-std::string chance_text(const cost::StepEstimate& estimate) {
-  const bool open = estimate.device_verdict == cost::Verdict::kTight && estimate.chance &&
+std::string chance_text(const FitAnswer& answer) {
+  const cost::StepEstimate& estimate = answer.estimate;
+  const bool open = errors_apply(answer) && estimate.chance &&
+                    estimate.device_verdict == cost::Verdict::kTight &&
                     *estimate.chance < cost::kConfidenceLevel;
   return open ? ", chance to fit " + percent_text(*estimate.chance) : "";
 }
@@ -75,13 +77,15 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
                               std::to_string(question.request.plan.world) + " x " +
                               question.device.name + " (" + to_text(estimate.device_total) +
                               (question.budget > Bytes{0} ? " budget" : " usable") + "):";
-  std::string verdict = std::string(name_of(estimate.verdict)) +
-                        (host_shortage(estimate.host).empty() ? ", " : ": ") +
+  const bool yes = cost::is_yes(estimate.verdict, estimate.chance);
+  const bool doubtful = estimate.verdict == cost::Verdict::kTight && !yes;
+  std::string verdict = std::string(verdict_words(estimate.verdict, estimate.chance)) +
+                        (host_shortage(estimate.host).empty() && !doubtful ? ", " : ": ") +
                         margin_text(estimate);
-  verdict += chance_text(estimate);
+  verdict += chance_text(answer);
   const bool one_line = columns_of(subject) + 1 + columns_of(verdict) <= terminal.width;
   return subject + (one_line ? " " : "\n  ") +
-         styled(terminal, style_of(estimate.verdict), verdict) + "\n";
+         styled(terminal, doubtful ? Style::kBad : style_of(estimate.verdict), verdict) + "\n";
 }
 
 /// The keys of an option's value that the words of `worded` do not express.
@@ -234,8 +238,12 @@ std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
   const bool several = ir::runtime_of(plan).names_rank(plan) || plan.rank.has_value();
   const std::string where =
       several ? ", on rank " + std::to_string(static_cast<std::int32_t>(estimate.rank)) : "";
-  std::string text = heading(terminal, "peak " + to_text(estimate.peak_allocated) +
-                                           " allocated in " + estimate.peak_moment + where);
+  const std::string peak =
+      to_text(estimate.peak_allocated) + " allocated in " + estimate.peak_moment + where;
+  std::string text = heading(
+      terminal, estimate.out_of_memory ? wrap("with unlimited memory the run would peak at " + peak,
+                                              terminal.width - 2, 2)
+                                       : "peak " + peak);
   std::array<std::size_t, ir::kTensorRoleCount> order{};
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater{},
@@ -256,8 +264,8 @@ std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
-/// The communication in the last step, by operation. Empty if the step is not distributed.
-std::string communication(const FitAnswer& answer) {
+/// The communication of the last step, by operation. Empty if the step is not distributed.
+std::string communication(const FitAnswer& answer, const Terminal& terminal) {
   struct Sum {
     ir::CollectiveKind kind{};
     std::int64_t calls = 0;
@@ -284,36 +292,45 @@ std::string communication(const FitAnswer& answer) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
   const std::int64_t replayed = cost::replayed_micro_batches(plan);
   const std::string of = replayed < plan.workload.accumulation
-                             ? ", " + counted(replayed, "micro-batch", "micro-batches")
+                             ? " with " + counted(replayed, "micro-batch", "micro-batches") +
+                                   " of its " + with_commas(plan.workload.accumulation)
                              : "";
   Bytes largest;
   for (const Sum& sum : sums) {
     largest = std::max(largest, sum.bytes);
   }
   const TableUnit unit = unit_for(largest);
-  std::string text;
+  std::string text =
+      sums.empty() ? "" : heading(terminal, "communication of one step" + of + ", each rank");
   for (const Sum& sum : sums) {
-    text += "  " + pad_right(std::string(ir::name_of(sum.kind)) + " as replayed", kTermColumns) +
-            figure(sum.bytes, unit) + "  in " + counted(sum.calls, "call") + of + "\n";
+    text += "  " + pad_right(ir::name_of(sum.kind), kTermColumns) + figure(sum.bytes, unit) +
+            "  in " + counted(sum.calls, "call") + "\n";
   }
   return text;
 }
 
 /// The intervals of the reserved peak, the probability that the plan fits, and their basis.
-std::string confidence_lines(const cost::Confidence& confidence, bool host_fits) {
+std::string confidence_lines(const FitAnswer& answer) {
+  const cost::Confidence& confidence = answer.confidence;
   const cost::ErrorModel& basis = confidence.basis;
+  if (!errors_apply(answer)) {
+    return "  " + pad_right("chance to fit", kTermColumns) +
+           "not known: nothing was measured on such GPUs\n";
+  }
   if (basis.runs == 0) {
     return {};
   }
   const std::string interval =
       to_text(confidence.reserved.low) + " to " + to_text(confidence.reserved.high);
-  const std::string known =
-      basis.own_runs > 0 ? counted(basis.own_runs, "run") + " of yours"
-                         : counted(basis.runs, "measured run") + ", " +
-                               with_commas(static_cast<std::int64_t>(basis.gpu_runs)) + " on GPUs" +
-                               (basis.borrowed ? ", some of other runtimes" : "");
+  const std::string known = basis.own_runs > 0
+                                ? counted(basis.own_runs, "run") + " of yours"
+                                : counted(basis.runs, "run") + ", " +
+                                      with_commas(static_cast<std::int64_t>(basis.gpu_runs)) +
+                                      (basis.runs == 1 ? "" : " of them") + " on real GPUs" +
+                                      (basis.borrowed ? ", some of other runtimes" : "");
   return "  " + pad_right("reserved, 95 % interval", kTermColumns) + interval + "\n  " +
-         pad_right(host_fits ? "chance to fit" : "chance to fit the GPU", kTermColumns) +
+         pad_right(answer.estimate.host.fits() ? "chance to fit" : "chance to fit the GPU",
+                   kTermColumns) +
          pad_left(percent_text(confidence.fits_probability), kSizeColumns) + "  from " + known +
          "\n";
 }
@@ -358,16 +375,17 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
                answer.question.budget > Bytes{0} ? "--budget"
                                                  : "usable, of " + answer.question.device.product);
   text += line(
-      "margin", estimate.margin,
+      estimate.margin < Bytes{0} ? "short" : "to spare", Bytes{std::abs(estimate.margin.value())},
       estimate.retries > 0 && !estimate.out_of_memory
           ? "fits only because PyTorch empties its cache " +
                 (estimate.retries == 1 ? std::string("once") : counted(estimate.retries, "time"))
           : "");
-  text += routing_lines(answer, unit) + confidence_lines(answer.confidence, estimate.host.fits());
+  text += routing_lines(answer, unit) + confidence_lines(answer);
   if (fragmentation > kFragmentationFlag) {
     text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";
   }
-  return text + communication(answer) + host_lines(estimate, answer.question.device, terminal);
+  return text + host_lines(estimate, answer.question.device, terminal) +
+         communication(answer, terminal);
 }
 
 /// The phases to show: all of them, or only those of the last step if there are many.
@@ -398,14 +416,22 @@ std::string phases(const FitAnswer& answer, const Terminal& terminal) {
     most = std::max(most, phase->peak_reserved);
   }
   const TableUnit unit = unit_for(most);
-  std::string text =
-      heading(terminal, pad_right("phase", width + 2) + pad_left("peak", kSizeColumns) +
-                            pad_left("reserved", kSizeColumns + 2) +
-                            pad_left("at its end", kSizeColumns + 2));
+  constexpr std::array<std::string_view, 3> kColumns = {"peak allocated", "peak reserved",
+                                                        "allocated at end"};
+  std::string head = pad_right("phase", width + 2);
+  for (std::size_t i = 0; i < kColumns.size(); ++i) {
+    head += (i == 0 ? "" : "  ") + std::string(kColumns.at(i));
+  }
+  std::string text = heading(terminal, head);
   for (const cost::PhaseMemory* phase : shown) {
-    text += "  " + pad_right(to_text(phase->name), width) + figure(phase->peak_allocated, unit) +
-            "  " + figure(phase->peak_reserved, unit) + "  " +
-            figure(phase->allocated_after, unit) + "\n";
+    const std::array<Bytes, kColumns.size()> sizes = {phase->peak_allocated, phase->peak_reserved,
+                                                      phase->allocated_after};
+    text += "  " + pad_right(to_text(phase->name), width);
+    for (std::size_t i = 0; i < kColumns.size(); ++i) {
+      text +=
+          (i == 0 ? "" : "  ") + pad_left(table_figure(sizes.at(i), unit), kColumns.at(i).size());
+    }
+    text += "\n";
   }
   if (left_out > 0) {
     text += "  " + counted(left_out, "smaller phase") + " left out (--json has all)\n";
@@ -475,7 +501,8 @@ std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
           largest(answer, terminal) +
           time_text({.request = answer.time,
                      .step = answer.estimate.time,
-                     .interval = answer.confidence.step_time},
+                     .interval = answer.confidence.step_time,
+                     .runs = cost::is_yes(answer.estimate.verdict, answer.estimate.chance)},
                     terminal) +
           speedup_hint(answer) + speedups_text(answer, terminal) + remedies_text(answer, terminal);
   return text + next_line(answer, terminal);

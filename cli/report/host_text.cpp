@@ -1,6 +1,7 @@
 #include "cli/report/host_text.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -82,9 +83,15 @@ std::string host_summary(const cost::HostMemory& host) {
   if (!shows_host(host)) {
     return {};
   }
-  return ranks_text(host) + " " + to_text(host.bytes) + " of " + to_text(*host.capacity) +
-         (host.pinned > Bytes{0} ? ", " + to_text(host.pinned) + " pinned" : "") + ", while " +
-         std::string(name_of(host.peak_span)) + "\n";
+  const TableUnit unit =
+      unit_of_bytes(static_cast<double>(std::min(host.bytes, *host.capacity).value()));
+  const auto figure = [&unit](Bytes bytes) {
+    return figure_in(static_cast<double>(bytes.value()), unit);
+  };
+  return "host memory of one node (" + counted(host.ranks, "rank") + "): " + figure(host.bytes) +
+         " of " + figure(*host.capacity) + " " + std::string(unit.name) + " while " +
+         std::string(name_of(host.peak_span)) +
+         (host.pinned > Bytes{0} ? ", " + to_text(host.pinned) + " of it pinned" : "") + "\n";
 }
 
 std::string host_lines(const cost::StepEstimate& estimate, const cost::DeviceSpec& device,
@@ -106,7 +113,8 @@ std::string host_lines(const cost::StepEstimate& estimate, const cost::DeviceSpe
       host.pinned > Bytes{0} ? ", " + to_text(host.pinned) + " of it pinned" : "";
   text += table.line(ranks_text(host), host.bytes, when + pinned);
   text += table.line("of the node", *host.capacity, node_remark(device));
-  text += table.line("margin", host.margin(), "");
+  text += table.line(host.margin() < Bytes{0} ? "short" : "to spare",
+                     Bytes{std::abs(host.margin().value())}, "");
   if (host.nvme > Bytes{0}) {
     text += table.line("NVMe", host.nvme,
                        host.nvme_capacity ? "of " + to_text(*host.nvme_capacity)

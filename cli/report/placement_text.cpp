@@ -120,14 +120,51 @@ class StageTable {
   TableUnit sizes_;
 };
 
+constexpr double kSecondsLonger = 1e-9;  // Seconds; less is rounding.
+
+/// Whether the plan takes longer than the optimum of the table.
+bool is_slower(const StagePlacement& stage) {
+  const auto plan =
+      std::ranges::find(stage.rules, PlacementRule::Kind::kPlan, &PlacementRule::kind);
+  return stage.best && plan != stage.rules.end() &&
+         plan->seconds > stage.best->seconds - once(stage) + kSecondsLonger;
+}
+
+/// Whether an option of the framework takes as little time as the optimum: no recomputation, or a
+/// row of the table.
+bool has_option(const StagePlacement& stage) {
+  const double longer = stage.best->seconds - once(stage);
+  if (longer <= kSecondsLonger && stage.everything <= Bytes{stage.question.budget}) {
+    return true;
+  }
+  return std::ranges::any_of(stage.rules, [longer](const PlacementRule& rule) {
+    const bool option = rule.kind != PlacementRule::Kind::kEvery &&
+                        rule.kind != PlacementRule::Kind::kChain &&
+                        rule.kind != PlacementRule::Kind::kPlan;
+    return option && rule.fits && rule.seconds <= longer + kSecondsLonger;
+  });
+}
+
+/// Why an optimal plan does not have the optimum of the table; empty if it has.
+std::string not_taken(const StagePlacement& stage, const PlacementContext& context) {
+  if (!is_slower(stage) || context.result.status != plan::PlanStatus::kOptimal) {
+    return {};
+  }
+  std::string why = "no option of the framework gives these layers";
+  if (has_option(stage)) {
+    const bool alone = context.result.best && context.result.best->plan.mesh.pipeline == 1;
+    why = alone && context.result.rejected > 0
+              ? "replayed with what PyTorch reserves, it fits with a chance below " +
+                    percent_text(context.confidence)
+              : "other stages, or what PyTorch reserves beyond these bytes, rule it out";
+  }
+  return "    " + wrap("not taken: " + why, context.width - 6, 4) + "\n";
+}
+
 /// Why the plan is slower than the optimum of the table, if it is: the table counts allocated
 /// bytes, the search also replays the allocator and asks for a chance to fit.
 std::string chance_note(const StagePlacement& stage, double confidence, std::size_t width) {
-  const auto plan =
-      std::ranges::find(stage.rules, PlacementRule::Kind::kPlan, &PlacementRule::kind);
-  constexpr double kLonger = 1e-9;
-  if (!stage.best || plan == stage.rules.end() ||
-      plan->seconds <= stage.best->seconds - once(stage) + kLonger) {
+  if (!is_slower(stage)) {
     return {};
   }
   return "  " +
@@ -169,8 +206,9 @@ std::int64_t layers_of(const StagePlacement& stage) {
 
 }  // namespace
 
-std::string placement_lines(const std::vector<StagePlacement>& placements, double confidence,
-                            std::size_t width) {
+std::string placement_lines(const std::vector<StagePlacement>& placements,
+                            const PlacementContext& context) {
+  const std::size_t width = context.width;
   std::string text;
   for (const StagePlacement& stage : placements) {
     text +=
@@ -187,6 +225,7 @@ std::string placement_lines(const std::vector<StagePlacement>& placements, doubl
         "\n";
     const StageTable table(stage);
     text += table.best_line("optimum, layers in any order", stage.best);
+    text += not_taken(stage, context);
     if (stage.best && stage.best_without_copies &&
         stage.best->seconds < stage.best_without_copies->seconds) {
       text += table.best_line("the same without copies", stage.best_without_copies);
@@ -198,7 +237,7 @@ std::string placement_lines(const std::vector<StagePlacement>& placements, doubl
                          std::string(rule.fits ? "" : "does not fit") +
                              (bound ? std::string(rule.fits ? "" : "; ") + "no option" : ""));
     }
-    text += chance_note(stage, confidence, width);
+    text += chance_note(stage, context.confidence, width);
   }
   return text;
 }

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "cli/question.h"
+#include "cli/report/fit_answer.h"
 #include "cli/report/host_text.h"
 #include "cli/report/placement_text.h"
 #include "cli/report/why_text.h"
@@ -152,9 +154,10 @@ std::string length_words(const PlanAnswer& answer) {
 /// "chance to fit 97.2 %, at least 90.0 % asked for\n"; empty if no measured errors apply.
 std::string chance_line(const PlanAnswer& answer) {
   const std::optional<double> chance = answer.result.estimate->chance;
-  return chance ? "chance to fit " + percent_text(*chance) + ", at least " +
-                      percent_text(answer.search.confidence) + " asked for\n"
-                : "";
+  return chance && is_measured(answer.search.device)
+             ? "chance to fit " + percent_text(*chance) + ", at least " +
+                   percent_text(answer.search.confidence) + " asked for\n"
+             : "";
 }
 
 std::string head_line(const PlanAnswer& answer) {
@@ -175,7 +178,7 @@ std::string time_lines(const PlanAnswer& answer) {
        {"pipeline bubble", time.bubble},
        {"data-parallel communication", time.exchange},
        {"optimizer", time.optimizer},
-       {"offload", time.offload},
+       {"offload: CPU step and copies", time.offload},
        {"waiting for the host", time.launches}}};
   const TableUnit unit = unit_of_seconds(total);
   for (const auto& [name, seconds] : parts) {
@@ -196,20 +199,23 @@ std::string step_lines(const PlanAnswer& answer) {
   const double tokens = tokens_per_second(answer.search, *answer.result.best) * (closed / step);
   const std::string line =
       "step " + duration_text(step.value()) + ", " + three_digits(tokens) + " tokens/s";
-  return estimate.time ? line + ", as replayed kernel by kernel\n" +
-                             "as the search worked it out: " + duration_text(closed.value()) + "\n"
+  return estimate.time ? line + " (full replay)\nthe search estimated " +
+                             duration_text(closed.value()) + ", made up of:\n"
                        : line + "\n";
 }
 
 /// The memory of the plan, against the same capacity as in `fit`: the GPU's usable memory, from
 /// which the CUDA context and the like are taken before PyTorch reserves any.
 std::string memory_lines(const cost::StepEstimate& estimate, const Terminal& terminal) {
+  const TableUnit unit = unit_of_bytes(static_cast<double>(estimate.capacity.value()));
   return wrap("peak " + to_text(estimate.peak_allocated) + " allocated in " + estimate.peak_moment,
               terminal.width - 2, 2) +
          "\n" +
-         wrap(to_text(estimate.peak_reserved) + " reserved by PyTorch, which may take " +
-                  to_text(estimate.capacity) + " of the " + to_text(estimate.device_total) +
-                  " usable: " + std::string(name_of(estimate.verdict)),
+         wrap("PyTorch reserves " + to_text(estimate.peak_reserved) + "; at most " +
+                  figure_in(static_cast<double>(estimate.capacity.value()), unit) + " of the " +
+                  figure_in(static_cast<double>(estimate.device_total.value()), unit) + " " +
+                  std::string(unit.name) + " usable are left for it: " +
+                  std::string(verdict_words(estimate.verdict, estimate.chance)),
               terminal.width - 2, 2) +
          "\n";
 }
@@ -227,9 +233,9 @@ std::string infeasible_lines(const PlanAnswer& answer) {
   const plan::RatedPlan* lean = leanest_of(answer);
   std::string host_line;
   if (const auto& host = result.least_host) {
-    host_line = "offloading takes too much of the host: " + to_text(host->host) +
-                " at least, the node has " + to_text(host->host_capacity) + "\n  " +
-                plan_words(host->plan) + "\n";
+    host_line = "with offloading, the host would need at least " + to_text(host->host) +
+                "; the node has " + to_text(host->host_capacity) + "\n  " + plan_words(host->plan) +
+                "\n";
   }
   if (lean == nullptr) {
     if (result.status != plan::PlanStatus::kInfeasible) {
@@ -239,9 +245,12 @@ std::string infeasible_lines(const PlanAnswer& answer) {
                ? "the parameters and optimizer states alone are too large in every plan\n"
                : host_line;
   }
+  const Bytes usable =
+      answer.search.budget > Bytes{0} ? answer.search.budget : answer.search.device.total;
   const bool proven = answer.infeasible && answer.infeasible->proven;
   return std::string(proven ? "the smallest possible peak is " : "the smallest peak found is ") +
-         to_text(lean->peak) + ", of " + to_text(lean->capacity) + " that may be allocated" +
+         to_text(lean->peak) + "; " + to_text(lean->capacity) + " can be allocated (" +
+         to_text(usable) + " usable, less what lies outside PyTorch)" +
          (lean->peak <= lean->capacity ? ", but PyTorch reserves more than it allocates" : "") +
          "\n  " + plan_words(lean->plan) + "\n" + host_line;
 }
@@ -279,7 +288,13 @@ std::string wrapped_lines(const std::string& text, const Terminal& terminal) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string line = text.substr(begin, end - begin);
-    wrapped += (line.starts_with("  ") ? line : wrap(line, terminal.width - 2, 2)) + "\n";
+    if (line.starts_with("  headroom ")) {
+      wrapped += line + "\n";
+    } else if (line.starts_with("  ")) {
+      wrapped += "  " + wrap(line.substr(2), terminal.width - 4, 4) + "\n";
+    } else {
+      wrapped += wrap(line, terminal.width - 2, 2) + "\n";
+    }
     begin = end + 1;
   }
   return wrapped;
@@ -367,18 +382,21 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
     text +=
         "\n" + memory_lines(estimate, terminal) + chance_line(answer) + host_summary(estimate.host);
   } else {
-    text += infeasible_lines(answer);
+    text += wrapped_lines(infeasible_lines(answer), terminal);
   }
   text += replayed_lines(answer);
   text += front_lines(answer);
-  text += "\n" + counted(result.space, "plan") + ", " +
-          with_commas(static_cast<std::int64_t>(result.evaluated)) + " evaluated, " +
-          duration_text(answer.seconds);
+  std::string counts =
+      counted(result.space, "plan") + ": " +
+      with_commas(static_cast<std::int64_t>(result.evaluated)) + " computed in full, the others " +
+      (result.status == plan::PlanStatus::kFeasible ? "not yet seen or ruled out by bounds"
+                                                    : "ruled out by bounds") +
+      "; the search took " + duration_text(answer.seconds);
   if (result.status == plan::PlanStatus::kFeasible) {
-    text += ", bound " + bound_text(answer.search.objective, result.bound) + ", gap " +
-            aligned_percent(result.gap, 1);
+    counts += ", bound " + bound_text(answer.search.objective, result.bound) + ", gap " +
+              aligned_percent(result.gap, 1);
   }
-  text += "\n";
+  text += "\n" + wrap(counts, terminal.width - 2, 2) + "\n";
   if (!answer.why.empty() || answer.infeasible) {
     text += "\n" + wrapped_lines(answer.why, terminal) +
             (answer.infeasible
@@ -387,7 +405,9 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
                  : "");
   }
   if (!answer.placements.empty()) {
-    text += "\n" + placement_lines(answer.placements, answer.search.confidence, terminal.width);
+    text += "\n" + placement_lines(answer.placements, {.result = result,
+                                                       .confidence = answer.search.confidence,
+                                                       .width = terminal.width});
   }
   if (answer.commands) {
     text += commands_text(*answer.commands, terminal);

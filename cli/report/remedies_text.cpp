@@ -36,8 +36,8 @@ std::string time_change(const cost::Remedy& remedy) {
   return text.data();
 }
 
-std::string outcome(const cost::Remedy& remedy) {
-  const std::string verdict(name_of(remedy.verdict));
+std::string outcome(const cost::Remedy& remedy, bool errors_apply) {
+  const std::string verdict(verdict_words(remedy.verdict, remedy.chance));
   const std::string host = host_shortage(remedy.host);
   if (!host.empty() && remedy.margin >= Bytes{0}) {
     return verdict + ": " + host;
@@ -48,7 +48,7 @@ std::string outcome(const cost::Remedy& remedy) {
   }
   const std::string margin = remedy.margin < Bytes{0} ? to_text(-remedy.margin) + " short"
                                                       : to_text(remedy.margin) + " to spare";
-  const bool open = remedy.verdict == cost::Verdict::kTight && remedy.chance &&
+  const bool open = errors_apply && remedy.verdict == cost::Verdict::kTight && remedy.chance &&
                     *remedy.chance < cost::kConfidenceLevel;
   return verdict + ", " + margin + (open ? ", chance to fit " + percent_text(*remedy.chance) : "");
 }
@@ -114,8 +114,9 @@ std::string remedy_lines(const FitAnswer& answer, const cost::Remedy& remedy,
                          const Terminal& terminal) {
   const std::string costs = costs_of(remedy);
   return wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
-         wrap(outcome(remedy) + savings(answer, remedy) + time_change(remedy) +
-                  (costs.empty() ? "" : "; costs: " + costs) + flops_text(remedy),
+         wrap(outcome(remedy, errors_apply(answer)) + savings(answer, remedy) +
+                  time_change(remedy) + (costs.empty() ? "" : "; costs: " + costs) +
+                  flops_text(remedy),
               terminal.width - 5, 5) +
          "\n";
 }
@@ -141,7 +142,11 @@ std::string remedies_text(const FitAnswer& answer, const Terminal& terminal) {
            least_gpus_line(answer, terminal) + wider_lines(answer, terminal);
   }
   const bool enough = mends(*answer.remedies);
-  std::string text = heading(terminal, enough ? "cheapest changes" : "changes that help most");
+  const bool sufficed = cost::is_yes(answer.estimate.verdict, answer.estimate.chance);
+  const std::string head = std::string("changes that make it fit") + (sufficed ? " safely" : "") +
+                           ", those that keep the training the same first";
+  std::string text =
+      heading(terminal, enough ? head : "no change on this many GPUs makes it fit; the closest:");
   for (std::size_t index = 0; index < cheapest.size(); ++index) {
     text +=
         "  " + std::to_string(index + 1) + ". " + remedy_lines(answer, cheapest[index], terminal);
@@ -161,7 +166,11 @@ std::string speedups_text(const FitAnswer& answer, const Terminal& terminal) {
                  terminal.width - 2, 2) +
             "\n";
   }
-  return text.empty() ? text : heading(terminal, "changes that make it faster") + text;
+  if (text.empty()) {
+    const bool nothing = answer.arguments.has("faster") && answer.estimate.time;
+    return nothing ? "  no change makes a step faster\n" : "";
+  }
+  return heading(terminal, "changes that make it faster") + text;
 }
 
 std::string speedup_hint(const FitAnswer& answer) {

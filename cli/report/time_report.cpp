@@ -21,9 +21,11 @@ constexpr double kTera = 1e12;
 
 std::string heading_of(const TimeAnswer& answer, const Terminal& terminal) {
   const cost::StepTime& step = *answer.step;
-  std::string text =
-      "\n" + styled(terminal, Style::kStrong, "a step takes " + duration_text(step.total.value())) +
-      "\n";
+  std::string text = "\n" +
+                     styled(terminal, Style::kStrong,
+                            (answer.runs ? "a step takes " : "a step would take ") +
+                                duration_text(step.total.value())) +
+                     "\n";
   if (answer.interval) {
     text += "  95 % interval: " + duration_text(answer.interval->low.value()) + " to " +
             duration_text(answer.interval->high.value()) + "\n";

@@ -17,6 +17,7 @@ struct TimeAnswer {
   const TimeRequest& request;
   const std::optional<cost::StepTime>& step;
   std::optional<cost::TimeInterval> interval{};  ///< The interval of the step time.
+  bool runs = true;                              ///< Whether the run fits, so that it takes a step.
 };
 
 /// What is to be known about the times of a machine, as that nothing was measured on its GPU.

@@ -7,14 +7,15 @@ namespace headroom::ir::deepspeed {
 namespace {
 
 std::string zero_words(const ZeroPlan& zero) {
-  std::string text = " zero " + std::to_string(zero.stage);
+  std::string text;
+  add_degree(text, "zero", zero.stage, true);
   if (zero.offload_param != OffloadDevice::kNone) {
-    text += " offload all";
+    add_word(text, "offload=all");
   } else if (zero.offload_optimizer != OffloadDevice::kNone) {
-    text += " offload optimizer";
+    add_word(text, "offload=optimizer");
   }
-  return text +
-         (zero.offload_ratio < 1 ? " optimizer-offload " + short_number(zero.offload_ratio) : "");
+  add_word(text, "optimizer-offload=" + short_number(zero.offload_ratio), zero.offload_ratio < 1);
+  return text;
 }
 
 }  // namespace
@@ -28,8 +29,9 @@ std::string layout_words(const ParallelPlan& plan, const TypedOption& typed) {
 }
 
 std::string description(const ParallelPlan& plan) {
-  return "deepspeed" + (has_zero(plan) ? zero_words(zero_of(plan)) : std::string()) + " dp " +
-         std::to_string(plan.world) + precision_words_of(plan) + optimizer_words_of(plan) +
+  std::string layout = has_zero(plan) ? zero_words(zero_of(plan)) : std::string();
+  add_degree(layout, "dp", plan.world, true);
+  return "deepspeed" + layout + precision_words_of(plan) + optimizer_words_of(plan) +
          kernel_words_of(plan) +
          batch_words(plan.workload.micro_batch, plan.workload.accumulation) +
          (plan.recompute == Recompute::kNone ? "no recomputation" : "recomputes every layer");

@@ -186,12 +186,12 @@ std::string sharding_words(const ParallelPlan& plan) {
   std::string text;
   if (has_fsdp(plan)) {
     const FsdpPlan& fsdp = fsdp_of(plan);
-    text = fsdp.reshard_after_forward ? "" : " reshard no";
+    add_word(text, "reshard=no", !fsdp.reshard_after_forward);
     add_degree(text, "replicas", plan.mesh.replicas, plan.mesh.replicas > 1);
-    text += fsdp.cpu_offload ? " offload all" : "";
+    add_word(text, "offload=all", fsdp.cpu_offload);
   }
-  return text + " dp " + std::to_string(plan.world) + precision_words(plan) +
-         training_words_of(plan);
+  add_degree(text, "dp", plan.world, true);
+  return text + precision_words(plan) + training_words_of(plan);
 }
 
 std::string precision_words(const ParallelPlan& plan) {

@@ -85,10 +85,12 @@ inline constexpr Change Change::kMixedPrecision{
     170, "mixed precision", "none: faster on tensor cores",
     "Micikevicius et al. 2018, Mixed Precision Training, arXiv:1710.03740"};
 inline constexpr Change Change::kPureBf16{
-    180, "parameters, gradients and states in bf16", "faster; small updates are rounded away",
+    180, "parameters, gradients and states in bf16",
+    "bf16 rounds small updates away, though a step is faster",
     "Micikevicius et al. 2018, arXiv:1710.03740, section 3.1 (why masters exist)"};
 inline constexpr Change Change::kFusedLoss{
-    190, "loss fused with the output layer (Liger)", "little: logits in chunks",
+    190, "loss fused with the output layer (Liger)",
+    "the fused loss computes the logits in chunks, which takes little time",
     "Hsu et al. 2024, Liger Kernel, arXiv:2410.10989, section 3.2"};
 inline constexpr Change Change::kUnpreparedWeights{
     185, "16-bit norms and embeddings beside quantised weights, without k-bit preparation",
@@ -98,48 +100,51 @@ inline constexpr Change Change::kFusedKernels{
     195, "fused norms, rotary embedding and MLPs (Liger)", "none: fewer kernels",
     "Hsu et al. 2024, Liger Kernel, arXiv:2410.10989, section 3.1"};
 inline constexpr Change Change::kSmallerMicroBatch{200, "smaller micro-batches, accumulated",
-                                                   "smaller matrices: less of the GPU's peak",
+                                                   "smaller matrices reach less of the GPU's peak",
                                                    "same number of FLOPs per step", Kind::kSlower};
 inline constexpr Change Change::kEightBitOptimizer{
-    210, "optimizer states in 8 bits", "little: states are quantised every step",
+    210, "optimizer states in 8 bits",
+    "the 8-bit optimizer quantises its states in every step, which takes little time",
     "Dettmers et al. 2022, 8-bit Optimizers, arXiv:2110.02861", Kind::kSlower};
 inline constexpr Change Change::kPagedOptimizer{
     215, "8-bit optimizer states in pages that move to the host when memory is short",
-    "little, unless pages move: then they cross PCIe every step",
+    "the paged optimizer takes little time unless its pages move over PCIe, then in every step",
     "Dettmers et al. 2023, QLoRA, arXiv:2305.14314, section 3 (Paged Optimizers)", Kind::kSlower};
 inline constexpr Change Change::kSelectiveRecompute{
     220, "recompute attention, norms and MLPs in backward",
-    "most of one more forward, without the projections of attention",
+    "recomputation is one more forward, without the projections of attention",
     "Korthikanti et al. 2022, arXiv:2205.05198, section 5", Kind::kSlower};
 inline constexpr Change Change::kCheckpointing{
-    230, "recompute every layer in backward", "one more forward, up to +33 % FLOPs",
+    230, "recompute every layer in backward",
+    "recomputation is one more forward, up to +33 % FLOPs",
     "Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174",
     Kind::kSlower};
 inline constexpr Change Change::kMoreTensorParallel{
-    240, "twice the tensor-parallel ranks", "more communication in every layer, smaller matrices",
+    240, "twice the tensor-parallel ranks",
+    "tensor parallelism communicates more in every layer and has smaller matrices",
     "Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053, section 3", Kind::kTensor};
 inline constexpr Change Change::kZero3{
-    250, "shard parameters as well (ZeRO-3)", "1.5 times the communication of DDP",
+    250, "shard parameters as well (ZeRO-3)", "ZeRO-3 communicates 1.5 times as much as DDP",
     "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7.2.2", Kind::kSharding};
 inline constexpr Change Change::kOffloadOptimizer{
     260, "optimizer and its states on the CPU",
-    "gradients and parameters over PCIe, step on the CPU",
+    "gradients and parameters move over PCIe, and the CPU runs the optimizer step",
     "Ren et al. 2021, ZeRO-Offload, arXiv:2101.06840", Kind::kHost};
 inline constexpr Change Change::kOffloadShards{
     265, "shards, gradients and optimizer on the CPU",
-    "shards and gradients over PCIe, step on the CPU",
+    "shards and gradients move over PCIe, and the CPU runs the optimizer step",
     "pytorch/pytorch torch/distributed/fsdp/_fully_shard/_fsdp_api.py, CPUOffloadPolicy",
     Kind::kHost};
 inline constexpr Change Change::kLora{270, "train adapters only (LoRA, r=16)",
-                                      "other training: the weights stay as they are",
+                                      "it is another training: LoRA leaves the weights as they are",
                                       "Hu et al. 2021, LoRA, arXiv:2106.09685", Kind::kTraining};
-inline constexpr Change Change::kQlora{280, "train adapters on 4-bit weights (QLoRA), recomputing",
-                                       "other training; one more forward, dequantisation",
-                                       "Dettmers et al. 2023, QLoRA, arXiv:2305.14314",
-                                       Kind::kTraining};
+inline constexpr Change Change::kQlora{
+    280, "train adapters on 4-bit weights (QLoRA), recomputing",
+    "it is another training, with one more forward and dequantisation",
+    "Dettmers et al. 2023, QLoRA, arXiv:2305.14314", Kind::kTraining};
 inline constexpr Change Change::kOffloadParameters{
     290, "parameters and optimizer on the CPU (ZeRO-3)",
-    "all parameters over PCIe in forward and backward",
+    "all parameters move over PCIe in forward and backward",
     "Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857", Kind::kHost};
 
 /// "recompute every layer in backward".

@@ -11,7 +11,13 @@ namespace headroom::ir {
 
 void add_degree(std::string& text, std::string_view name, std::int64_t value, bool shown) {
   if (shown) {
-    text += " " + std::string(name) + " " + std::to_string(value);
+    add_word(text, std::string(name) + "=" + std::to_string(value));
+  }
+}
+
+void add_word(std::string& text, std::string_view word, bool shown) {
+  if (shown) {
+    text += (text.empty() ? " " : ", ") + std::string(word);
   }
 }
 
@@ -24,28 +30,29 @@ std::string short_number(double value) {
 std::string precision_words_of(const ParallelPlan& plan) {
   const bool usual =
       plan.precision == Precision::kBf16Master || plan.precision == Precision::kAutocastBf16;
-  return usual ? "" : " " + std::string(word_of(precision_words(), plan.precision));
+  return usual ? "" : ", " + std::string(word_of(precision_words(), plan.precision));
 }
 
 std::string optimizer_words_of(const ParallelPlan& plan) {
   const bool usual = plan.optimizer.kind == OptimizerKind::kAdamW &&
                      plan.optimizer.form != OptimizerForm::kEightBit;
-  return usual ? "" : " " + std::string(word_of(optimizer_words(), plan.optimizer));
+  return usual ? "" : ", " + std::string(word_of(optimizer_words(), plan.optimizer));
 }
 
 std::string kernel_words_of(const ParallelPlan& plan) {
   std::string text;
   if (plan.attention != AttentionKind::kSdpa) {
-    text += " attention " + std::string(word_of(attention_words(), plan.attention));
+    text += ", attention=" + std::string(word_of(attention_words(), plan.attention));
   }
   if (plan.loss != LossKind::kHf) {
-    text += " loss " + std::string(word_of(loss_words(), plan.loss));
+    text += ", loss=" + std::string(word_of(loss_words(), plan.loss));
   }
   return text;
 }
 
 std::string batch_words(std::int64_t sequences, std::int64_t passes) {
-  return ", micro-batch " + std::to_string(sequences) + " x " + std::to_string(passes) + ", ";
+  return ", micro-batch " + std::to_string(sequences) + ", " + std::to_string(passes) +
+         " per step, ";
 }
 
 namespace {
@@ -75,7 +82,7 @@ std::string Runtime::kernels(const ParallelPlan& plan) const {
 }
 
 std::string Runtime::describe(const ParallelPlan& plan) const {
-  return std::string(name()) + " dp " + std::to_string(plan.world) + precision_words_of(plan) +
+  return std::string(name()) + " dp=" + std::to_string(plan.world) + precision_words_of(plan) +
          training_words_of(plan);
 }
 

@@ -7,10 +7,12 @@
 #include "model_ir/plan/parallel_plan.h"
 
 /// Pieces of the line that describes a plan (`Runtime::describe`). Each is empty or begins with a
-/// space or a comma.
+/// comma; the words that follow the framework's name begin with a space.
 namespace headroom::ir {
 
-/// Adds " NAME VALUE" to `text` if it is `shown`.
+/// Adds `word` to a list of words if it is `shown`: " zero=3, offload=all".
+void add_word(std::string& text, std::string_view word, bool shown = true);
+/// Adds "NAME=VALUE" to such a list if it is `shown`.
 void add_degree(std::string& text, std::string_view name, std::int64_t value, bool shown);
 
 /// Three significant digits: "0.25".
@@ -23,7 +25,7 @@ void add_degree(std::string& text, std::string_view name, std::int64_t value, bo
 /// Attention and loss; empty for sdpa and the model's own loss.
 [[nodiscard]] std::string kernel_words_of(const ParallelPlan& plan);
 
-/// ", micro-batch 2 x 8, ": sequences of a forward pass x passes per optimizer step.
+/// ", micro-batch 2, 8 per step, ": sequences of a forward pass, and passes per optimizer step.
 [[nodiscard]] std::string batch_words(std::int64_t sequences, std::int64_t passes);
 
 /// Optimizer, kernels, micro-batches and recomputation of a framework that recomputes whole layers

@@ -32,27 +32,27 @@ std::string degree_words(const ParallelPlan& plan, const MegatronPlan& megatron)
              megatron.first_stage_layers > 0);
   add_degree(text, "last-stage-layers", megatron.last_stage_layers, megatron.last_stage_layers > 0);
   add_degree(text, "cp", plan.mesh.context, plan.mesh.context > 1);
-  text += megatron.context_exchange == MegatronContext::kAllToAll ? " cp-comm a2a" : "";
+  add_word(text, "cp-comm=a2a", megatron.context_exchange == MegatronContext::kAllToAll);
   add_degree(text, "ep", plan.mesh.expert, plan.mesh.expert > 1);
   add_degree(text, "etp", plan.mesh.expert_tensor, plan.mesh.expert_tensor > 0);
   add_degree(text, "dp", data_degree(plan), true);
-  text += megatron.account_for_embedding ? " account-for-embedding" : "";
-  text += megatron.account_for_loss ? " account-for-loss" : "";
-  text += megatron.sequence_parallel ? " sequence-parallel" : "";
-  text += megatron.distributed_optimizer ? " distributed-optimizer" : "";
-  text += megatron.dispatcher == MegatronDispatcher::kHybridEp ? " dispatcher hybridep" : "";
-  if (megatron.optimizer_offload > 0) {
-    text += " optimizer-offload " + short_number(megatron.optimizer_offload);
-  }
-  return text + (megatron.pipeline_before_data ? " mesh-order tp-cp-ep-pp-dp" : "");
+  add_word(text, "account-for-embedding", megatron.account_for_embedding);
+  add_word(text, "account-for-loss", megatron.account_for_loss);
+  add_word(text, "sequence-parallel", megatron.sequence_parallel);
+  add_word(text, "distributed-optimizer", megatron.distributed_optimizer);
+  add_word(text, "dispatcher=hybridep", megatron.dispatcher == MegatronDispatcher::kHybridEp);
+  add_word(text, "optimizer-offload=" + short_number(megatron.optimizer_offload),
+           megatron.optimizer_offload > 0);
+  add_word(text, "mesh-order=tp-cp-ep-pp-dp", megatron.pipeline_before_data);
+  return text;
 }
 
 std::string fp8_words(const MegatronPlan& megatron) {
   if (megatron.fp8 == MegatronFp8::kNone) {
     return {};
   }
-  return " fp8-" + std::string(word_of(megatron_fp8_words(), megatron.fp8)) +
-         (megatron.fp8_parameters ? " fp8-param-gather" : "");
+  return ", fp8-" + std::string(word_of(megatron_fp8_words(), megatron.fp8)) +
+         (megatron.fp8_parameters ? ", fp8-param-gather" : "");
 }
 
 std::string recompute_words(const MegatronPlan& megatron) {

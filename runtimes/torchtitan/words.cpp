@@ -16,9 +16,7 @@ std::string degree_words(const ParallelPlan& plan, const TitanPlan& titan) {
   std::string text;
   add_degree(text, "tp", plan.mesh.tensor, true);
   add_degree(text, "pp", plan.mesh.pipeline, true);
-  if (pipelined) {
-    text += " schedule " + std::string(name_of(titan.schedule));
-  }
+  add_word(text, "schedule=" + std::string(name_of(titan.schedule)), pipelined);
   add_degree(text, "vpp-layers", titan.stage_layers, titan.stage_layers > 0);
   add_degree(text, "pipeline-runs", plan.workload.accumulation,
              pipelined && plan.workload.accumulation > 1);
@@ -28,15 +26,13 @@ std::string degree_words(const ParallelPlan& plan, const TitanPlan& titan) {
   add_degree(text, "dp", plan.world / plan.mesh.tensor / plan.mesh.pipeline / plan.mesh.context,
              true);
   add_degree(text, "replicas", replicas, replicas > 1);
-  if (pipelined && titan.first_stage_less == 0) {
-    text += " account-for-embedding no";
-  }
-  if (pipelined && titan.last_stage_less == 0) {
-    text += " account-for-loss no";
-  }
+  add_word(text, "account-for-embedding=no", pipelined && titan.first_stage_less == 0);
+  add_word(text, "account-for-loss=no", pipelined && titan.last_stage_less == 0);
   const bool reshards = titan.reshard == TitanReshard::kAlways ||
                         (titan.reshard == TitanReshard::kDefault && !pipelined);
-  return text + (reshards ? "" : " reshard no") + (titan.compiled ? " compiled" : "");
+  add_word(text, "reshard=no", !reshards);
+  add_word(text, "compiled", titan.compiled);
+  return text;
 }
 
 std::string recompute_words(const ParallelPlan& plan, const TitanPlan& titan) {

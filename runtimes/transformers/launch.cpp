@@ -187,7 +187,8 @@ std::vector<std::string> checkpointing_lines(const ParallelPlan& plan) {
 }
 
 std::vector<std::string> script_lines(const ParallelPlan& plan, const std::string& model) {
-  std::vector<std::string> lines = {loading_line(plan, model)};
+  std::vector<std::string> lines = {"# from_pretrained takes the path or the Hub id of your model:",
+                                    loading_line(plan, model)};
   if (plan.attention == AttentionKind::kSdpaNoCudnn) {
     lines.emplace_back("torch.backends.cuda.enable_cudnn_sdp(False)");
   }

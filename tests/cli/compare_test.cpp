@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -74,6 +75,14 @@ TEST_CASE("property: compare judges with the runs of --calibrate-from as fit doe
   }
 }
 
+TEST_CASE("compare: two plans stand side by side, what communication means below them") {
+  const Answer answer = test::headroom(
+      "compare llama-3.1-8b --gpu h100-80gb --gpus 8 --checkpointing full --vary zero=1,3");
+  CHECK(answer.says("\nstep, ms\n"));
+  CHECK(answer.says("\ncommunication: the time in which the GPU waits for it\n"));
+  CHECK(std::regex_search(answer.out, std::regex("\n +\\(1\\) +\\(2\\)\n")));
+}
+
 TEST_CASE("compare: the chance to fit and the host's memory have rows") {
   const Answer answer = test::headroom(
       "compare llama-3.2-1b --gpu rtx-4090 --zero 2 --checkpointing full --vary "
@@ -81,7 +90,7 @@ TEST_CASE("compare: the chance to fit and the host's memory have rows") {
   CHECK(answer.code == ExitCode::kYes);
   CHECK(answer.says("\n  chance to fit  "));
   CHECK(answer.says("\n  host, of the node  "));
-  CHECK(answer.says("\n    capacity  "));
+  CHECK(answer.says("\n    the node has  "));
   CHECK(answer.says("\n  host-memory  "));
   CHECK(answer.says("\n(3) does not fit: the host needs "));
   CHECK(answer.says(", the node has 8.00 GiB\n"));

@@ -26,7 +26,7 @@ std::string first_line(const std::string& text) {
 }  // namespace
 
 TEST_CASE("fit: the verdict comes first, with model, GPU, its bytes and the margin") {
-  const Answer answer = test::headroom("fit gpt2 --gpu h100");
+  const Answer answer = test::headroom("fit gpt2 --gpu h100-80gb");
   CHECK(answer.code == ExitCode::kYes);
   CHECK(answer.err.empty());
   CHECK(first_line(answer.out).find("gpt2 on 1 x h100-80gb (79.2 GiB usable): fits, ") == 0);
@@ -39,15 +39,21 @@ TEST_CASE("fit: what does not fit is exit code 1, with what is missing and what 
   CHECK(first_line(answer.out).find("does not fit, ") != std::string::npos);
   CHECK(first_line(answer.out).find(" short") != std::string::npos);
   CHECK(answer.says("out of memory in "));
+  CHECK(answer.says("\nwith unlimited memory the run would peak at "));
+  CHECK(answer.says("\na step would take "));
+  CHECK_FALSE(answer.says("a step takes "));
+  CHECK(answer.says("\nchanges that make it fit, those that keep the training the same first\n"));
   CHECK(answer.says("costs: "));
   CHECK(answer.says("\nnext: headroom fit llama-3.1-8b --gpu rtx-4090 "));
 }
 
 TEST_CASE("fit: the screen shows peak, bars, device, phases, blocks and the next command") {
   const Answer answer = test::headroom("fit llama-3.2-1b --gpu a100-80gb");
-  for (const char* part : {"\npeak ", "█", "optimizer states", "\nagainst the device", "reserved",
-                           "fragmentation", "CUDA context", "margin", "\nphase", "step2.backward",
-                           "\nlargest at the peak", "\nnext: headroom timeline llama-3.2-1b"}) {
+  for (const char* part :
+       {"\npeak ", "█", "optimizer states", "\nagainst the device", "reserved", "fragmentation",
+        "CUDA context", "to spare", "\nphase", "  peak allocated",
+        "  peak reserved  allocated at end\n", "step2.backward", "\nlargest at the peak",
+        "\nnext: headroom timeline llama-3.2-1b"}) {
     CAPTURE(part);
     CHECK(answer.says(part));
   }

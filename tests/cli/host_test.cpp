@@ -108,7 +108,10 @@ TEST_CASE("plan: no plan needs more host memory than there is") {
   CHECK(found.integer("estimate/host/bytes") <= 64 * kGiB);
   const Answer none = test::headroom(question + " --host-memory 8GiB");
   CHECK(none.code == ExitCode::kNo);
-  CHECK(none.says("offloading takes too much of the host"));
+  CHECK(none.says("with offloading, the host would need at least "));
+  CHECK(none.says("; the node has 8.00 GiB\n"));
+  CHECK(
+      test::headroom(question + " --host-memory 64GiB").says("host memory of one node (1 rank): "));
 }
 
 TEST_CASE("fit: verdict, chance to fit and exit code agree") {

@@ -64,6 +64,46 @@ TEST_CASE("fit: every table has one unit in its columns") {
   CHECK_FALSE(std::regex_search(fit.out, std::regex("[0-9]{3}\\.[0-9]+ ([KMGT]iB|ms|s)\\b")));
 }
 
+TEST_CASE("fit: a chance below one half reads as a no, in the verdict as in the exit code") {
+  const Answer answer = test::headroom("fit llama-3.1-8b --gpu h100-80gb --budget 78GiB");
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(answer.says("probably does not fit: "));
+  CHECK_FALSE(answer.says("  tight, "));
+  CHECK(test::json_of("fit llama-3.1-8b --gpu h100-80gb --budget 78GiB").text("verdict") ==
+        "tight");
+}
+
+TEST_CASE("fit: intervals are left out where nothing was measured on such GPUs") {
+  const Answer answer = test::headroom("fit llama-3.2-1b --gpu mi300x");
+  CHECK(answer.says("not known: nothing was measured on such GPUs\n"));
+  CHECK_FALSE(answer.says("95 % interval"));
+  CHECK_FALSE(answer.says(" on real GPUs"));
+}
+
+TEST_CASE("fit: communication has a heading of its own") {
+  const Answer answer = test::headroom("fit llama-3.2-1b --gpu h100-80gb --gpus 2 --zero 3");
+  CHECK(answer.says("\ncommunication of one step, each rank\n  all_gather  "));
+  CHECK_FALSE(answer.says("as replayed"));
+}
+
+TEST_CASE("fit: notes say which GPU a short name means, and that a budget is more than it has") {
+  const Answer shorter = test::headroom("fit gpt2 --gpu A100");
+  CHECK(shorter.complains("a100 is a100-80gb; also: a100-40gb, "));
+  CHECK(test::headroom("fit gpt2 --gpu a100-80gb").err.empty());
+  CHECK(test::headroom("fit gpt2 --gpu t4").err.find(" is ") == std::string::npos);
+  const Answer more = test::headroom("fit gpt2 --gpu h100-80gb --budget 200GiB");
+  CHECK(more.complains("the budget of 200 GiB is more than the 79.2 GiB that h100-80gb has"));
+  CHECK(test::headroom("plan gpt2 --gpu h100 --budget 200GiB --runtime transformers")
+            .complains("the budget of 200 GiB is more than"));
+}
+
+TEST_CASE("fit: --faster says that no change makes a step faster where none does") {
+  const std::string question = "fit gpt2 --gpu h100-80gb --micro-batch 8";
+  REQUIRE(test::json_of(question + " --faster").array("faster").empty());
+  CHECK(test::headroom(question + " --faster").says("no change makes a step faster\n"));
+  CHECK_FALSE(test::headroom(question).says("no change makes a step faster"));
+}
+
 TEST_CASE("answers: plurals are right") {
   const std::regex wrong("[^0-9.,]1 (layers|calls|phases|passes|plans|GPUs|micro-batches|runs)\\b");
   for (const char* line :
@@ -154,6 +194,7 @@ TEST_CASE("explain: why a row of its table may be faster than the plan") {
   const Answer answer = test::headroom(
       "explain llama-3.1-8b --gpu a100-80gb --gpus 8 --runtime megatron --tp 1 --pp 1 --cp 1");
   REQUIRE(answer.code == ExitCode::kYes);
+  CHECK(answer.says("\n    not taken: replayed with what PyTorch reserves, it fits with a chance"));
   CHECK(answer.says("note: the rows count allocated bytes only"));
   CHECK(answer.says("of the 79.1 GiB usable"));
 }

@@ -24,7 +24,7 @@
 namespace headroom::cost {
 namespace {
 
-constexpr std::int64_t kDevices = 8;
+constexpr int kDevices = 8;
 
 ir::ModelSpec host_model(test::Random& random) {
   return test::model_of(
@@ -169,7 +169,7 @@ TEST_CASE("host memory: a node with more of the ranks holds no less") {
   for_each_host_plan(20261125, [](const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                   const ir::RankProgram& program) {
     Bytes before;
-    for (std::int64_t devices = 1; devices <= kDevices; ++devices) {
+    for (int devices = 1; devices <= kDevices; ++devices) {
       const HostMemory node = host_memory(model, plan, host_node(devices), program);
       CHECK(node.bytes >= before);
       before = node.bytes;
