@@ -12,6 +12,7 @@
 #include "cli/help.h"
 #include "cli/own_options.h"
 #include "cli/plan_file.h"
+#include "cli/shell_words.h"
 #include "cli/synonyms.h"
 #include "model_ir/plan/plan_words.h"
 
@@ -76,6 +77,28 @@ Error unknown_verb(const std::string& verb) {
   const std::optional<std::string> closest = closest_word(verb, known);
   return Error::invalid_argument("VERB", verb, "one of " + ir::join(known),
                                  closest ? "use headroom " + *closest : "see headroom --help");
+}
+
+/// Options before the verb: the command line with the verb in front.
+Error options_first(std::span<const std::string> arguments) {
+  std::vector<std::string> known;
+  for (const Command& command : commands()) {
+    known.emplace_back(command.verb.name);
+  }
+  const auto verb = std::ranges::find_first_of(arguments, known);
+  std::string line = "headroom";
+  const auto add = [&line](auto begin, auto end) {
+    for (; begin != end; ++begin) {
+      line += " " + shell_word(*begin);
+    }
+  };
+  if (verb == arguments.end()) {
+    line += " VERB";
+  }
+  add(verb, arguments.end());
+  add(arguments.begin(), verb);
+  return Error::invalid_argument(arguments[0], "stands before the verb", {},
+                                 "put options after the verb: " + line);
 }
 
 /// Returns the word after --help: "megatron" in "fit --help megatron".
@@ -211,11 +234,12 @@ ExitCode run(std::span<const std::string> arguments, std::ostream& out, std::ost
   }
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   Notes notes;
-  return report(unknown_verb(verb), {.out = out,
-                                     .err = err,
-                                     .terminal = plain_terminal(ColorChoice::kNever),
-                                     .json = json,
-                                     .notes = &notes});
+  return report(verb.starts_with('-') ? options_first(arguments) : unknown_verb(verb),
+                {.out = out,
+                 .err = err,
+                 .terminal = plain_terminal(ColorChoice::kNever),
+                 .json = json,
+                 .notes = &notes});
 }
 
 }  // namespace headroom::cli

@@ -79,6 +79,14 @@ const OptionSpec* spec_named(const VerbSpec& verb, std::string_view option) {
   return nullptr;
 }
 
+Error missing_value(const VerbSpec& verb, const OptionSpec& spec) {
+  const std::string option = "--" + std::string(spec.name);
+  return Error::invalid_argument(option, "needs a value", {},
+                                 "type " + option + " " + std::string(spec.value) + "; headroom " +
+                                     std::string(verb.name) + " --help " + std::string(spec.name) +
+                                     " says more");
+}
+
 /// CLI11 counts the values of an option wrongly, or finds a value behind a flag.
 Error wording_of(const VerbSpec& verb, const CLI::ParseError& fault) {
   const std::string message = fault.what();
@@ -94,9 +102,14 @@ Error wording_of(const VerbSpec& verb, const CLI::ParseError& fault) {
       message.find("At least") == std::string::npos) {
     return Error::invalid_argument(option, "is given more than once", {}, "type it once: " + typed);
   }
-  return Error::invalid_argument(
-      option, "needs a value", {},
-      "type " + typed + "; " + help + " " + std::string(spec->name) + " says more");
+  return missing_value(verb, *spec);
+}
+
+/// Whether CLI11 took the option that follows for the value of this one: "--gpus --gpu h100".
+bool took_option(const Slot& slot) {
+  return slot.text.starts_with("--") ||
+         std::ranges::any_of(slot.texts,
+                             [](const std::string& text) { return text.starts_with("--"); });
 }
 
 /// `texts`, a line each.
@@ -162,6 +175,13 @@ Error Arguments::as_typed(Error error) const {
     if (error.got.starts_with(typed.key + "=")) {
       error.key = typed.name;
       error.got = error.got.substr(typed.key.size() + 1);
+      for (const TypedName& other : typed_) {  // "2,pp=3: ..." is "2 --pp 3: ...".
+        const std::string key = "," + other.key + "=";
+        const std::size_t at = error.got.find(key);
+        if (other.option == typed.option && !other.key.empty() && at != std::string::npos) {
+          error.got.replace(at, key.size(), " --" + other.name + " ");
+        }
+      }
       return error;
     }
   }
@@ -216,6 +236,9 @@ Result<Arguments> parse_arguments(const VerbSpec& verb, std::span<const std::str
   }
   Arguments parsed;
   for (const Slot& slot : slots) {
+    if (took_option(slot)) {
+      return missing_value(verb, *slot.spec);
+    }
     if (slot.option->count() > 0) {
       parsed.set(slot.spec->name, slot.spec->repeats ? in_lines(slot.texts) : slot.text);
     }

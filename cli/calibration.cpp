@@ -75,6 +75,11 @@ Result<std::vector<OwnRun>> read_runs(const std::string& path) {
   if (!reader) {
     return std::move(reader).error();
   }
+  if (const JsonValue* const list = document->find("runs");
+      list == nullptr || list->as_array() == nullptr) {
+    return Error::invalid_input(path, {}, "not a file of measured runs: it has no list \"runs\"",
+                                {}, "configs/schema/runs.schema.json describes these files");
+  }
   std::vector<OwnRun> runs;
   for (const ir::JsonObject& object : reader->root().objects_or_none("runs")) {
     runs.push_back(read_figures(object));

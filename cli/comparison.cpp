@@ -52,8 +52,11 @@ Result<Variation> read_variation(const VerbSpec& verb, std::string_view text) {
     for (const OptionSpec& one : options) {
       known.emplace_back(one.name);
     }
-    return Error::invalid_argument("vary", std::string(text), "OPTION=VALUE,VALUE of an option",
-                                   ir::suggestion(name, known));
+    const std::optional<std::string> closest = closest_word(name, known);
+    return Error::invalid_argument(
+        "vary", std::string(text) + ": " + name + " is not an option of headroom fit", {},
+        closest ? "use --vary " + *closest + std::string(text.substr(std::min(equals, text.size())))
+                : "headroom fit --help all lists the options");
   }
   Variation found{.option = *option, .meant = std::string(meant_option(verb, name)), .values = {}};
   const std::string_view values =
@@ -74,7 +77,10 @@ bool takes_none(std::string_view option) {
              (field.kind == ir::OptionKind::kWord || field.kind == ir::OptionKind::kText);
     });
   };
-  return has(ir::plan_options()) ||
+  const std::vector<std::string> optimizers = ir::texts_of(ir::optimizer_words());
+  const bool is_optimizer =
+      option == "optimizer" && std::ranges::find(optimizers, "none") != optimizers.end();
+  return is_optimizer || has(ir::plan_options()) ||
          std::ranges::any_of(ir::framework_parts(),
                              [&has](const ir::PlanPart* part) { return has(*part); });
 }
@@ -296,8 +302,10 @@ OptionSpec vary_option() {
           .value = "OPTION=V,V",
           .fallback = "",
           .help =
-              "compare these values of an option; with several --vary, every combination. "
-              "Values with commas are separated by semicolons; none leaves an option out",
+              "compare these values of an option; with several --vary, every combination. If a "
+              "value contains commas, separate values by semicolons: --vary 'lora=r=8,dora;none'. "
+              "The value none leaves the option out, unless none is one of its own values, as in "
+              "checkpointing=none",
           .repeats = true};
 }
 

@@ -125,13 +125,20 @@ std::string verb_help(const VerbSpec& verb, const Terminal& terminal) {
 std::string topic_help(const VerbSpec& verb, const HelpTopic& topic, const Terminal& terminal) {
   std::string text = "headroom " + std::string(verb.name) + " --help " + topic.name + "\n\n";
   text += topic.title.empty() ? "" : wrap(topic.title, terminal.width, 0) + "\n\n";
+  const bool has_own_names = std::ranges::any_of(topic.options, [](const OptionSpec* option) {
+    return std::ranges::any_of(keys_of(*option), [](const TopicKey& key) {
+      return key.field->in_spec && !key.field->own.name.empty();
+    });
+  });
+  text += has_own_names ? "In parentheses: the framework's own name of a key.\n\n" : "";
   for (const OptionSpec* const option : topic.options) {
     text += option_line(*option, terminal.width);
     for (const TopicKey& key : keys_of(*option)) {
       text += key_line(key, terminal.width);
     }
   }
-  return text;
+  const std::string more = pages_beside(verb, topic);
+  return text + (more.empty() ? "" : "\n" + wrap(more, terminal.width, 0) + "\n");
 }
 
 }  // namespace headroom::cli

@@ -116,7 +116,7 @@ void add_parts(const VerbSpec& verb, std::vector<HelpTopic>& topics) {
 void add_searches(const VerbSpec& verb, std::vector<HelpTopic>& topics) {
   for (const plan::FrameworkSearch* const search : plan::framework_searches()) {
     HelpTopic topic{.name = search->runtime(),
-                    .title = "what plan searches with " + search->runtime(),
+                    .title = "the options searched for " + search->runtime(),
                     .others = {},
                     .options = {}};
     for (const ir::PlanPart* const part : ir::framework_parts()) {
@@ -194,6 +194,25 @@ Result<HelpTopic> find_topic(const VerbSpec& verb, std::string_view name) {
                                  known.empty() ? "nothing behind it: this page shows all options"
                                                : "one of " + ir::join(known),
                                  "type " + help + (closest ? " " + *closest : ""));
+}
+
+std::string pages_beside(const VerbSpec& verb, const HelpTopic& topic) {
+  if (topic.name != "parallelism" || option_named(verb, "objective") != nullptr) {
+    return {};
+  }
+  std::string degrees;
+  std::string shards;
+  for (const ir::PlanPart* const part : ir::framework_parts()) {
+    const auto has_degree = [](const ir::OptionField& field) {
+      return field.in_spec && field.key == "tp";
+    };
+    std::string& pages = std::ranges::any_of(part->fields, has_degree) ? degrees : shards;
+    if (&pages == &degrees || part->shards) {
+      pages += (pages.empty() ? "" : ", ") + std::string("--help ") + std::string(part->option);
+    }
+  }
+  return "Tensor, pipeline, context and expert parallelism: " + degrees + ". Shards: " + shards +
+         ".";
 }
 
 std::vector<TopicKey> keys_of(const OptionSpec& option) {

@@ -37,6 +37,9 @@ struct HelpTopic {
 /// Errors:  kInvalidArgument naming the closest page.
 [[nodiscard]] Result<HelpTopic> find_topic(const VerbSpec& verb, std::string_view name);
 
+/// Sentences with the pages where what is missing on this one is found; empty: none is missing.
+[[nodiscard]] std::string pages_beside(const VerbSpec& verb, const HelpTopic& topic);
+
 /// The keys of an option's value, in the order of the tables; empty for other options.
 [[nodiscard]] std::vector<TopicKey> keys_of(const OptionSpec& option);
 

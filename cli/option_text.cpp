@@ -179,9 +179,32 @@ Error unknown_key(std::string_view option, const std::string& key,
       sign.empty() ? ir::suggestion(key, spellings) : sign);
 }
 
+/// The error for a key without a value, "--lora r": nothing if a key may stand alone.
+std::optional<Error> missing_value_of(std::string_view option,
+                                      const std::pair<std::string, std::string>& given,
+                                      std::span<const Candidate> candidates) {
+  const auto needs_value = [](const Candidate& candidate) {
+    const OptionKind kind = candidate.field->kind;
+    return kind == OptionKind::kWhole || kind == OptionKind::kReal || kind == OptionKind::kBytes ||
+           kind == OptionKind::kWord;
+  };
+  if (!given.second.empty() || !std::ranges::all_of(candidates, needs_value)) {
+    return std::nullopt;
+  }
+  const Candidate& first = candidates.front();
+  const std::string usual = value_text(*first.field, first.field->get(*first.plan));
+  std::string text = given.first + " needs a value";
+  text += usual.empty() || usual == "none" ? ": " + wanted_of(*first.field)
+                                           : ", such as " + given.first + "=" + usual;
+  return Error::invalid_argument(option, text, {});
+}
+
 /// Several options can share a key ("reshard=yes" and "reshard=4"), so they are tried in turn.
 Status set_first(std::string_view option, const std::pair<std::string, std::string>& given,
                  std::span<const Candidate> candidates) {
+  if (std::optional<Error> missing = missing_value_of(option, given, candidates)) {
+    return std::move(*missing);
+  }
   std::optional<Error> fault;
   for (const Candidate& candidate : candidates) {
     const std::string text =
@@ -244,6 +267,9 @@ std::string value_text(const OptionField& field, const JsonValue& value) {
 
 Result<JsonValue> parse_value(const OptionField& field, std::string_view option,
                               const std::string& text) {
+  if (field.kind == OptionKind::kBytes && parse_bytes(text) == Bytes{0}) {
+    return Error::invalid_argument(option, text, "a size above 0, such as 25MiB");
+  }
   if (field.kind == OptionKind::kBytes && is_plain(text)) {
     const std::string typed = field.in_spec ? plain_key(field.key) + "=" + text : text;
     return Error::invalid_argument(

@@ -51,6 +51,16 @@ std::string usual_optimizers() {
   return text;
 }
 
+/// The optimizers, with what is meant by the first of the AdamWs.
+std::string optimizer_names() {
+  std::string text;
+  for (const std::string& name : ir::texts_of(ir::optimizer_words())) {
+    text += (text.empty() ? "" : ", ") + name;
+    text += name == "adamw" ? " (PyTorch's foreach AdamW)" : "";
+  }
+  return text;
+}
+
 /// The options of a plan in the order of the help. Texts that are made from tables live as long as
 /// the list.
 class PlanOptionSpecs {
@@ -69,8 +79,7 @@ class PlanOptionSpecs {
     specs_.push_back({.name = "optimizer",
                       .value = "NAME",
                       .fallback = keep(usual_optimizers()),
-                      .help = keep("optimizer; adamw is PyTorch's foreach AdamW: " +
-                                   ir::join(ir::texts_of(ir::optimizer_words())))});
+                      .help = keep("one of " + optimizer_names())});
     own(ir::plan_options(), {"attention", "loss"});
     specs_.push_back({.name = "model-code",
                       .value = "NAME",
@@ -152,7 +161,9 @@ class PlanOptionSpecs {
   /// An option whose value is a list of keys, which `--help` of the option shows.
   void spec(std::string_view name, std::string_view usual, const std::string& what) {
     // The option itself is off unless it is typed; only its keys have defaults.
-    const std::string alone = usual.empty() ? "" : " [without keys: " + std::string(usual) + "]";
+    const std::string alone =
+        usual.empty() ? ""
+                      : " [--" + std::string(name) + " alone means " + std::string(usual) + "]";
     specs_.push_back({.name = name,
                       .value = "KEY=VALUE,..",
                       .fallback = "",
@@ -263,7 +274,7 @@ Status apply(const Arguments& arguments, ParallelPlan& plan) {
 
 ParallelPlan usual_plan(const ir::ModelSpec& model) {
   ParallelPlan plan;
-  plan.sequence =
+  plan.workload.sequence =
       model.max_positions > 0 ? std::min(kUsualSequence, model.max_positions) : kUsualSequence;
   return plan;
 }
@@ -411,7 +422,8 @@ OptionSpec plan_file_option() {
           .fallback = "",
           .help =
               "a plan file, the --json document of a verb, or a plan as JSON; - is standard "
-              "input. MODEL, --gpu and the plan come from it, except what is typed"};
+              "input. MODEL, --gpu and all options are read from it; options that you type "
+              "override it"};
 }
 
 std::span<const OptionSpec> plan_option_specs() {
@@ -527,8 +539,8 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   add_if(!(plan.optimizer == runtime.usual_optimizer(plan)), "optimizer",
          std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
   own({"attention", "loss", "liger"}, usual);
-  add_if(plan.generation.has_value(), "generate",
-         plan.generation ? std::to_string(plan.generation->new_tokens) : "");
+  add_if(plan.workload.generation.has_value(), "generate",
+         plan.workload.generation ? std::to_string(plan.workload.generation->new_tokens) : "");
   add_if(plan.lora.has_value(), plan.quant ? "qlora" : "lora", plan.lora ? adapter_text(plan) : "");
   parts(PartPlace::kLast);
   add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));

@@ -41,7 +41,10 @@ constexpr std::array<OptionSpec, 9> kSearchOptions = {
      {"front", "", "",
       "also list every plan that no other plan beats in step time, memory and number of GPUs at "
       "once"},
-     {"replay", "N", "1", "replay the best plans of N groups, and order them by the replayed time"},
+     {"replay", "N", "1",
+      "replay the best plan of each of the N best groups, and order these plans by the replayed "
+      "time. A group is the plans of one framework with the same degrees, micro-batch and whatever "
+      "else decides the sizes of tensors"},
      {"threads", "N", "all cores", "threads of the search; they do not change the answer"},
      {"work-limit", "N", "none", "search at most N groups of plans"},
      {"why", "AXIS=VALUE", "",
@@ -120,7 +123,7 @@ Result<ir::ParallelPlan> base_before_options(const Arguments& arguments, const P
   const ir::ModelSpec& model = search.model.spec;
   ir::ParallelPlan base;
   base.precision = search.device.bf16 ? ir::Precision::kBf16Master : ir::Precision::kFp16Master;
-  base.sequence = usual_sequence(model);
+  base.workload.sequence = usual_sequence(model);
   base.allocator.expandable_segments = true;
   if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
     const Result<ir::PlanFile> file = document->content.read(base);
@@ -231,11 +234,11 @@ Status read_batch(const Arguments& arguments, PlanSearch& search) {
 std::vector<ir::Assumption> search_of_plan(const ir::ParallelPlan& plan) {
   const std::int64_t replica =
       std::max<std::int64_t>(1, ir::runtime_of(plan).ranks_per_replica(plan));
-  const std::int64_t batch =
-      plan.micro_batch * plan.accumulation * std::max<std::int64_t>(1, plan.world / replica);
+  const std::int64_t batch = plan.workload.micro_batch * plan.workload.accumulation *
+                             std::max<std::int64_t>(1, plan.world / replica);
   return {{.option = "runtime", .value = plan.runtime},
           {.option = "gpus", .value = std::to_string(plan.world)},
-          {.option = "seq", .value = std::to_string(plan.sequence)},
+          {.option = "seq", .value = std::to_string(plan.workload.sequence)},
           {.option = "global-batch", .value = std::to_string(batch)}};
 }
 

@@ -158,7 +158,10 @@ Result<double> parse_quantity(std::string_view option, std::string_view text, do
 Result<Bytes> parse_size(std::string_view option, const std::string& text) {
   constexpr std::string_view kExpected = "a size with its unit, such as 70GiB or 80GB";
   const std::optional<Bytes> bytes = parse_bytes(text);
-  if (!bytes || *bytes == Bytes{0}) {
+  if (bytes == Bytes{0}) {
+    return Error::invalid_argument(option, text, "a size above 0, such as 70GiB or 80GB");
+  }
+  if (!bytes) {
     return Error::invalid_argument(option, text, std::string(kExpected));
   }
   if (text.find_first_not_of("0123456789.") == std::string::npos) {

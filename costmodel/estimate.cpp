@@ -130,7 +130,7 @@ std::string moment_text(const ir::PhaseName& phase, const PeakSite& site) {
 }
 
 std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan) {
-  return std::min(plan.accumulation, ir::runtime_of(plan).steady_micro_batches(plan));
+  return std::min(plan.workload.accumulation, ir::runtime_of(plan).steady_micro_batches(plan));
 }
 
 StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings, Bytes total,
@@ -183,7 +183,7 @@ Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model, const ir::Par
     return std::move(status).error();
   }
   ir::ParallelPlan replayed = plan;
-  replayed.accumulation = replayed_micro_batches(plan);
+  replayed.workload.accumulation = replayed_micro_batches(plan);
   DeviceTraits traits = device.traits;
   const Bytes left = device.total - total_of(outside_terms(model, plan, device));
   traits.memory_bytes = std::max(left.value(), std::int64_t{1});

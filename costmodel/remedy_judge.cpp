@@ -20,8 +20,9 @@ double flops_per_token(const ir::RankProgram& program, const ParallelPlan& plan)
   for (const ir::Phase& phase : program.phases) {
     flops += phase.work.gemm_flops;
   }
-  const std::int64_t micro_batches = plan.steps * replayed_micro_batches(plan);
-  const auto tokens = static_cast<double>(micro_batches * plan.micro_batch * plan.sequence);
+  const std::int64_t micro_batches = plan.workload.steps * replayed_micro_batches(plan);
+  const auto tokens =
+      static_cast<double>(micro_batches * plan.workload.micro_batch * plan.workload.sequence);
   return flops / tokens;
 }
 

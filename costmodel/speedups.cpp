@@ -22,10 +22,10 @@ std::vector<ParallelPlan> with_larger_batches(const ParallelPlan& plan) {
   std::vector<ParallelPlan> all;
   ParallelPlan larger = plan;
   for (std::int64_t times = 2; times <= kMostTimes; times *= 2) {
-    larger.micro_batch *= 2;
-    if (larger.accumulation % 2 == 0) {
-      larger.accumulation /= 2;
-    } else if (plan.accumulation > 1) {
+    larger.workload.micro_batch *= 2;
+    if (larger.workload.accumulation % 2 == 0) {
+      larger.workload.accumulation /= 2;
+    } else if (plan.workload.accumulation > 1) {
       break;  // The tokens of a step would change.
     }
     all.push_back(larger);
@@ -112,7 +112,8 @@ std::vector<Speedup> find_speedups(const SpeedupQuestion& question, const StepEs
     std::optional<Speedup> larger;  // and of the larger micro-batches, which always gain something.
     for (const ParallelPlan& plan : changes_against(question.plan, bottleneck, layers)) {
       std::optional<Speedup> one = replay_change(question, *found.time, plan);
-      std::optional<Speedup>& best = plan.micro_batch > question.plan.micro_batch ? larger : own;
+      std::optional<Speedup>& best =
+          plan.workload.micro_batch > question.plan.workload.micro_batch ? larger : own;
       if (one && (!best || one->gain > best->gain)) {
         best = std::move(one);
       }

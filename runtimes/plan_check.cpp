@@ -32,16 +32,18 @@ std::int64_t widest_row(const ModelSpec& model, const ParallelPlan& plan) {
   }
   // The scores count even if the plan asks for another kernel: a mask or an old device makes
   // PyTorch fall back.
-  const std::int64_t scores = saturating_product(model.heads, plan.sequence);
+  const std::int64_t scores = saturating_product(model.heads, plan.workload.sequence);
   return std::max(widest, scores);
 }
 
 Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
-  const std::int64_t tokens = saturating_product(plan.micro_batch, plan.sequence);
-  if (plan.micro_batch < 1 || plan.sequence < 1 || plan.sequence > kMostSequence ||
-      tokens > kMostTokens || saturating_product(tokens, widest_row(model, plan)) > kMostElements) {
+  const std::int64_t tokens = saturating_product(plan.workload.micro_batch, plan.workload.sequence);
+  if (plan.workload.micro_batch < 1 || plan.workload.sequence < 1 ||
+      plan.workload.sequence > kMostSequence || tokens > kMostTokens ||
+      saturating_product(tokens, widest_row(model, plan)) > kMostElements) {
     return Error::invalid_argument(
-        "micro-batch", std::to_string(plan.micro_batch) + " x " + std::to_string(plan.sequence),
+        "micro-batch",
+        std::to_string(plan.workload.micro_batch) + " x " + std::to_string(plan.workload.sequence),
         "a micro-batch of at most " + std::to_string(kMostTokens) +
             " tokens, and no tensor of more than 2^56 elements",
         "lower --micro-batch or --seq");
@@ -51,19 +53,20 @@ Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
                                    "a rank from 0 to " + std::to_string(plan.world - 1));
   }
   // The last generated token is not fed back into the model.
-  const std::int64_t generated = plan.generation ? plan.generation->new_tokens : 0;
-  const std::int64_t most = model.max_positions - plan.sequence + 1;
-  if (model.position == PositionKind::kLearned && plan.sequence <= model.max_positions &&
+  const std::int64_t generated =
+      plan.workload.generation ? plan.workload.generation->new_tokens : 0;
+  const std::int64_t most = model.max_positions - plan.workload.sequence + 1;
+  if (model.position == PositionKind::kLearned && plan.workload.sequence <= model.max_positions &&
       generated > most) {
     return Error::invalid_argument("generate", std::to_string(generated),
                                    "at most " + std::to_string(most) + " after --seq " +
-                                       std::to_string(plan.sequence) + ": the model has " +
+                                       std::to_string(plan.workload.sequence) + ": the model has " +
                                        std::to_string(model.max_positions) + " positions",
                                    "use a shorter --seq");
   }
-  if (model.position == PositionKind::kLearned && plan.sequence > model.max_positions) {
+  if (model.position == PositionKind::kLearned && plan.workload.sequence > model.max_positions) {
     return Error::invalid_argument(
-        "seq", std::to_string(plan.sequence),
+        "seq", std::to_string(plan.workload.sequence),
         "at most " + std::to_string(model.max_positions) + ", the most positions of this model",
         "use --seq " + std::to_string(model.max_positions));
   }

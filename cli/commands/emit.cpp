@@ -54,7 +54,7 @@ Result<KnownFormat> read_format(const std::vector<std::string>& given) {
 }
 
 /// Refuses a plan whose framework does not read the file format.
-Status check_framework(const KnownFormat& asked, const ir::ParallelPlan& plan) {
+Status check_framework(const KnownFormat& asked, const ir::ParallelPlan& plan, bool named) {
   if (plan.runtime == asked.runtime->name()) {
     return ok();
   }
@@ -62,9 +62,16 @@ Status check_framework(const KnownFormat& asked, const ir::ParallelPlan& plan) {
   for (const ir::ConfigurationFormat& format : ir::runtime_of(plan).configuration_formats()) {
     own += (own.empty() ? "" : " or ") + std::string(format.name);
   }
+  const std::string framework(asked.runtime->name());
+  if (!named && own.empty()) {
+    return Error::invalid_argument("FRAMEWORK",
+                                   std::string(asked.format.name) +
+                                       " is asked for, but no option of " + framework + " is given",
+                                   {}, "add " + std::string(asked.format.options));
+  }
   return Error::invalid_argument(
-      "runtime", plan.runtime, "a plan for " + std::string(asked.runtime->name()),
-      own.empty() ? "add " + std::string(asked.format.options)
+      "runtime", plan.runtime, "a plan for " + framework,
+      own.empty() ? "use --runtime " + framework
                   : "headroom emit " + own + " writes the file that " + plan.runtime + " reads");
 }
 
@@ -79,7 +86,7 @@ Result<ExitCode> run_emit(const Arguments& arguments, const Context& context) {
   }
   add_notes(context, question->model, question->request);
   const ir::ParallelPlan& plan = question->request.plan;
-  if (Status own = check_framework(*asked, plan); !own) {
+  if (Status own = check_framework(*asked, plan, arguments.has("runtime")); !own) {
     return std::move(own).error();
   }
   if (Status valid = ir::check_plan(question->model.spec, plan); !valid) {

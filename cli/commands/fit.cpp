@@ -1,5 +1,6 @@
 #include "cli/commands/verbs.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cli/calibration.h"
@@ -9,6 +10,7 @@
 #include "cli/report/fit_answer.h"
 #include "cli/report/host_text.h"
 #include "cli/report/plan_commands.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -32,13 +34,23 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   if (!question) {
     return std::move(question).error();
   }
-  add_notes(context, question->model, question->request);
+  std::vector<std::string> notes = question->model.notes;
+  notes.insert(notes.end(), question->request.notes.begin(), question->request.notes.end());
+  const ir::ParallelPlan& plan = question->request.plan;
+  const std::vector<std::string> of_device =
+      ir::runtime_of(plan).device_notes(plan, question->device.traits);
   // The text has no room for the whole tree.
   const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kNone;
   Result<FitAnswer> answer = answer_fit(arguments, std::move(question).value(), tree);
   if (!answer) {
+    // What the GPU does with a plan is idle where there is no such plan.
+    std::erase_if(notes, [&of_device](const std::string& note) {
+      return std::ranges::find(of_device, note) != of_device.end();
+    });
+    add_notes(context, notes);
     return std::move(answer).error();
   }
+  add_notes(context, notes);
   add_notes(context, host_notes(answer->estimate.host, answer->question.device));
   answer->notes = context.notes->lines;
   context.out << (context.json ? fit_json(*answer)

@@ -41,8 +41,8 @@ Result<ExitCode> run_graph(const Arguments& arguments, const Context& context) {
     }
     model = std::move(one).value();
   }
-  const ir::Graph graph =
-      ir::build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
+  const ir::Graph graph = ir::build_graph(
+      model, {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence});
   const ir::DotLayers layers =
       arguments.has("all-layers") ? ir::DotLayers::kAll : ir::DotLayers::kDistinct;
   ir::JsonFields summary;

@@ -116,13 +116,26 @@ Result<std::string> explanation(const plan::SearchQuestion& question,
                                 const std::vector<plan::Alternative>& asked,
                                 plan::SearchRecords& records) {
   std::string text;
+  plan::WhyNot before;
   for (const plan::Alternative& alternative : asked) {
     const Result<plan::WhyNot> why =
         plan::why_not(question, result, alternative.axis, alternative.value, records);
     if (!why) {
       return why.error();
     }
-    text += why_line(result, *why) + "\n";
+    const std::string tail = ": " + why->refusal + "\n";
+    const bool lacks = why->refusal.starts_with("cannot have ");
+    if (lacks && before.refusal == why->refusal && before.axis == why->axis) {
+      // The line before says the same of another value: "runtime A, B: cannot have --tp 2".
+      text.resize(text.size() - tail.size());
+      text += ", " + plan::value_text(why->axis, why->value) + tail;
+    } else if (lacks) {
+      text += std::string(plan::option_of(why->axis)) + " " +
+              plan::value_text(why->axis, why->value) + tail;
+    } else {
+      text += why_line(result, *why) + "\n";
+    }
+    before = *why;
   }
   return text;
 }

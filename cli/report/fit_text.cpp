@@ -139,10 +139,10 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   add(std::string(ir::word_of(ir::precision_words(), plan.precision)));
   add(std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
   add(runtime.kernels(plan));
-  add("micro-batch " + std::to_string(plan.micro_batch) + " x " + std::to_string(plan.sequence) +
-      " tokens");
-  if (plan.accumulation > 1) {
-    add("accumulation " + std::to_string(plan.accumulation));
+  add("micro-batch " + std::to_string(plan.workload.micro_batch) + " x " +
+      std::to_string(plan.workload.sequence) + " tokens");
+  if (plan.workload.accumulation > 1) {
+    add("accumulation " + std::to_string(plan.workload.accumulation));
   }
   if (plan.recompute != ir::Recompute::kNone) {
     add("checkpointing " + ir::checkpointing_text(ir::checkpointing_of(plan)));
@@ -273,7 +273,7 @@ std::string communication(const FitAnswer& answer, const Terminal& terminal) {
   };
   std::vector<Sum> sums;
   for (const ir::Phase& phase : answer.estimate.program.phases) {
-    if (phase.name.at.step != answer.question.request.plan.steps ||
+    if (phase.name.at.step != answer.question.request.plan.workload.steps ||
         phase.name.kind == ir::PhaseKind::kWholeStep) {
       continue;
     }
@@ -291,9 +291,9 @@ std::string communication(const FitAnswer& answer, const Terminal& terminal) {
   }
   const ir::ParallelPlan& plan = answer.question.request.plan;
   const std::int64_t replayed = cost::replayed_micro_batches(plan);
-  const std::string of = replayed < plan.accumulation
+  const std::string of = replayed < plan.workload.accumulation
                              ? " with " + counted(replayed, "micro-batch", "micro-batches") +
-                                   " of its " + with_commas(plan.accumulation)
+                                   " of its " + with_commas(plan.workload.accumulation)
                              : "";
   Bytes largest;
   for (const Sum& sum : sums) {

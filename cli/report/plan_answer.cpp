@@ -136,7 +136,7 @@ std::string front_lines(const PlanAnswer& answer) {
     text += "  " + pad_left(table_figure(one.time.total(), times), 9) + "  " +
             pad_left(table_figure(one.peak, sizes), 10) + "  " + plan_words(one.plan) +
             (answer.search.constraints.of(plan::Axis::kSequence).size() > 1
-                 ? ", " + counted(one.plan.sequence, "token")
+                 ? ", " + counted(one.plan.workload.sequence, "token")
                  : "") +
             "\n";
   }
@@ -146,8 +146,9 @@ std::string front_lines(const PlanAnswer& answer) {
 /// The sequence length, if the search chose it.
 std::string length_words(const PlanAnswer& answer) {
   const bool chosen = answer.search.constraints.of(plan::Axis::kSequence).size() > 1;
-  return chosen && answer.result.best ? " of " + counted(answer.result.best->plan.sequence, "token")
-                                      : "";
+  return chosen && answer.result.best
+             ? " of " + counted(answer.result.best->plan.workload.sequence, "token")
+             : "";
 }
 
 /// "chance to fit 97.2 %, at least 90.0 % asked for\n"; empty if no measured errors apply.
@@ -302,8 +303,8 @@ std::string wrapped_lines(const std::string& text, const Terminal& terminal) {
 }  // namespace
 
 double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan) {
-  return static_cast<double>(search.global_batch) * static_cast<double>(plan.plan.sequence) /
-         plan.time.total().value();
+  return static_cast<double>(search.global_batch) *
+         static_cast<double>(plan.plan.workload.sequence) / plan.time.total().value();
 }
 
 std::string bound_text(plan::Objective objective, double bound) {

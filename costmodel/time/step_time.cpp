@@ -88,7 +88,7 @@ double share_recomputed(const WorkTime& work) {
 
 Composed without_pipeline(const ir::ParallelPlan& plan, const StagePrice& only) {
   Composed out{.work = only.time.step, .stage = only.stage, .pipeline = std::nullopt};
-  const std::int64_t left_out = plan.accumulation - only.time.micro_batches;
+  const std::int64_t left_out = plan.workload.accumulation - only.time.micro_batches;
   if (left_out > 0) {
     out.work.add(only.time.micro_batch, static_cast<double>(left_out));
   }
@@ -172,10 +172,10 @@ StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   step.stage = composed.stage;
   step.gpus = plan.world;
   const std::int64_t replicas = plan.world / runtime.ranks_per_replica(plan);
-  step.tokens = static_cast<double>(plan.micro_batch * plan.sequence) *
-                static_cast<double>(plan.accumulation * replicas);
+  step.tokens = static_cast<double>(plan.workload.micro_batch * plan.workload.sequence) *
+                static_cast<double>(plan.workload.accumulation * replicas);
   step.model_flops =
-      step.tokens * model_flops_per_token(model, plan.sequence, AttentionCount::kAllKeys,
+      step.tokens * model_flops_per_token(model, plan.workload.sequence, AttentionCount::kAllKeys,
                                           runtime.predicted_layers(plan));
   // A backward has twice the FLOPs of a forward: recomputing everything would add a third.
   step.hardware_flops = step.model_flops * (1 + composed.share_recomputed);

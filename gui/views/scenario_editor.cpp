@@ -296,8 +296,8 @@ void ScenarioEditor::addBatchRows() {
       new NumberField(
           {.least = 1, .most = ir::kMostMicroBatch, .slider_least = 1, .slider_most = 32},
           tr("Micro-batch"), this),
-      [](const Scenario& scenario) { return scenario.plan.micro_batch; },
-      [](Scenario& scenario, int value) { scenario.plan.micro_batch = value; });
+      [](const Scenario& scenario) { return scenario.plan.workload.micro_batch; },
+      [](Scenario& scenario, int value) { scenario.plan.workload.micro_batch = value; });
   addNumber(
       {.field = Field::kSequence}, tr("&Sequence"),
       new NumberField({.least = 1,
@@ -306,8 +306,8 @@ void ScenarioEditor::addBatchRows() {
                        .slider_most = 1 << 17,
                        .steps = NumberField::Steps::kPowersOfTwo},
                       tr("Sequence length in tokens"), this),
-      [](const Scenario& scenario) { return scenario.plan.sequence; },
-      [](Scenario& scenario, int value) { scenario.plan.sequence = value; });
+      [](const Scenario& scenario) { return scenario.plan.workload.sequence; },
+      [](Scenario& scenario, int value) { scenario.plan.workload.sequence = value; });
   addNumber(
       {.field = Field::kAccumulation}, tr("Acc&umulation"),
       new NumberField({.least = 1,
@@ -316,8 +316,8 @@ void ScenarioEditor::addBatchRows() {
                        .slider_most = 64,
                        .steps = NumberField::Steps::kPowersOfTwo},
                       tr("Micro-batches per optimizer step"), this),
-      [](const Scenario& scenario) { return scenario.plan.accumulation; },
-      [](Scenario& scenario, int value) { scenario.plan.accumulation = value; });
+      [](const Scenario& scenario) { return scenario.plan.workload.accumulation; },
+      [](Scenario& scenario, int value) { scenario.plan.workload.accumulation = value; });
 }
 
 void ScenarioEditor::addAdapterRows() {

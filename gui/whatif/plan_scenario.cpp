@@ -51,7 +51,8 @@ Result<bool> take(const std::string& path, const ir::Assumption& assumption, Sce
 Scenario with_possible_sequence(const std::string& config_dir, Scenario scenario) {
   const auto model = load_source(config_dir, scenario.model);
   if (model && model->max_positions > 0) {
-    scenario.plan.sequence = std::min(scenario.plan.sequence, model->max_positions);
+    scenario.plan.workload.sequence =
+        std::min(scenario.plan.workload.sequence, model->max_positions);
   }
   return scenario;
 }

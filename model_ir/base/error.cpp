@@ -171,7 +171,9 @@ std::optional<std::string> closest_word(std::string_view word,
   }
   // Two changes of a short word leave little of it, unless it begins alike ("fast" is not "cost").
   const bool begins_alike = !word.empty() && nearest.front().starts_with(word.front());
-  const std::size_t far = std::max<std::size_t>(begins_alike ? 2 : 1, word.size() / 3);
+  // Half of a word must be left in any case ("a" is not "aio").
+  const std::size_t most = std::max<std::size_t>(begins_alike ? 2 : 1, word.size() / 3);
+  const std::size_t far = std::min(most, (word.size() + 1) / 2);
   if (word.size() > nearest.front().size() + far || edit_distance(word, nearest.front()) > far) {
     return std::nullopt;
   }

@@ -54,7 +54,10 @@ class Builder {
     // value - invalid literal; last read: '#'".
     std::string text = error.what();
     const std::size_t dash = text.find(" - ");
-    return fail(dash == std::string::npos ? "a syntax error" : text.substr(dash + 3), "JSON");
+    std::string reason = dash == std::string::npos ? "a syntax error" : text.substr(dash + 3);
+    reason.resize(std::min(reason.find("; expected "), reason.size()));  // One thing is expected.
+    const bool ends = reason.starts_with("unexpected end of input");
+    return fail(ends ? "the end of the text " + place() : reason, "valid JSON");
   }
 
   [[nodiscard]] JsonValue&& take() { return std::move(root_); }
@@ -64,6 +67,14 @@ class Builder {
   }
 
  private:
+  /// Where the text ends too early.
+  [[nodiscard]] std::string place() const {
+    if (open_.empty()) {
+      return "where a value is expected";
+    }
+    return open_.back().as_array() != nullptr ? "inside an array" : "inside an object";
+  }
+
   bool fail(std::string_view got, std::string_view wanted) {
     got_ = got;
     wanted_ = wanted;

@@ -7,6 +7,7 @@
 
 #include "model_ir/plan/mesh.h"
 #include "model_ir/plan/own_options.h"
+#include "model_ir/plan/workload.h"
 #include "model_ir/spec/dtype.h"
 
 namespace headroom::ir {
@@ -87,13 +88,6 @@ struct QuantPlan {
   friend bool operator==(const QuantPlan&, const QuantPlan&) = default;
 };
 
-/// `model.generate` after the steps: prompts of `ParallelPlan::sequence` tokens.
-struct GenerationPlan {
-  std::int64_t new_tokens = 64;
-  bool static_cache = false;  ///< StaticCache; otherwise DynamicCache, which grows by copies.
-  friend bool operator==(const GenerationPlan&, const GenerationPlan&) = default;
-};
-
 /// Addresses of segments: wherever cudaMalloc places them, or each above the previous one. Of two
 /// free blocks of the same size, the allocator takes the one at the lower address.
 enum class SegmentPlaces : std::uint8_t { kDriver, kRising };
@@ -109,7 +103,9 @@ struct AllocatorSettings {
   friend bool operator==(const AllocatorSettings&, const AllocatorSettings&) = default;
 };
 
-/// Everything about a run that can be chosen. Plain data; its JSON form is `plan/plan_json.h`.
+/// Everything about a run that can be chosen: what is run (`workload`), how the ranks are divided
+/// (`mesh`), what every framework understands, and the framework's own options (`own`). Plain data;
+/// its JSON form is `runtimes/plan_json.h`.
 struct ParallelPlan {
   std::string runtime = "transformers";  ///< The framework's name in `runtimes/registry.h`.
   std::string runtime_version;           ///< Empty: the newest modelled version.
@@ -118,34 +114,19 @@ struct ParallelPlan {
   AttentionKind attention = AttentionKind::kSdpa;
   LossKind loss = LossKind::kHf;
   bool liger = false;             ///< Liger's RMSNorm, SwiGLU or GeGLU and rotary kernels.
-  std::int64_t micro_batch = 1;   ///< B
-  std::int64_t sequence = 2048;   ///< S
-  std::int64_t accumulation = 1;  ///< Micro-batches per optimizer step.
+  Workload workload;
   Recompute recompute = Recompute::kNone;
   std::int64_t recompute_every = 1;  ///< Every k-th layer.
   /// Only the first N layers, whose activations live longest; 0: all of them. Transformers' layers
   /// alone can be told so one by one.
   std::int64_t recompute_first = 0;
   std::optional<double> clip_norm;
-  /// Batches contain padding, which an attention mask marks. Masks without padding, which
-  /// transformers detects and drops, are not assumed.
-  bool padded_batch = false;
-  bool keep_logits = false;  ///< The output object lives until backward has ended.
-  /// True, as in transformers' Trainer: the batch is a loop variable with its own labels, which
-  /// lives until the next batch replaces it, and the loss is not divided among micro-batches.
-  /// False: the labels are the input ids, which are freed after backward.
-  bool keep_batch = false;
-  bool evaluation = false;  ///< One forward pass in evaluation mode after the steps.
-  bool checkpoint_save = false;
-  bool resume = false;  ///< The run begins with a checkpoint that has optimizer states.
-  int steps = 2;
   std::int64_t world = 1;  ///< Ranks of the run.
   Mesh mesh;               ///< How they are divided.
   /// The rank that is shown; none: the binding rank.
   std::optional<std::int64_t> rank;
   std::optional<LoraPlan> lora;
   std::optional<QuantPlan> quant;
-  std::optional<GenerationPlan> generation;
   OwnOptions own;  ///< The frameworks' own options, in the types of their folders.
   AllocatorSettings allocator;
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;

@@ -87,18 +87,15 @@ std::optional<Family> family_of(const JsonObject& config, const HfConfigOptions&
   if (family) {
     return family;
   }
-  constexpr std::size_t kNearTypes = 3;
-  const std::vector<std::string> names = family_names();
-  std::string wanted = "a known model_type";
-  if (type) {
-    wanted += "; the closest are ";
-    const std::vector<std::string> near = closest_words(*type, names, kNearTypes);
-    for (std::size_t i = 0; i < near.size(); ++i) {
-      wanted += (i == 0 ? "" : ", ") + near[i];
-    }
+  if (!type) {
+    config.refuse("model_type", "a model_type: is this a config.json of Hugging Face?",
+                  "give the path of one, or name the family of the model: --as llama");
+    return std::nullopt;
   }
-  config.refuse("model_type", wanted,
-                "if the model has the structure of a known family, name that one: --as llama");
+  const std::optional<std::string> near = closest_word(*type, family_names());
+  config.refuse("model_type", "a known model_type (headroom catalog models lists the families)",
+                near ? "if " + *near + " is meant: --as " + *near
+                     : "only if its layers are those of a known family: --as FAMILY");
   return std::nullopt;
 }
 

@@ -96,7 +96,7 @@ void check_rotation(const ModelSpec& model, const JsonObject& json) {
   }
   const auto rotated =
       static_cast<std::int64_t>(static_cast<double>(model.head_dim) * model.rope_fraction);
-  if (rotated < 2 || rotated % 2 != 0) {
+  if ((rotated < 2 || rotated % 2 != 0) && !json.any_faults()) {
     json.refuse(json.has("head_dim") ? "head_dim" : "num_attention_heads",
                 "heads of which an even number of elements is rotated, not " +
                     std::to_string(rotated) + " of " + std::to_string(model.head_dim));
@@ -171,8 +171,10 @@ void HfFields::read_head_dim(ModelSpec& model, std::optional<std::int64_t> fallb
 
 void HfFields::derive_head_dim(ModelSpec& model, std::string_view heads_key) const {
   if (model.hidden % model.heads != 0) {
-    json_.refuse(heads_key, "a divisor of the hidden size (" + std::to_string(model.hidden) + ")",
-                 divisors_of(model.hidden));
+    if (!json_.any_faults()) {  // What follows from a refused value is no fault of its own.
+      json_.refuse(heads_key, "a divisor of the hidden size (" + std::to_string(model.hidden) + ")",
+                   divisors_of(model.hidden));
+    }
     model.head_dim = 2;
     return;
   }
@@ -180,7 +182,8 @@ void HfFields::derive_head_dim(ModelSpec& model, std::string_view heads_key) con
 }
 
 void HfFields::require_whole_heads(const ModelSpec& model) const {
-  if (model.hidden % model.heads != 0 && json_.has("head_dim")) {  // Otherwise reported already.
+  // Without head_dim it is reported already, and a refused value is no reason for a second fault.
+  if (model.hidden % model.heads != 0 && json_.has("head_dim") && !json_.any_faults()) {
     json_.refuse("num_attention_heads",
                  "a divisor of the hidden size (" + std::to_string(model.hidden) + ")",
                  divisors_of(model.hidden));

@@ -22,13 +22,13 @@ bool computes(const ir::WorkShape& shape) {
 }  // namespace
 
 Seconds AloneBounds::least_step(const ir::ParallelPlan& plan) {
-  return kFloorRounding * static_cast<double>(plan.accumulation) * alone(plan).computing;
+  return kFloorRounding * static_cast<double>(plan.workload.accumulation) * alone(plan).computing;
 }
 
 Bytes AloneBounds::floor(const ir::ParallelPlan& plan) {
   const Bytes kept =
       Bytes{alone(plan).kept} + ir::runtime_of(plan).gathered_after_forward(model_, plan);
-  if (plan.steps < 2) {
+  if (plan.workload.steps < 2) {
     return kept;
   }
   return cost::memory_floor(model_, plan, cost::HeldAt::kForward) + kept;

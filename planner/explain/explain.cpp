@@ -36,8 +36,14 @@ Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found, 
   if (cells_of(with.space).empty()) {
     why.kind = WhyNot::Kind::kNotInSpace;
     const Error refusal = refusal_of(with.space);
-    why.refusal = "got " + refusal.got + ", expected " + refusal.wanted +
-                  (refusal.fix.empty() ? "" : "; " + refusal.fix);
+    const std::size_t lacks = refusal.got.find("cannot have ");
+    if (refusal.wanted.empty()) {
+      why.refusal = lacks == std::string::npos ? "--" + refusal.key + " " + refusal.got
+                                               : refusal.got.substr(lacks);
+    } else {
+      why.refusal = "got " + refusal.got + ", expected " + refusal.wanted +
+                    (refusal.fix.empty() ? "" : "; " + refusal.fix);
+    }
     return why;
   }
   Result<PlanResult> other = search(with, records);

@@ -317,7 +317,7 @@ MaybeMend shorter(const SearchQuestion& question, SearchRecords& records) {
   constexpr std::int64_t kShortest = 128;
   constexpr std::int64_t kParts = 64;
   const AxisValues& given = question.space.constraints.of(Axis::kSequence);
-  const std::int64_t whole = given.empty() ? question.space.base.sequence : given.front();
+  const std::int64_t whole = given.empty() ? question.space.base.workload.sequence : given.front();
   const std::int64_t grain = std::max(kShortest, whole / kParts / kShortest * kShortest);
   std::int64_t refused = whole;
   std::int64_t longest = 0;

@@ -11,17 +11,17 @@ Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds
   const auto gpus = static_cast<double>(plan.world);
   switch (objective) {
     case Objective::kThroughput:
-      return {.first = seconds / static_cast<double>(plan.sequence)};
+      return {.first = seconds / static_cast<double>(plan.workload.sequence)};
     case Objective::kGpus:
       return {.first = gpus, .second = seconds};
     case Objective::kMemory:
       return {.first = static_cast<double>(peak.value()), .second = seconds};
     case Objective::kCost:
-      return {.first = gpus * seconds / static_cast<double>(plan.sequence)};
+      return {.first = gpus * seconds / static_cast<double>(plan.workload.sequence)};
     case Objective::kMicroBatch:
       return {.first = -static_cast<double>(value_of(plan, Axis::kMicroBatch)), .second = seconds};
     case Objective::kSequence:
-      return {.first = -static_cast<double>(plan.sequence), .second = seconds};
+      return {.first = -static_cast<double>(plan.workload.sequence), .second = seconds};
   }
   return {};
 }

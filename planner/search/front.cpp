@@ -15,7 +15,7 @@ double pace_of_rated(const RatedPlan& plan) {
 }  // namespace
 
 double pace_of(const ir::ParallelPlan& plan, double seconds) {
-  return seconds / static_cast<double>(plan.sequence);
+  return seconds / static_cast<double>(plan.workload.sequence);
 }
 
 Bytes Front::ceiling(double pace, std::int64_t gpus, std::uint64_t number) const {

@@ -263,7 +263,7 @@ class CellPass {
     const SearchQuestion& question = state_.question;
     const double least = least_worth();
     if (!result_.best) {
-      return bound_of(question.objective, least, question.space.base.sequence);
+      return bound_of(question.objective, least, question.space.base.workload.sequence);
     }
     const RatedPlan& best = *result_.best;
     // Dividing and multiplying a step time may change its last digit.
@@ -271,7 +271,7 @@ class CellPass {
     if (own && question.objective == Objective::kThroughput) {
       return best.time.total().value();
     }
-    return bound_of(question.objective, least, best.plan.sequence);
+    return bound_of(question.objective, least, best.plan.workload.sequence);
   }
   [[nodiscard]] double gap() const {
     if (!result_.best) {

@@ -106,7 +106,7 @@ std::span<const SearchAxis> common_axes() {
         .rule = precision_rule},
        {.axis = Axis::kOptimizer, .get = optimizer_of_plan, .rule = optimizer_rule},
        {.axis = Axis::kSequence,
-        .get = [](const ir::ParallelPlan& plan) { return plan.sequence; },
+        .get = [](const ir::ParallelPlan& plan) { return plan.workload.sequence; },
         .rule = sequence_rule}}};
   return rows;
 }

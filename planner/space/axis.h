@@ -210,9 +210,10 @@ inline constexpr AxisTraits kPrecisionTraits{
     .option = "precision",
     .values = "RECIPE,..",
     .help =
-        "bf16-master or fp16-master: arithmetic in 16 bits, with fp32 master weights and "
-        "optimizer states as each framework keeps them. bf16 and fp16 mean the same here; what "
-        "headroom fit calls bf16, without master weights, is not searched. fp32",
+        "number formats. bf16-master or fp16-master: arithmetic in 16 bits, with fp32 master "
+        "weights and optimizer states as each framework keeps them. bf16 is short for "
+        "bf16-master here, and fp16 for fp16-master: what headroom fit calls bf16, without master "
+        "weights, is not searched. fp32: everything in 32 bits",
     .usual = "bf16-master",
     .words = axis_words::precisions,
     .any = axis_words::any_precision};

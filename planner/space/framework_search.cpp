@@ -32,11 +32,11 @@ SearchAxis micro_batch_axis() {
   const auto set = [](SpaceWalk& walk, std::int64_t value) {
     const std::int64_t data =
         walk.plan.world / ir::runtime_of(walk.plan).ranks_per_replica(walk.plan);
-    walk.plan.micro_batch = value;
-    walk.plan.accumulation = walk.question.global_batch / data / value;
+    walk.plan.workload.micro_batch = value;
+    walk.plan.workload.accumulation = walk.question.global_batch / data / value;
   };
   return {.axis = Axis::kMicroBatch,
-          .get = [](const ir::ParallelPlan& plan) { return plan.micro_batch; },
+          .get = [](const ir::ParallelPlan& plan) { return plan.workload.micro_batch; },
           .rule = micro_batch_rule,
           .candidates = candidates,
           .set = set};
@@ -56,7 +56,7 @@ std::string gpus_text(const SpaceQuestion& question) {
 
 std::string sequence_text(const SpaceQuestion& question) {
   const AxisValues& given = question.constraints.of(Axis::kSequence);
-  return std::to_string(given.empty() ? question.base.sequence : given.front());
+  return std::to_string(given.empty() ? question.base.workload.sequence : given.front());
 }
 
 std::string layers_text(const SpaceQuestion& question) {

@@ -96,6 +96,43 @@ std::optional<std::vector<Axis>> conflict_of(const SpaceQuestion& question) {
   return conflict;
 }
 
+/// The frameworks of the question: those that are named, or all.
+std::vector<const FrameworkSearch*> asked_frameworks(const SpaceQuestion& question) {
+  const AxisValues& named = question.constraints.of(Axis::kRuntime);
+  if (named.empty()) {
+    return framework_searches();
+  }
+  std::vector<const FrameworkSearch*> asked;
+  for (const std::int64_t runtime : named) {
+    asked.push_back(&search_of_runtime(runtime));
+  }
+  return asked;
+}
+
+/// The names of the frameworks with this axis: "NAME, NAME".
+std::string names_with(const std::vector<const FrameworkSearch*>& frameworks, Axis axis) {
+  std::string names;
+  for (const FrameworkSearch* const framework : frameworks) {
+    if (find_axis(*framework, axis) != nullptr) {
+      names += (names.empty() ? "" : ", ") + framework->runtime();
+    }
+  }
+  return names;
+}
+
+/// Axes that only frameworks with the axis can satisfy.
+std::vector<Axis> owned_axes(const SpaceQuestion& question) {
+  std::vector<Axis> owned;
+  for (const Axis axis : given_axes(question)) {
+    const AxisValues& asked = question.constraints.of(axis);
+    const bool may_lack = !axis->demanded && std::ranges::find(asked, axis->absent) != asked.end();
+    if (find_common_axis(axis) == nullptr && !may_lack) {
+      owned.push_back(axis);
+    }
+  }
+  return owned;
+}
+
 std::string values_text(Axis axis, const AxisValues& values) {
   std::string text;
   for (const std::int64_t value : values) {
@@ -214,10 +251,68 @@ std::string frameworks_rule(const SpaceQuestion& question, Axis axis) {
   std::string text;
   for (const auto& [rule, names] : rules) {
     text += (text.empty() ? "" : "; ");
-    text += all && rules.size() == 1 ? rule : "with " + names + " " + rule;
+    text += rules.size() == 1 ? rule : "with " + names + " " + rule;
   }
-  const bool otherwise = !all && !axis->demanded && find_common_axis(axis) == nullptr;
+  const bool otherwise =
+      rules.size() > 1 && !all && !axis->demanded && find_common_axis(axis) == nullptr;
   return text + (otherwise ? "; with other frameworks " + value_text(axis, axis->absent) : "");
+}
+
+/// The error for an axis that no named framework has.
+std::optional<Error> lacking_framework(const SpaceQuestion& question) {
+  const AxisValues& named = question.constraints.of(Axis::kRuntime);
+  for (const Axis axis : owned_axes(question)) {
+    if (named.empty() || !names_with(asked_frameworks(question), axis).empty()) {
+      continue;
+    }
+    const std::string asked = option_text(axis, question.constraints.of(axis));
+    const std::string working = working_text(question, {Axis::kRuntime, axis}, Axis::kRuntime);
+    return Error::invalid_argument(
+        option_of(Axis::kRuntime), values_text(Axis::kRuntime, named) + " cannot have " + asked, {},
+        (working.empty() ? "" : working + ", or ") + "leave out --" + std::string(option_of(axis)));
+  }
+  return std::nullopt;
+}
+
+/// The error for two axes that no framework has both.
+std::optional<Error> foreign_axes(const SpaceQuestion& question) {
+  const std::vector<const FrameworkSearch*> frameworks = asked_frameworks(question);
+  const std::vector<Axis> owned = owned_axes(question);
+  for (std::size_t i = 0; i < owned.size(); ++i) {
+    for (std::size_t j = i + 1; j < owned.size(); ++j) {
+      const bool has_both = std::ranges::any_of(frameworks, [&](const FrameworkSearch* framework) {
+        return find_axis(*framework, owned[i]) != nullptr &&
+               find_axis(*framework, owned[j]) != nullptr;
+      });
+      if (has_both) {
+        continue;
+      }
+      const std::string one(option_of(owned[i]));
+      const std::string other(option_of(owned[j]));
+      return Error::invalid_argument(
+          one,
+          values_text(owned[i], question.constraints.of(owned[i])) + " and " +
+              option_text(owned[j], question.constraints.of(owned[j])) +
+              ": no framework has both (" + one + ": " + names_with(frameworks, owned[i]) + "; " +
+              other + ": " + names_with(frameworks, owned[j]) + ")",
+          {}, "leave out --" + one + " or --" + other);
+    }
+  }
+  return std::nullopt;
+}
+
+/// The error for a model or a GPU for which the only named framework has no plan.
+std::optional<Error> unfit_framework(const SpaceQuestion& question, const std::vector<Axis>& axes) {
+  const AxisValues& named = question.constraints.of(Axis::kRuntime);
+  if (axes != std::vector<Axis>{Axis::kRuntime} || named.size() != 1) {
+    return std::nullopt;
+  }
+  const std::string rule = search_of_runtime(named.front()).requirement(question);
+  const std::string model = question.model.name.empty() ? "this model" : question.model.name;
+  return rule.empty() ? std::nullopt
+                      : std::optional(Error::invalid_argument(
+                            option_of(Axis::kRuntime),
+                            values_text(Axis::kRuntime, named) + " with " + model, rule));
 }
 
 }  // namespace
@@ -235,6 +330,11 @@ Error refusal_of(const SpaceQuestion& question) {
         "gpus",
         gpus_text(question) + " with --global-batch " + std::to_string(question.global_batch),
         rule_of(question, Axis::kGpus), "change one of the two");
+  }
+  for (const std::optional<Error>& plain : {lacking_framework(question), foreign_axes(question)}) {
+    if (plain) {
+      return *plain;
+    }
   }
   std::string got;
   std::string wanted;
@@ -255,6 +355,10 @@ Error refusal_of(const SpaceQuestion& question) {
   }
   if (const std::string named = named_runtime_text(question); !named.empty()) {
     fix += (fix.empty() ? "" : ", or ") + named;
+  }
+  if (std::optional<Error> unfit = unfit_framework(question, *axes)) {
+    unfit->fix = fix;
+    return std::move(*unfit);
   }
   return Error::invalid_argument(option_of(axes->front()), got, wanted,
                                  fix.empty() ? "leave one of them out" : fix);

@@ -50,12 +50,13 @@ class CellWriter {
 
   std::vector<Cell> operator()() {
     for (const std::int64_t world : values_or(Axis::kGpus, question_.base.world)) {
-      for (const std::int64_t sequence : values_or(Axis::kSequence, question_.base.sequence)) {
+      for (const std::int64_t sequence :
+           values_or(Axis::kSequence, question_.base.workload.sequence)) {
         for (const std::int64_t precision : values_or(Axis::kPrecision, -1)) {
           for (const std::int64_t optimizer : values_or(Axis::kOptimizer, -1)) {
             ir::ParallelPlan plan = question_.base;
             plan.world = world;
-            plan.sequence = sequence;
+            plan.workload.sequence = sequence;
             plan.precision = precision < 0 ? plan.precision : recipe_of(precision);
             if (optimizer >= 0) {
               plan.optimizer = ir::optimizer_words()[static_cast<std::size_t>(optimizer)].value;

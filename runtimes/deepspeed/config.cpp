@@ -410,24 +410,25 @@ void read_batch(ConfigSection& root, ParallelPlan& plan) {
     const std::optional<std::int64_t> value = root.integer(key, {1, most});
     return is_auto ? std::optional(argument) : value;
   };
-  const std::int64_t own_total = plan.world * plan.micro_batch * plan.accumulation;
+  const std::int64_t own_total =
+      plan.world * plan.workload.micro_batch * plan.workload.accumulation;
   const auto total = read(kTotal, kMostRanks * kMostMicroBatch, own_total);
-  const auto micro = read(kMicro, kMostMicroBatch, plan.micro_batch);
-  const auto steps = read(kSteps, kMostAccumulation, plan.accumulation);
+  const auto micro = read(kMicro, kMostMicroBatch, plan.workload.micro_batch);
+  const auto steps = read(kSteps, kMostAccumulation, plan.workload.accumulation);
   if (!total && !micro) {
     return;  // The trainer's own numbers apply.
   }
   if (micro) {
-    plan.micro_batch = *micro;
-    plan.accumulation = steps ? *steps : total ? *total / plan.world / *micro : 1;
+    plan.workload.micro_batch = *micro;
+    plan.workload.accumulation = steps ? *steps : total ? *total / plan.world / *micro : 1;
   } else {
-    plan.accumulation = steps.value_or(1);
-    plan.micro_batch = *total / plan.world / plan.accumulation;
+    plan.workload.accumulation = steps.value_or(1);
+    plan.workload.micro_batch = *total / plan.world / plan.workload.accumulation;
   }
-  if (total && *total != plan.world * plan.micro_batch * plan.accumulation) {
+  if (total && *total != plan.world * plan.workload.micro_batch * plan.workload.accumulation) {
     root.refuse(kTotal, std::string(kMicro) + " * " + std::string(kSteps) + " * " +
                             std::to_string(plan.world) + " ranks");
-  } else if (plan.micro_batch < 1 || plan.accumulation < 1) {
+  } else if (plan.workload.micro_batch < 1 || plan.workload.accumulation < 1) {
     root.refuse(kTotal,
                 "at least one sequence for each of " + std::to_string(plan.world) + " ranks");
   }

@@ -247,9 +247,9 @@ void add_drive(JsonFields& root, const ZeroPlan& zero) {
 std::string emitted_config(const ModelSpec& model, const ParallelPlan& plan) {
   const ZeroPlan zero = zero_of(plan);
   JsonFields root;
-  root.add("train_batch_size", plan.world * plan.micro_batch * plan.accumulation);
-  root.add("train_micro_batch_size_per_gpu", plan.micro_batch);
-  root.add("gradient_accumulation_steps", plan.accumulation);
+  root.add("train_batch_size", plan.world * plan.workload.micro_batch * plan.workload.accumulation);
+  root.add("train_micro_batch_size_per_gpu", plan.workload.micro_batch);
+  root.add("gradient_accumulation_steps", plan.workload.accumulation);
   root.add("gradient_clipping", plan.clip_norm.value_or(0.0));
   add_precision(root, plan.precision);
   add_optimizer(root, plan);

@@ -108,7 +108,7 @@ void run_micro_batch(const Run& run, StepPosition at, bool boundary, transformer
     batch = transformers::make_batch(eager, run.model);
     output = transformers::forward(eager, run.model, batch);
     loss = std::move(output.loss);
-    if (!run.plan.keep_logits) {
+    if (!run.plan.workload.keep_logits) {
       output.clear();
     }
   }
@@ -152,7 +152,7 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
         "lora", "save=... with --zero 3 and a 16-bit precision",
         "--precision fp32 or --zero 2: DeepSpeed requires trainable parameters of one type");
   }
-  if (plan.generation) {
+  if (plan.workload.generation) {
     return refused("generate", "is not supported with DeepSpeed", "");
   }
   if (std::optional<Error> error = transformers::unsupported(spec, plan, device)) {
@@ -248,13 +248,13 @@ void evaluate(const Run& run, transformers::Batch& batch) {
 
 void run_phases(const Run& run) {
   transformers::Batch batch;
-  for (int step = 1; step <= run.plan.steps; ++step) {
-    for (std::int64_t micro = 1; micro <= run.plan.accumulation; ++micro) {
+  for (int step = 1; step <= run.plan.workload.steps; ++step) {
+    for (std::int64_t micro = 1; micro <= run.plan.workload.accumulation; ++micro) {
       run_micro_batch(run, torch::micro_batch_at(run.plan, step, micro),
-                      micro == run.plan.accumulation, batch);
+                      micro == run.plan.workload.accumulation, batch);
     }
   }
-  if (run.plan.evaluation) {
+  if (run.plan.workload.evaluation) {
     evaluate(run, batch);
   }
 }
@@ -278,7 +278,8 @@ bool collected_by_now(const transformers::Model& model) {
 
 Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::int64_t rank,
                           const DeviceTraits& device) {
-  const Graph graph = build_graph(spec, {.batch = plan.micro_batch, .sequence = plan.sequence});
+  const Graph graph =
+      build_graph(spec, {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence});
   if (std::optional<Error> refused = refusal_of(spec, plan, graph, device)) {
     return *std::move(refused);
   }
@@ -302,7 +303,7 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   const std::unique_ptr<OptimizerWrapper> wrapper =
       make_wrapper(state, optimizer, zero_init.take());
   initialize(state, *wrapper);
-  if (plan.resume && plan.optimizer.kind != OptimizerKind::kNone) {
+  if (plan.workload.resume && plan.optimizer.kind != OptimizerKind::kNone) {
     const PhaseScope phase(eager, PhaseKind::kResume);
     const ParameterGroups groups = wrapper->stepped();
     for (std::size_t index = 0; index < groups.size(); ++index) {
@@ -311,7 +312,7 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
     wrapper->loaded();
   }
   run_phases({.eager = eager, .plan = plan, .model = model, .wrapper = *wrapper});
-  if (plan.checkpoint_save) {
+  if (plan.workload.checkpoint_save) {
     save_checkpoint(state);
   }
   return eager.finish();

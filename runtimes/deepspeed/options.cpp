@@ -44,7 +44,7 @@ constexpr OptionField elements(std::string_view name) {
 constexpr std::array kZeroFields = {
     field<&Z::stage>("stage")
         .as_option("zero", "STAGE")
-        .usually("0")
+        .usually("no DeepSpeed")
         .between(0, 3)
         .searchable()
         .spelled({.name = "zero_optimization.stage"})

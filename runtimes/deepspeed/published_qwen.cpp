@@ -61,8 +61,8 @@ void read_qwen_spread(RunReader& row, ParallelPlan& plan) {
 void read_qwen_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu*/, PublishedRun& run) {
   ParallelPlan& plan = run.plan;
   plan.runtime = "transformers";
-  plan.micro_batch = row.stated("micro_batch", kBatchRange);
-  plan.sequence = row.stated("seq_len", kSequenceRange);
+  plan.workload.micro_batch = row.stated("micro_batch", kBatchRange);
+  plan.workload.sequence = row.stated("seq_len", kSequenceRange);
   // Weights are loaded in bf16 and trained under Trainer's autocast. DeepSpeed keeps fp32 masters
   // instead.
   row.expect_one_of("precision", {"bf16"});
@@ -73,11 +73,11 @@ void read_qwen_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu*/, P
   if (plan.attention == AttentionKind::kSdpa) {
     plan.attention = AttentionKind::kSdpaNoCudnn;  // PyTorch is older than 2.10.
   }
-  plan.keep_batch = true;
+  plan.workload.keep_batch = true;
   row.expect_none({"quant", "offload", "compile", "fsdp"});
   read_qwen_adapters(row, plan);
   read_qwen_spread(row, plan);
-  plan.accumulation = published_accumulation(row, plan);
+  plan.workload.accumulation = published_accumulation(row, plan);
   run.model = read_published_model(row);
 }
 

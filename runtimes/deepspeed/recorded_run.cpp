@@ -171,9 +171,9 @@ void read_zero_run(RunReader& row, RunSetting& run) {
   if (const double clip = row.number("clip", 1); clip != 0) {
     plan.clip_norm = clip;
   }
-  plan.keep_logits = row.flag("keep_output", false);
-  plan.evaluation = row.flag("eval", false);
-  plan.resume = row.flag("resume", false);
+  plan.workload.keep_logits = row.flag("keep_output", false);
+  plan.workload.evaluation = row.flag("eval", false);
+  plan.workload.resume = row.flag("resume", false);
   const std::string_view usual = zero.stage == 3 ? "zero3" : "cuda";
   if (const std::string init = row.text("init", usual); init != usual) {
     row.fail("init", "'" + init + "'");

@@ -99,7 +99,7 @@ void ZeroBuckets::initialize() {
     staging_ = torch::zeros(eager, {largest}, dtype_, TensorRole::kCommunication);
     state_.hold_offloaded(HostUse::kStaging, HostPages::kPinnedBlock,
                           bytes_of(largest, dtype_).value());  // The host has one, too.
-    if (state_.plan.accumulation > 1 && !is_compact()) {
+    if (state_.plan.workload.accumulation > 1 && !is_compact()) {
       hold_accumulated();
     }
     return;

@@ -22,7 +22,7 @@ std::vector<HostTerm> checkpoint_terms(const ModelSpec& model, const ParallelPla
   const std::int64_t tensors = std::max<std::int64_t>(state_count(plan.optimizer), 1);
   const Bytes copies = bytes_of(tensors * elements, param_dtype(plan.precision));
   std::vector<HostTerm> terms;
-  if (plan.checkpoint_save) {
+  if (plan.workload.checkpoint_save) {
     terms.push_back({.use = HostUse::kSaving,
                      .span = HostSpan::kSaving,
                      .once = whole,
@@ -31,7 +31,7 @@ std::vector<HostTerm> checkpoint_terms(const ModelSpec& model, const ParallelPla
                      .source = "accelerate 1.15 fsdp_utils.py, save_fsdp_optimizer: state dicts "
                                "with offload_to_cpu"});
   }
-  if (plan.resume) {
+  if (plan.workload.resume) {
     terms.push_back({.use = HostUse::kLoading,
                      .span = HostSpan::kResuming,
                      .once = whole,

@@ -102,7 +102,7 @@ std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelP
     return refused("lora", "dora, or adapters on experts, with version=1 of --fsdp",
                    "version=2: with version 1 these adapters read weights that are not gathered");
   }
-  if (plan.lora && plan.evaluation && autocast_dtype(plan.precision)) {
+  if (plan.lora && plan.workload.evaluation && autocast_dtype(plan.precision)) {
     return refused("evaluation", "is not supported with --lora and version=1 of --fsdp", "");
   }
   return std::nullopt;
@@ -208,7 +208,7 @@ std::optional<Error> unsupported_sharding(const ModelSpec& model, const Parallel
 /// What the wrappers cannot do with the model, in addition to what its own code refuses.
 std::optional<Error> unsupported_model(const ModelSpec& model, const ParallelPlan& plan,
                                        const FsdpPlan& fsdp, const DeviceTraits& device) {
-  if (plan.generation && (fsdp.cpu_offload || fsdp.version == 1)) {
+  if (plan.workload.generation && (fsdp.cpu_offload || fsdp.version == 1)) {
     return fsdp.cpu_offload
                ? Error::invalid_argument("generate", "is not supported with offload of --fsdp", {},
                                          "leave out --generate, or offload of --fsdp")
@@ -277,10 +277,10 @@ void run_micro_batch(Run& run, StepPosition at) {
       eager.leave_autocast();
     }
     loss = output.loss;
-    if (!run.plan.keep_logits) {
+    if (!run.plan.workload.keep_logits) {
       output.clear();
     }
-    if (run.plan.accumulation > 1) {
+    if (run.plan.workload.accumulation > 1) {
       loss = torch::scale(eager, loss);
     }
   }
@@ -348,7 +348,7 @@ void step_on_host(Run& run, int step) {
 
 void run_step(Run& run, int step) {
   const StepPosition at{.step = step};
-  for (std::int64_t micro = 1; micro <= run.plan.accumulation; ++micro) {
+  for (std::int64_t micro = 1; micro <= run.plan.workload.accumulation; ++micro) {
     run_micro_batch(run, torch::micro_batch_at(run.plan, step, micro));
   }
   if (run.plan.optimizer.kind == OptimizerKind::kNone) {
@@ -395,19 +395,19 @@ void train(Run& run) {
                                                       : torch::FoundReduction::kDTensors,
                        run.sharding.ranks);
   }
-  if (run.plan.resume && run.plan.optimizer.kind != OptimizerKind::kNone) {
+  if (run.plan.workload.resume && run.plan.optimizer.kind != OptimizerKind::kNone) {
     resume(run);
   }
-  for (int step = 1; step <= run.plan.steps; ++step) {
+  for (int step = 1; step <= run.plan.workload.steps; ++step) {
     run_step(run, step);
   }
-  if (run.plan.evaluation) {
+  if (run.plan.workload.evaluation) {
     evaluate(run);
   }
-  if (run.plan.checkpoint_save) {
+  if (run.plan.workload.checkpoint_save) {
     const PhaseScope phase(run.eager, PhaseKind::kCheckpointSave);  // Each rank writes its shards.
   }
-  if (run.plan.generation) {
+  if (run.plan.workload.generation) {
     transformers::generate(run.eager, run.model, call_root);
   }
 }
@@ -494,7 +494,8 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
     return *error;
   }
   const ParallelPlan arithmetic = arithmetic_plan(plan, fsdp);
-  const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
+  const Graph graph =
+      build_graph(model, {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence});
   if (const std::optional<Error> error = unsupported_model(model, arithmetic, fsdp, device)) {
     return *error;
   }

@@ -68,9 +68,9 @@ void read_foundry_sharding(RunReader& row, ParallelPlan& plan) {
 ParallelPlan read_foundry_plan(RunReader& row) {
   ParallelPlan plan;
   plan.runtime = "fsdp";
-  plan.sequence = row.stated("seq_len", kSequenceRange);
-  plan.micro_batch = row.stated("micro_batch", kBatchRange);
-  plan.accumulation = row.stated("num_microbatches", {1, 1 << 16});
+  plan.workload.sequence = row.stated("seq_len", kSequenceRange);
+  plan.workload.micro_batch = row.stated("micro_batch", kBatchRange);
+  plan.workload.accumulation = row.stated("num_microbatches", {1, 1 << 16});
   plan.world = row.stated("num_gpus", kWorldRange);
   read_foundry_sharding(row, plan);
   plan.recompute = row.lookup<Recompute>("checkpointing", published_checkpointing);
@@ -90,7 +90,7 @@ void read_foundry_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu*/
   run.stands_in = true;
   run.conditions.attention_time = kTritonAttention;
   run.flops = FlopCount{};
-  run.model = read_mpt(row, run.plan.sequence);
+  run.model = read_mpt(row, run.plan.workload.sequence);
   row.expect_none({"quant", "offload", "compile", "lora"});
   constexpr std::array<std::string_view, 1> kBatch = {"global_batch"};
   row.ignore(kBatch);

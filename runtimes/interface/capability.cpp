@@ -37,9 +37,8 @@ std::vector<std::string> bf16_notes(const ParallelPlan& plan, const DeviceTraits
   }
   return {
       "PyTorch emulates bf16 below compute capability 8.0: tensor cores do not compute it, and "
-      "no fused attention kernel takes it, so that the S x S scores are stored. With fp16 both "
-      "work: "
-      "see --precision"};
+      "no fused attention kernel takes it, so that the S x S scores are stored. Tensor cores and "
+      "fused attention take fp16: see --precision"};
 }
 
 }  // namespace headroom::ir

@@ -52,7 +52,7 @@ std::optional<ParallelPlan> sdpa_attention(const ParallelPlan& plan,
 
 std::optional<ParallelPlan> drop_logits(const ParallelPlan& plan, const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
-  changed.keep_logits = false;
+  changed.workload.keep_logits = false;
   return changed;
 }
 
@@ -70,12 +70,12 @@ std::optional<ParallelPlan> pure_bf16(const ParallelPlan& plan, const DeviceType
 
 std::optional<ParallelPlan> smaller_micro_batch(const ParallelPlan& plan,
                                                 const DeviceTypes& /*device*/) {
-  if (plan.micro_batch % 2 != 0) {
+  if (plan.workload.micro_batch % 2 != 0) {
     return std::nullopt;
   }
   ParallelPlan changed = plan;
-  changed.micro_batch /= 2;
-  changed.accumulation *= 2;
+  changed.workload.micro_batch /= 2;
+  changed.workload.accumulation *= 2;
   return changed;
 }
 

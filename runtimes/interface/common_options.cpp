@@ -62,15 +62,17 @@ constexpr std::array kPlanFields = {
         .means("Rank that the answer shows."),
     word<&P::precision, precision_words>("precision")
         .as_option("precision", "RECIPE")
-        .usually("bf16, but bf16-master with --zero and fp32 with --fsdp")
+        .usually(
+            "depends on the framework: bf16, with --zero and --megatron bf16-master, with --fsdp "
+            "and --titan fp32")
         .searchable()
         .means(
             "Number formats. fp32, bf16, fp16: parameters, gradients and optimizer states all have "
             "this format, without master weights. autocast-bf16, autocast-fp16: fp32 parameters, "
-            "arithmetic under "
-            "torch.autocast. bf16-autocast: the same with bf16 parameters. bf16-master, "
-            "fp16-master: 16-bit parameters with an fp32 master copy, which is what DeepSpeed "
-            "and Megatron-Core call bf16 and fp16."),
+            "gradients and optimizer states, and arithmetic in 16 bits under torch.autocast. "
+            "bf16-autocast: bf16 parameters, gradients and optimizer states, and arithmetic in "
+            "bf16 under torch.autocast. bf16-master, fp16-master: 16-bit parameters with an fp32 "
+            "master copy, which is what DeepSpeed and Megatron-Core call bf16 and fp16."),
     word<&P::attention, attention_words>("attention")
         .as_option("attention", "KIND")
         .means("Implementation of attention: sdpa (PyTorch's scaled_dot_product_attention), "
@@ -83,19 +85,19 @@ constexpr std::array kPlanFields = {
             "chunks of the sequence), fused-linear (fused with the output layer, as in Liger)."),
     field<&P::liger>("liger").as_option("liger").means(
         "Kernels of Liger are used for norms, gated MLPs and rotary embedding."),
-    field<&P::micro_batch>("micro_batch")
+    field<&Workload::micro_batch>("micro_batch")
         .as_option("micro-batch", "B")
         .between(1, kMostMicroBatch)
         .searchable()
         .in_units("sequences")
         .means("Sequences per forward pass on each GPU."),
-    field<&P::sequence>("sequence")
+    field<&Workload::sequence>("sequence")
         .as_option("seq", "S")
         .usually("2048, or the model's maximum if that is less")
         .between(1, kMostSequence)
         .in_units("tokens")
         .means("Tokens per sequence."),
-    field<&P::accumulation>("accumulation")
+    field<&Workload::accumulation>("accumulation")
         .as_option("accumulation", "N")
         .between(1, kMostAccumulation)
         .searchable()
@@ -110,31 +112,31 @@ constexpr std::array kPlanFields = {
         .as_option("clip-norm", "X")
         .within(1e-12, 1e12)
         .means("Maximum norm to which gradients are clipped; none: no clipping."),
-    field<&P::padded_batch>("padded_batch")
+    field<&Workload::padded_batch>("padded_batch")
         .as_option("padded")
         .means("Batches contain padding, so that the model gets an attention mask."),
-    field<&P::keep_logits>("keep_logits")
+    field<&Workload::keep_logits>("keep_logits")
         .as_option("keep-logits")
         .changes(OptionEffect::kMemory)
         .means("The model's output (logits) is kept until the backward pass has ended."),
-    field<&P::keep_batch>("keep_batch")
+    field<&Workload::keep_batch>("keep_batch")
         .as_option("keep-batch")
         .changes(OptionEffect::kMemory)
         .means("Token ids and labels are kept until the next batch, as in Trainer."),
-    field<&P::evaluation>("evaluation")
+    field<&Workload::evaluation>("evaluation")
         .as_option("evaluation")
         .changes(OptionEffect::kMemory)
         .means("A forward pass in evaluation mode follows the training steps."),
-    field<&P::checkpoint_save>("checkpoint_save")
+    field<&Workload::checkpoint_save>("checkpoint_save")
         .as_option("save")
         .changes(OptionEffect::kMemory)
         .means("A checkpoint is saved after the training steps."),
-    field<&P::resume>("resume")
+    field<&Workload::resume>("resume")
         .as_option("resume")
         .changes(OptionEffect::kMemory)
         .means("The run resumes from a checkpoint with optimizer states, which takes memory on the "
                "device and the host."),
-    field<&P::steps>("steps")
+    field<&Workload::steps>("steps")
         .as_option("steps", "N")
         .between(1, kMostSteps)
         .changes(OptionEffect::kMemory)
@@ -189,7 +191,8 @@ constexpr std::array kLoraFields = {
     field<&LoraPlan::rank_stabilised>("rank_stabilised")
         .key_of("lora", "rslora")
         .spelled({.name = "use_rslora"})
-        .means("Adapters are scaled by the square root of their rank (rsLoRA)."),
+        .means("rsLoRA: adapters are scaled by alpha / sqrt(rank) instead of alpha / rank. Neither "
+               "this nor alpha changes memory or time."),
     field<&LoraPlan::targets>("targets")
         .key_of("lora")
         .spelled({.name = "target_modules"})
@@ -283,7 +286,7 @@ constexpr PlanPart kLoraPart =
     common_part<&P::lora>("lora", kLoraFields, "lora", "Adapters of PEFT.");
 constexpr PlanPart kQuantPart = common_part<&P::quant>(
     "quant", kQuantFields, "qlora", "Frozen weights under adapters, quantised by bitsandbytes.");
-constexpr PlanPart kGenerationPart = common_part<&P::generation>(
+constexpr PlanPart kGenerationPart = common_part<&Workload::generation>(
     "generation", kGenerationFields, "generate", "model.generate after the steps.");
 constexpr PlanPart kAllocatorPart =
     common_part<&P::allocator>("allocator", kAllocatorFields, "alloc-conf",

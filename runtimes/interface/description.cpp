@@ -73,7 +73,7 @@ std::string recomputed_words(const ParallelPlan& plan) {
 
 std::string training_words_of(const ParallelPlan& plan) {
   return optimizer_words_of(plan) + kernel_words_of(plan) +
-         batch_words(plan.micro_batch, plan.accumulation) +
+         batch_words(plan.workload.micro_batch, plan.workload.accumulation) +
          (plan.recompute == Recompute::kNone ? "no recomputation" : recomputed_words(plan));
 }
 

@@ -201,6 +201,15 @@ struct Place {
   static const Part& read(const ParallelPlan& plan) { return plan.own.get<Part>(); }
   static Part& edit(ParallelPlan& plan) { return plan.own.edit<Part>(); }
 };
+/// The member of a plan, or of its workload, to which `kMember` points.
+template <auto kMember, typename Plan>
+auto& member_of(Plan& plan) {
+  if constexpr (std::same_as<PartOf<kMember>, Workload>) {
+    return plan.workload.*kMember;
+  } else {
+    return plan.*kMember;
+  }
+}
 /// The place of a part that is the member `kPart` of every plan, or of some.
 template <auto kPart>
 struct MemberPlace {
@@ -208,16 +217,16 @@ struct MemberPlace {
   static const Part& read(const ParallelPlan& plan) {
     if constexpr (Plain<ValueOf<kPart>>::kOptional) {
       static const Part usual{};
-      return plan.*kPart ? *(plan.*kPart) : usual;
+      return member_of<kPart>(plan) ? *member_of<kPart>(plan) : usual;
     } else {
-      return plan.*kPart;
+      return member_of<kPart>(plan);
     }
   }
   static Part& edit(ParallelPlan& plan) {
     if constexpr (Plain<ValueOf<kPart>>::kOptional) {
-      return plan.*kPart ? *(plan.*kPart) : (plan.*kPart).emplace();
+      return member_of<kPart>(plan) ? *member_of<kPart>(plan) : member_of<kPart>(plan).emplace();
     } else {
-      return plan.*kPart;
+      return member_of<kPart>(plan);
     }
   }
 };
@@ -228,7 +237,9 @@ struct Place<LoraPlan> : MemberPlace<&ParallelPlan::lora> {};
 template <>
 struct Place<QuantPlan> : MemberPlace<&ParallelPlan::quant> {};
 template <>
-struct Place<GenerationPlan> : MemberPlace<&ParallelPlan::generation> {};
+struct Place<Workload> : MemberPlace<&ParallelPlan::workload> {};
+template <>
+struct Place<GenerationPlan> : MemberPlace<&Workload::generation> {};
 template <>
 struct Place<AllocatorSettings> : MemberPlace<&ParallelPlan::allocator> {};
 template <>
@@ -463,7 +474,7 @@ template <auto kMember>
   part.always = !Plain::kOptional;
   part.has = [](const ParallelPlan& plan) {
     if constexpr (Plain::kOptional) {
-      return (plan.*kMember).has_value();
+      return option_detail::member_of<kMember>(plan).has_value();
     } else {
       return true;
     }
@@ -471,7 +482,9 @@ template <auto kMember>
   part.add = [](ParallelPlan& plan) {
     static_cast<void>(option_detail::MemberPlace<kMember>::edit(plan));
   };
-  part.drop = [](ParallelPlan& plan) { plan.*kMember = option_detail::ValueOf<kMember>{}; };
+  part.drop = [](ParallelPlan& plan) {
+    option_detail::member_of<kMember>(plan) = option_detail::ValueOf<kMember>{};
+  };
   part.usual = []() -> const ParallelPlan& {
     static const ParallelPlan usual = [] {
       ParallelPlan plan;

@@ -310,12 +310,12 @@ class Runtime {
 
   [[nodiscard]] virtual PipelineRuns pipeline(const ParallelPlan& plan) const {
     return {.stage_stride = std::max<std::int64_t>(plan.world, 1),
-            .micro_batches = plan.accumulation};
+            .micro_batches = plan.workload.accumulation};
   }
   /// The order in which the stages of a pipeline work.
   [[nodiscard]] virtual PipelineShape schedule(const ModelSpec& /*model*/,
                                                const ParallelPlan& plan) const {
-    return {.micro_batches = plan.accumulation};
+    return {.micro_batches = plan.workload.accumulation};
   }
   /// The layers of each stage, as far as they decide its time; empty: all stages have the same.
   [[nodiscard]] virtual std::vector<StageLayers> stage_layers(const ModelSpec& /*model*/,

@@ -30,7 +30,7 @@ struct Loop {
 void run_micro_batch(Eager& eager, const Model& model, Loop& loop, StepPosition at) {
   {
     const PhaseScope phase(eager, PhaseKind::kForward, at);
-    const torch::Shape shape{model.plan->micro_batch, model.plan->sequence};
+    const torch::Shape shape{model.plan->workload.micro_batch, model.plan->workload.sequence};
     eager.set_site("input_ids", -1);
     Tensor ids = eager.empty(shape, DType::kInt64, TensorRole::kInput);
     Tensor targets = eager.empty(shape, DType::kInt64, TensorRole::kInput);
@@ -61,13 +61,13 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
   }
   Loop loop;
   torch::OptimizerState state;
-  if (plan.resume) {  // Fabric.load reads the states to the host.
+  if (plan.workload.resume) {  // Fabric.load reads the states to the host.
     const PhaseScope phase(eager, PhaseKind::kResume);
     torch::load_states(eager, plan.optimizer, model.trainable, torch::StatesFrom::kHost, state);
   }
-  for (int step = 1; step <= plan.steps; ++step) {
+  for (int step = 1; step <= plan.workload.steps; ++step) {
     const StepPosition at{.step = step};
-    for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
+    for (std::int64_t micro = 1; micro <= plan.workload.accumulation; ++micro) {
       run_micro_batch(eager, model, loop, torch::micro_batch_at(plan, step, micro));
     }
     {

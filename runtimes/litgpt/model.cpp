@@ -151,7 +151,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
                      spec.position == PositionKind::kRope && spec.qk_norm == QkNorm::kNone &&
                      (pre_norm || gemma2) && (layer_norm || rms_norm);
   if (!plain) {
-    return refused("model", spec.name, "a dense decoder with rotary embedding");
+    return Error::invalid_argument("model", spec.name,
+                                   "a dense decoder with rotary embedding, as LitGPT trains it",
+                                   "use another framework, such as --runtime transformers");
   }
   if (plan.precision != Precision::kBf16) {
     return refused("precision", std::string(word_of(precision_words(), plan.precision)),
@@ -196,8 +198,8 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan) 
   model.final = load.norm();
   const auto rotated = static_cast<std::int64_t>(
       std::llround(spec.rope_fraction * static_cast<double>(spec.head_dim)));
-  model.cos = eager.empty({plan.sequence, rotated}, DType::kFp32, TensorRole::kBuffer);
-  model.sin = eager.empty({plan.sequence, rotated}, DType::kFp32, TensorRole::kBuffer);
+  model.cos = eager.empty({plan.workload.sequence, rotated}, DType::kFp32, TensorRole::kBuffer);
+  model.sin = eager.empty({plan.workload.sequence, rotated}, DType::kFp32, TensorRole::kBuffer);
   eager.program().parameters = load.count();
   std::int64_t trained = 0;
   for (const Tensor& parameter : model.trainable) {

@@ -161,8 +161,8 @@ void read_bitsandbytes(RunReader& row, std::string_view words, ParallelPlan& pla
 void read_longest_example(RunReader& row, ParallelPlan& plan) {
   RunReader other(row.take("other"), "other");
   if (other.take("longest_example_tokens") != nullptr) {
-    plan.accumulation = 1;
-    plan.steps = 1;
+    plan.workload.accumulation = 1;
+    plan.workload.steps = 1;
   }
 }
 
@@ -173,8 +173,8 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   ParallelPlan& plan = run.plan;
   plan.runtime = "litgpt";
   plan.world = row.stated("num_gpus", kWorldRange);
-  plan.micro_batch = row.stated("micro_batch", kBatchRange);
-  plan.sequence = row.stated("seq_len", kSequenceRange);
+  plan.workload.micro_batch = row.stated("micro_batch", kBatchRange);
+  plan.workload.sequence = row.stated("seq_len", kSequenceRange);
   plan.precision = row.lookup<Precision>("precision", published_precision);
   plan.optimizer = row.lookup<OptimizerPlan>("optimizer", published_optimizer);
   plan.attention = row.lookup<AttentionKind>("attention", published_attention);
@@ -190,7 +190,7 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
     }
   }
   row.expect_one({"tp", "pp", "cp", "ep"});
-  plan.accumulation = published_accumulation(row, plan);
+  plan.workload.accumulation = published_accumulation(row, plan);
   read_longest_example(row, plan);
   // LitGPT truncates examples at the sequence length; not every batch reaches it.
   run.has_short_batches = true;

@@ -66,7 +66,7 @@ std::optional<ParallelPlan> more_tensor_parallel(const ParallelPlan& plan,
   if (plan.world % (2 * model) == 0) {
     changed.mesh.tensor *= 2;
     megatron.sequence_parallel = true;
-    changed.accumulation *= 2;
+    changed.workload.accumulation *= 2;
   }
   return changed;
 }
@@ -88,12 +88,12 @@ std::vector<ParallelPlan> less_communication(const ParallelPlan& plan) {
     overlapped.overlap_grad_reduce = true;
     overlapped.overlap_param_gather = true;
   }
-  if (plan.mesh.tensor % 2 == 0 && plan.accumulation % 2 == 0) {
+  if (plan.mesh.tensor % 2 == 0 && plan.workload.accumulation % 2 == 0) {
     ParallelPlan& narrower = out.emplace_back(plan);
     narrower.mesh.tensor /= 2;
     edit_megatron(narrower).sequence_parallel =
         megatron_of(plan).sequence_parallel && narrower.mesh.tensor > 1;
-    narrower.accumulation /= 2;
+    narrower.workload.accumulation /= 2;
   }
   return out;
 }
@@ -107,7 +107,7 @@ std::vector<ParallelPlan> smaller_bubble(const ParallelPlan& plan, std::int64_t 
   const std::int64_t own = layers / plan.mesh.pipeline;
   const std::int64_t chunk = megatron.layers_per_chunk > 0 ? megatron.layers_per_chunk : own;
   const bool even = layers % plan.mesh.pipeline == 0 && chunk % 2 == 0;
-  if (even && plan.accumulation % plan.mesh.pipeline == 0) {
+  if (even && plan.workload.accumulation % plan.mesh.pipeline == 0) {
     edit_megatron(out.emplace_back(plan)).layers_per_chunk = chunk / 2;
   }
   if (const std::optional<ParallelPlan> smaller = changes::smaller_micro_batch(plan, {})) {

@@ -135,8 +135,7 @@ Status check_stages(const ParallelPlan& plan, std::int64_t layers) {
 Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
   const std::int64_t tensor = plan.mesh.tensor;
-  const std::int64_t product = tensor * plan.mesh.pipeline * plan.mesh.context;
-  if (Status whole = check_division({"tp x pp x cp", product, "GPUs", plan.world}); !whole) {
+  if (Status whole = check_megatron_ranks(plan); !whole) {
     return whole;
   }
   const auto layers = static_cast<std::int64_t>(model.layers.size());
@@ -149,10 +148,10 @@ Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
           ? check_division(
                 {"layers-per-virtual-stage", megatron.layers_per_chunk, "layers of a stage", stage})
           : ok(),
-      plan.sequence % pieces == 0
+      plan.workload.sequence % pieces == 0
           ? ok()
           : Error::invalid_argument(
-                "seq", std::to_string(plan.sequence),
+                "seq", std::to_string(plan.workload.sequence),
                 "a multiple of " + std::to_string(pieces) +
                     ": context parallelism cuts a sequence into two pieces for each rank of cp=" +
                     std::to_string(plan.mesh.context))});
@@ -162,10 +161,8 @@ Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
   const std::int64_t tensor = plan.mesh.tensor;
   if (megatron.sequence_parallel) {
-    const Status parts = check_division(
-        {"tp", tensor, "tokens of a rank's sequence", plan.sequence / plan.mesh.context});
-    if (!parts) {
-      return parts;
+    if (Status pieces = check_megatron_pieces(plan); !pieces) {
+      return pieces;
     }
   }
   if (!model.moe) {
@@ -306,10 +303,11 @@ Status check_groups(const ParallelPlan& plan) {
     return unsupported_megatron("micro-batch-group=" + std::to_string(group),
                                 "pp=" + std::to_string(plan.mesh.pipeline) + " or more");
   }
-  const std::int64_t rest = plan.accumulation % group;
-  if (interleaved && rest != 0 && (rest < plan.mesh.pipeline || plan.accumulation < group)) {
+  const std::int64_t rest = plan.workload.accumulation % group;
+  if (interleaved && rest != 0 &&
+      (rest < plan.mesh.pipeline || plan.workload.accumulation < group)) {
     return Error::invalid_argument(
-        "accumulation", std::to_string(plan.accumulation),
+        "accumulation", std::to_string(plan.workload.accumulation),
         "a multiple of " + std::to_string(group) + " for interleaved stages, or at least " +
             std::to_string(plan.mesh.pipeline) + " more than such a multiple",
         "use --accumulation " + std::to_string(group));
@@ -362,9 +360,10 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   }
   constexpr std::int64_t kLongest = 4096;
   constexpr std::int64_t kShortest = 16;
-  const std::int64_t scores = plan.micro_batch * model.heads / plan.mesh.tensor;
-  const bool fits = plan.precision != Precision::kFp32 && plan.sequence > kShortest &&
-                    plan.sequence <= kLongest && plan.sequence % 4 == 0 && scores % 4 == 0;
+  const std::int64_t scores = plan.workload.micro_batch * model.heads / plan.mesh.tensor;
+  const bool fits = plan.precision != Precision::kFp32 && plan.workload.sequence > kShortest &&
+                    plan.workload.sequence <= kLongest && plan.workload.sequence % 4 == 0 &&
+                    scores % 4 == 0;
   struct Lack {
     bool has;
     std::string_view value;

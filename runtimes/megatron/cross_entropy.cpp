@@ -180,7 +180,7 @@ Gradients loss_gradients(const Runner& run, Gradients&, Node& node) {
       {
         const Tensor one = eager.empty({1}, DType::kFp32, TensorRole::kLogits);
       }
-      if (run.context.plan.micro_batch > 1) {
+      if (run.context.plan.workload.micro_batch > 1) {
         const Tensor contiguous = per.make(DType::kFp32);
       }
       launch_rows(eager, saved[0], 2);  // element_mul_kernel
@@ -219,7 +219,7 @@ Tensor token_losses(const Runner& run, const Tensor& logits, const Tensor& label
   Eager& eager = run.eager();
   eager.set_site("cross_entropy", -1);
   const PerToken per(run);
-  const bool several = run.context.plan.micro_batch > 1;
+  const bool several = run.context.plan.workload.micro_batch > 1;
   const Tensor targets = several ? per.make(DType::kInt64) : labels;
   Record record(eager, {&logits});
   Tensor loss;

@@ -22,7 +22,7 @@ using torch::Tensor;
 Tensor sequence_first(const Runner& run, const Tensor& rows) {
   Eager& eager = run.eager();
   const torch::Shape flat{run.context.tokens(), run.context.spec.hidden};
-  const bool copies = run.context.plan.micro_batch > 1;
+  const bool copies = run.context.plan.workload.micro_batch > 1;
   Record record(eager, {&rows});
   Tensor output = copies ? eager.empty(flat, rows.dtype()) : eager.alias(rows, flat, true);
   if (copies) {

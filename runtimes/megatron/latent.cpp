@@ -110,8 +110,8 @@ AttentionSizes latent_attention_sizes(const Runner& run, const LayerModules& mod
   const Context& context = run.context;
   const LatentAttention& latent = *context.spec.latent;
   const std::int64_t heads = context.spec.heads / context.grid.tensor.size;
-  return {.batch = context.plan.micro_batch,
-          .sequence = context.plan.sequence / context.grid.context.size,
+  return {.batch = context.plan.workload.micro_batch,
+          .sequence = context.plan.workload.sequence / context.grid.context.size,
           .heads = heads,
           .kv_heads = heads,
           .head_dim = latent.nope_dim + latent.rope_dim,

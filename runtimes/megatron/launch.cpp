@@ -116,7 +116,8 @@ Words model_words(const ModelSpec& model, const ParallelPlan& plan) {
     }
     add_argument(words, "--kv-channels", model.head_dim);
   }
-  add_argument(words, "--max-position-embeddings", std::max(model.max_positions, plan.sequence));
+  add_argument(words, "--max-position-embeddings",
+               std::max(model.max_positions, plan.workload.sequence));
   // NullTokenizer adds a token that ends a document.
   append_words(words, {"--tokenizer-type", "NullTokenizer"});
   add_argument(words, "--vocab-size", model.vocabulary - 1);
@@ -192,9 +193,10 @@ Words plan_words(const ModelSpec& /*model*/, const ParallelPlan& plan) {
   add_recomputation(words, megatron);
   const std::int64_t data = std::max<std::int64_t>(
       1, plan.world / (plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context));
-  add_argument(words, "--micro-batch-size", plan.micro_batch);
-  add_argument(words, "--global-batch-size", plan.micro_batch * plan.accumulation * data);
-  add_argument(words, "--seq-length", plan.sequence);
+  add_argument(words, "--micro-batch-size", plan.workload.micro_batch);
+  add_argument(words, "--global-batch-size",
+               plan.workload.micro_batch * plan.workload.accumulation * data);
+  add_argument(words, "--seq-length", plan.workload.sequence);
   if (plan.precision == Precision::kBf16Master) {
     words.emplace_back("--bf16");
   } else if (plan.precision == Precision::kFp16Master) {

@@ -23,8 +23,8 @@ using torch::Tensor;
 AttentionSizes attention_sizes(const Runner& run, const LayerModules& modules) {
   const Context& context = run.context;
   const std::int64_t cut = context.grid.tensor.size;
-  return {.batch = context.plan.micro_batch,
-          .sequence = context.plan.sequence / context.grid.context.size,
+  return {.batch = context.plan.workload.micro_batch,
+          .sequence = context.plan.workload.sequence / context.grid.context.size,
           .heads = context.spec.heads / cut,
           .kv_heads = context.spec.kv_heads / cut,
           .head_dim = context.spec.head_dim,

@@ -159,8 +159,8 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
   if (!grid) {
     return grid.error();
   }
-  const Result<std::vector<LayerModules>> modules =
-      all_layer_modules(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
+  const Result<std::vector<LayerModules>> modules = all_layer_modules(
+      model, {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence});
   if (!modules) {
     return modules.error();
   }
@@ -199,17 +199,17 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
     const PhaseScope phase(eager, PhaseKind::kOptimizerObject);
     optimizers = make_optimizers(run, buffers);
   }
-  if (plan.resume) {
+  if (plan.workload.resume) {
     const PhaseScope phase(eager, PhaseKind::kResume);
     for (Optimizer& optimizer : optimizers) {
       optimizer.resume();
     }
   }
   Trainer trainer(run, chunks, buffers, optimizers);
-  for (int number = 1; number <= plan.steps; ++number) {
+  for (int number = 1; number <= plan.workload.steps; ++number) {
     trainer.step(number);
   }
-  if (plan.checkpoint_save) {
+  if (plan.workload.checkpoint_save) {
     const PhaseScope phase(eager, PhaseKind::kCheckpointSave);
     for (Optimizer& optimizer : optimizers) {
       optimizer.save();

@@ -18,7 +18,8 @@ constexpr std::int64_t kRanksOfNode = 8;
 /// Source: transformer_engine/pytorch/module/base.py, initialize_ub: ten names.
 OutsideTerm userbuffers_term(const ModelSpec& model, const ParallelPlan& plan) {
   constexpr std::int64_t kProducts = 10;
-  const std::int64_t tokens = plan.micro_batch * plan.sequence / plan.mesh.context;
+  const std::int64_t tokens =
+      plan.workload.micro_batch * plan.workload.sequence / plan.mesh.context;
   const Bytes bytes{kProducts * tokens * model.hidden * 2};
   return {.name = "tensor-parallel userbuffers",
           .bytes = bytes,
@@ -39,7 +40,8 @@ OutsideTerm userbuffers_term(const ModelSpec& model, const ParallelPlan& plan) {
 OutsideTerm hybrid_ep_term(const ModelSpec& model, const ParallelPlan& plan) {
   const std::int64_t ranks = plan.mesh.expert;
   const std::int64_t nodes = ceil_div(ranks, kRanksOfNode);
-  const std::int64_t tokens = ceil_div(plan.micro_batch * plan.sequence, plan.mesh.context);
+  const std::int64_t tokens =
+      ceil_div(plan.workload.micro_batch * plan.workload.sequence, plan.mesh.context);
   const std::int64_t own =
       megatron_of(plan).sequence_parallel ? ceil_div(tokens, plan.mesh.tensor) : tokens;
   const std::int64_t experts = model.moe->experts;

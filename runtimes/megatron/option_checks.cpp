@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "model_ir/plan/plan_limits.h"
+#include "runtimes/interface/refusals.h"
 #include "runtimes/megatron/options.h"
 #include "runtimes/megatron/plan.h"
 
@@ -16,6 +18,47 @@ namespace headroom::ir {
 Error unsupported_megatron(std::string_view value, std::string_view expected,
                            std::string_view fix) {
   return Error::invalid_argument("megatron", value, expected, fix);
+}
+
+Status check_megatron_ranks(const ParallelPlan& plan) {
+  const std::array<std::pair<std::string_view, std::int64_t>, 3> degrees = {
+      {{"tp", plan.mesh.tensor}, {"pp", plan.mesh.pipeline}, {"cp", plan.mesh.context}}};
+  std::int64_t product = 1;
+  std::string given;
+  for (const auto& [name, degree] : degrees) {
+    product *= degree;
+    if (degree != 1) {
+      given += (given.empty() ? "" : ",") + std::string(name) + "=" + std::to_string(degree);
+    }
+  }
+  if (product > 0 && plan.world % product == 0) {
+    return ok();
+  }
+  const std::string fewer = "degrees whose product is " + divisors_text(plan.world);
+  const std::int64_t more = product > 0 ? (plan.world / product + 1) * product : 0;
+  return Error::invalid_argument("megatron",
+                                 given + ": tp x pp x cp is " + std::to_string(product) +
+                                     ", which does not divide --gpus " + std::to_string(plan.world),
+                                 {},
+                                 more > 0 && more <= kMostRanks
+                                     ? "use --gpus " + std::to_string(more) + ", or " + fewer
+                                     : "use " + fewer);
+}
+
+Status check_megatron_pieces(const ParallelPlan& plan) {
+  const std::int64_t tensor = plan.mesh.tensor;
+  const std::int64_t own = plan.sequence / plan.mesh.context;
+  if (own % tensor == 0) {
+    return ok();
+  }
+  const std::int64_t step = tensor * plan.mesh.context * (plan.mesh.context > 1 ? 2 : 1);
+  const std::int64_t longer = (plan.sequence / step + 1) * step;
+  return Error::invalid_argument(
+      "megatron",
+      "sequence-parallel with tp=" + std::to_string(tensor) + " and " + std::to_string(own) +
+          " tokens of a sequence on each rank",
+      "a number of tokens that tp divides",
+      "use --seq " + std::to_string(longer) + ", or leave out sequence-parallel");
 }
 
 namespace {
@@ -78,7 +121,7 @@ Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan) {
   const bool micro = megatron.fp8 == MegatronFp8::kMxfp8;
   const std::int64_t parts =
       plan.mesh.context * (megatron.sequence_parallel ? plan.mesh.tensor : 1);
-  const std::int64_t tokens = plan.micro_batch * plan.sequence / parts;
+  const std::int64_t tokens = plan.workload.micro_batch * plan.workload.sequence / parts;
   const std::int64_t rows = micro ? 32 : 8;
   if (tokens % rows != 0) {
     return unsupported_megatron(recipe + " on " + std::to_string(tokens) + " tokens per rank",

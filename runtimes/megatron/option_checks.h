@@ -15,6 +15,14 @@ namespace headroom::ir {
 [[nodiscard]] Error unsupported_megatron(std::string_view value, std::string_view expected,
                                          std::string_view fix = {});
 
+/// tp x pp x cp must divide the number of GPUs.
+/// Errors:  kInvalidArgument that begins with the degrees that are not 1, "tp=2,pp=4".
+[[nodiscard]] Status check_megatron_ranks(const ParallelPlan& plan);
+
+/// Sequence parallelism cuts a rank's part of the sequence into one piece for each rank of tp.
+/// Errors:  kInvalidArgument naming sequence-parallel and the next length that can be cut.
+[[nodiscard]] Status check_megatron_pieces(const ParallelPlan& plan);
+
 /// FP8 requires bf16 for everything else, and sizes of whole blocks.
 /// Errors:  kInvalidArgument naming the recipe and the option that conflicts with it.
 /// Source:  transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; tensor/mxfp8_tensor.py.

@@ -216,10 +216,9 @@ constexpr std::array kMegatronFields = {
     field<&M::context_exchange_ranks>("cp_exchange_ranks")
         .key_of("megatron")
         .between(1, kMostRanks)
-        .means(
-            "Number of context-parallel ranks that exchange heads among each other, in groups that "
-            "form a ring (--cp-comm-type a2a+p2p with --hierarchical-context-parallel-sizes N "
-            "CP/N); 1: one ring of all ranks."),
+        .means("The ranks in a group of N exchange heads (a2a), and the CP/N groups pass keys and "
+               "values around a ring (p2p), as --cp-comm-type a2a+p2p does with "
+               "--hierarchical-context-parallel-sizes N CP/N; 1: p2p only."),
     field<&M::recompute_layers>("recompute_layers")
         .key_of("megatron")
         .spelled({.name = "--recompute-num-layers"})
@@ -298,8 +297,10 @@ constexpr std::array kMegatronFields = {
     field<&M::defer_head_gradient>("defer_head_gradient")
         .key_of("megatron")
         .spelled({.name = "--defer-embedding-wgrad-compute"})
-        .means("The weight gradient of the output layer is computed at the end of the pipeline; "
-               "not modelled."),
+        .means(
+            "The weight gradient of the output layer is computed at the end of the pipeline. The "
+            "key is recognised, but every plan with it is refused, because this is not "
+            "modelled."),
     field<&M::deterministic>("deterministic")
         .key_of("megatron")
         .spelled({.name = "--deterministic-mode"})
@@ -312,8 +313,9 @@ constexpr std::array kMegatronFields = {
         .key_of("megatron")
         .spelled({.name = "--no-initialization", .negated = true})
         .changes(OptionEffect::kMemory)
-        .means("Weights are initialised. Otherwise the norm of the gradients counts the sharded "
-               "vocabulary layers of the first tensor-parallel rank only."),
+        .means("Weights are initialised. Without it, Megatron-Core does not mark the vocabulary "
+               "layers as sharded, so that the gradient norm counts them on the first "
+               "tensor-parallel rank only."),
     field<&M::rope_fusion>("rope_fusion")
         .key_of("megatron")
         .spelled({.name = "--no-rope-fusion", .negated = true})

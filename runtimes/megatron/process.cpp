@@ -71,7 +71,7 @@ Tensor Process::rotary_table(const Chunk& chunk) {
   if (!table.defined()) {
     torch::Eager& eager = context_.eager;
     const std::int64_t half = chunk.frequencies.elements();
-    const std::int64_t length = context_.plan.sequence;
+    const std::int64_t length = context_.plan.workload.sequence;
     Tensor angles;
     {
       Tensor positions = torch::filled(eager, {length}, DType::kFp32);
@@ -101,7 +101,7 @@ void Process::touch_balance_log() {
 /// Source: yarn_rotary_pos_embedding.py, get_cached_cos_sin. The tables are made again if the type
 ///         changes or the sequence is longer. lru_cache keeps the angles.
 void Process::touch_latent_tables(std::int32_t layer, const LatentTables& tables) {
-  const std::int64_t length = context_.plan.sequence;
+  const std::int64_t length = context_.plan.workload.sequence;
   const bool again = context_.dtype != DType::kFp32 || length > kLatentPositions;
   if (!again || latent_angles_.contains(layer)) {
     return;
@@ -147,7 +147,7 @@ void Process::tune(TunedKernel kernel, std::int64_t restored) {
 
 void Process::touch_causal_mask() {
   if (!causal_mask_.defined()) {
-    const std::int64_t length = context_.plan.sequence;
+    const std::int64_t length = context_.plan.workload.sequence;
     const Tensor ones = context_.eager.empty({length, length}, DType::kBool);
     causal_mask_ = context_.eager.empty({length, length}, DType::kBool, TensorRole::kBuffer);
   }
@@ -159,8 +159,8 @@ void Process::touch_sequence_lengths() {
                     context_.megatron.context_exchange == MegatronContext::kRing;
   const std::size_t wanted = ring ? 3 : 1;
   while (sequence_lengths_.size() < wanted) {
-    sequence_lengths_.push_back(
-        context_.eager.empty({context_.plan.micro_batch + 1}, DType::kInt32, TensorRole::kBuffer));
+    sequence_lengths_.push_back(context_.eager.empty({context_.plan.workload.micro_batch + 1},
+                                                     DType::kInt32, TensorRole::kBuffer));
     torch::launch_fill(context_.eager, sequence_lengths_.back());
   }
 }

@@ -127,7 +127,7 @@ void read_model_arguments(RunReader& args, std::int64_t vocabulary, PublishedRun
   const std::int64_t usual =
       spec.gated_mlp ? spec.hidden * 8 / 3 / kMultiple * kMultiple : 4 * spec.hidden;
   spec.ffn = args.integer("ffn-hidden-size", usual, kSizeRange);
-  run.plan.sequence = args.integer("seq-length", 0, kSequenceRange);
+  run.plan.workload.sequence = args.integer("seq-length", 0, kSequenceRange);
   spec.max_positions = args.integer("max-position-embeddings", 0, kSizeRange);
   // NullTokenizer adds an end-of-document token.
   spec.vocabulary = args.integer("vocab-size", vocabulary - 1, kSizeRange) + 1;
@@ -161,11 +161,12 @@ void read_degree_arguments(RunReader& args, ParallelPlan& plan) {
   megatron.micro_batch_group =
       args.integer("microbatch-group-size-per-virtual-pipeline-stage", 0, {0, kDegreeRange.high});
   megatron.sequence_parallel = args.flag("sequence-parallel", false) && plan.mesh.tensor > 1;
-  plan.micro_batch = args.integer("micro-batch-size", 0, kBatchRange);
-  const std::int64_t ranks =
-      plan.world / (plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context) * plan.micro_batch;
+  plan.workload.micro_batch = args.integer("micro-batch-size", 0, kBatchRange);
+  const std::int64_t ranks = plan.world /
+                             (plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context) *
+                             plan.workload.micro_batch;
   const std::int64_t batch = args.integer("global-batch-size", ranks, {1, 1 << 24});
-  plan.accumulation = ranks > 0 ? std::max<std::int64_t>(1, batch / ranks) : 1;
+  plan.workload.accumulation = ranks > 0 ? std::max<std::int64_t>(1, batch / ranks) : 1;
 }
 
 void read_switch_arguments(RunReader& args, ParallelPlan& plan) {
@@ -313,7 +314,7 @@ void read_run_by_arguments(RunReader& row, const JsonValue& other,
   run.plan.runtime = "megatron";
   edit_megatron(run.plan) = {};
   run.plan.world = world;
-  run.plan.steps = 3;
+  run.plan.workload.steps = 3;
   run.rank = Rank{static_cast<std::int32_t>(world - 1)};
   const JsonValue arguments = typed_arguments(other.find("model_args"));
   RunReader args(&arguments, "other.model_args");

@@ -135,7 +135,7 @@ ModelSpec read_table_model(RunReader& row, ParallelPlan& plan) {
                         ? model.integer("vocab", kGpt2Vocabulary, kDimensionRange)
                         : model.stated("vocab", kDimensionRange);
   spec.layers.resize(static_cast<std::size_t>(model.stated("layers", {1, 1 << 12})));
-  spec.max_positions = plan.sequence;
+  spec.max_positions = plan.workload.sequence;
   if (model.take("tied_embeddings") == nullptr) {
     model.fail("tied_embeddings", "not stated");
   }
@@ -226,10 +226,11 @@ void read_published_degrees(RunReader& row, std::int64_t layers, ParallelPlan& p
   const std::int64_t chunks = row.integer("vpp", 1, kDegreeRange);
   set_chunks(row, layers, chunks, plan);
   plan.world = row.stated("num_gpus", kWorldRange);
-  plan.micro_batch = row.stated("micro_batch", kBatchRange);
+  plan.workload.micro_batch = row.stated("micro_batch", kBatchRange);
   const std::int64_t model_ranks =
       std::max<std::int64_t>(1, plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context);
-  const std::int64_t step = std::max<std::int64_t>(1, plan.micro_batch * plan.world / model_ranks);
+  const std::int64_t step =
+      std::max<std::int64_t>(1, plan.workload.micro_batch * plan.world / model_ranks);
   const std::int64_t batch = row.integer("global_batch", 0, {1, 1 << 24});
   const JsonValue* said = row.take("num_microbatches");
   const double micro_batches = said != nullptr ? said->as_number().value_or(0) : 0;
@@ -238,8 +239,8 @@ void read_published_degrees(RunReader& row, std::int64_t layers, ParallelPlan& p
   } else if (batch == 0 && micro_batches < 1) {
     row.fail("global_batch", "not stated");
   }
-  plan.accumulation = batch > 0 ? batch / step : static_cast<std::int64_t>(micro_batches);
-  plan.accumulation = std::max<std::int64_t>(plan.accumulation, 1);
+  plan.workload.accumulation = batch > 0 ? batch / step : static_cast<std::int64_t>(micro_batches);
+  plan.workload.accumulation = std::max<std::int64_t>(plan.workload.accumulation, 1);
 }
 
 /// Before FlashAttention (Dao et al. 2022, arXiv:2205.14135), Megatron-LM wrote attention scores
@@ -484,7 +485,7 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   MegatronPlan& megatron = edit_megatron(plan) = {};
   const std::string framework = row.text("framework", "");
   row.expect_one_of("mode", {"train"});
-  plan.sequence = row.stated("seq_len", kSequenceRange);
+  plan.workload.sequence = row.stated("seq_len", kSequenceRange);
   run.model = read_table_model(row, plan);
   read_layout(row.peek("other"), megatron);
   read_published_degrees(row, static_cast<std::int64_t>(run.model.layers.size()), plan);

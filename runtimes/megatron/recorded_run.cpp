@@ -107,8 +107,8 @@ void read_case_model(RunReader& model, ParallelPlan& plan, ModelSpec& spec) {
   // weights.
   const std::int64_t usual = spec.gated_mlp ? spec.hidden * 8 / 3 / 64 * 64 : 4 * spec.hidden;
   spec.ffn = model.integer("ffn", usual, kSizeRange);
-  plan.sequence = model.integer("seq", 2048, kSequenceRange);
-  spec.max_positions = model.integer("max_pos", plan.sequence, kSizeRange);
+  plan.workload.sequence = model.integer("seq", 2048, kSequenceRange);
+  spec.max_positions = model.integer("max_pos", plan.workload.sequence, kSizeRange);
   edit_megatron(plan).vocabulary_divisor = model.integer("vocab_divisor", 128, kSizeRange);
   if (const JsonValue* value = model.take("moe")) {
     RunReader moe(value, "case.model.moe");
@@ -414,9 +414,9 @@ void read_recorded_run(RunReader& row, Recorder /*recorder*/, RunSetting& run) {
   read_case_degrees(row, plan);
   read_case_switches(row, plan, run.model);
   run.rank = Rank{static_cast<std::int32_t>(row.integer("rank", 0, {0, 1 << 20}))};
-  plan.micro_batch = row.integer("micro_batch", 1, kBatchRange);
-  plan.accumulation = row.integer("microbatches", 1, {1, 1 << 12});
-  plan.steps = static_cast<int>(row.integer("steps", 3, {0, 64}));
+  plan.workload.micro_batch = row.integer("micro_batch", 1, kBatchRange);
+  plan.workload.accumulation = row.integer("microbatches", 1, {1, 1 << 12});
+  plan.workload.steps = static_cast<int>(row.integer("steps", 3, {0, 64}));
 }
 
 }  // namespace headroom::ir::megatron

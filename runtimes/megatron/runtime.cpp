@@ -164,7 +164,7 @@ class Megatron final : public Runtime {
   [[nodiscard]] PipelineRuns pipeline(const ParallelPlan& plan) const override {
     return {.stages = plan.mesh.pipeline,
             .stage_stride = stage_stride(plan),
-            .micro_batches = plan.accumulation};
+            .micro_batches = plan.workload.accumulation};
   }
   [[nodiscard]] PipelineShape schedule(const ModelSpec& model,
                                        const ParallelPlan& plan) const override {
@@ -172,7 +172,7 @@ class Megatron final : public Runtime {
         chunks_per_stage(plan, static_cast<std::int64_t>(model.layers.size()));
     return {.kind = chunks > 1 ? PipelineKind::kInterleaved : PipelineKind::kOneForwardOneBackward,
             .stages = plan.mesh.pipeline,
-            .micro_batches = plan.accumulation,
+            .micro_batches = plan.workload.accumulation,
             .chunks = chunks,
             .group = own(plan).micro_batch_group};
   }

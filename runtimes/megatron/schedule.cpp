@@ -15,15 +15,15 @@ using torch::Tensor;
 PipelineShape pipeline_of(const Runner& run, std::int64_t chunks) {
   return {.kind = chunks > 1 ? PipelineKind::kInterleaved : PipelineKind::kOneForwardOneBackward,
           .stages = run.context.grid.pipeline.size,
-          .micro_batches = run.context.plan.accumulation,
+          .micro_batches = run.context.plan.workload.accumulation,
           .chunks = chunks,
           .group = run.context.megatron.micro_batch_group};
 }
 
 void run_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
   Tensor output;
-  for (std::int64_t i = 0; i < run.context.plan.accumulation; ++i) {
-    sync.set_enabled(i == run.context.plan.accumulation - 1);
+  for (std::int64_t i = 0; i < run.context.plan.workload.accumulation; ++i) {
+    sync.set_enabled(i == run.context.plan.workload.accumulation - 1);
     // The previous loss is freed once the new one has been computed.
     output = stage.forward(0, {});
     const Tensor none = stage.backward(0, {}, output, {});
@@ -38,7 +38,7 @@ class OneForwardOneBackward {
       : grid_(run.context.grid),
         stage_(stage),
         sync_(sync),
-        count_(run.context.plan.accumulation),
+        count_(run.context.plan.workload.accumulation),
         warmup_(warmup_of_stage(pipeline_of(run, 1), grid_.pipeline.rank)) {}
 
   void operator()() {
@@ -145,8 +145,8 @@ class Interleaved {
         sync_(sync),
         overlapped_(run.context.megatron.overlap_grad_reduce),
         chunks_(static_cast<std::int64_t>(stage.chunk_count())),
-        order_(chunk_order(run.context.plan.accumulation, chunks_, group_of(run))),
-        total_(run.context.plan.accumulation * chunks_),
+        order_(chunk_order(run.context.plan.workload.accumulation, chunks_, group_of(run))),
+        total_(run.context.plan.workload.accumulation * chunks_),
         warmup_(warmup_of_stage(pipeline_of(run, chunks_), grid_.pipeline.rank)),
         inputs_(stage.chunk_count()),
         outputs_(stage.chunk_count()),

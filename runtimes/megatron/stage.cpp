@@ -47,8 +47,8 @@ Stage::Batch Stage::make_batch(const Chunk& chunk) {
   }
   Eager& eager = run_.eager();
   eager.set_site("batch", -1);
-  const std::int64_t sequence = run_.context.plan.sequence;
-  const Shape tokens{run_.context.plan.micro_batch, sequence};
+  const std::int64_t sequence = run_.context.plan.workload.sequence;
+  const Shape tokens{run_.context.plan.workload.micro_batch, sequence};
   const auto make = [&](const Shape& shape, DType dtype) {
     return eager.empty(shape, dtype, TensorRole::kInput);
   };
@@ -81,7 +81,7 @@ Stage::Batch Stage::make_batch(const Chunk& chunk) {
 void Stage::cut_for_context(Batch& batch) {
   Eager& eager = run_.eager();
   const Batch whole = batch;
-  const std::int64_t part = run_.context.plan.sequence / run_.context.grid.context.size;
+  const std::int64_t part = run_.context.plan.workload.sequence / run_.context.grid.context.size;
   Tensor index;
   for (Tensor* const each :
        {&batch.tokens, &batch.labels, &batch.loss_mask, &batch.mask, &batch.positions}) {

@@ -25,7 +25,7 @@ struct Context {
   DType grad_dtype = DType::kFp32;  ///< Type of the gradient buffer.
 
   [[nodiscard]] std::int64_t tokens() const {
-    return plan.micro_batch * plan.sequence / grid.context.size;
+    return plan.workload.micro_batch * plan.workload.sequence / grid.context.size;
   }
   /// Tokens of the residual stream. Under sequence parallelism they are sharded over the
   /// tensor-parallel ranks.

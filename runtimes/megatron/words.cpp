@@ -140,8 +140,8 @@ std::string description(const ParallelPlan& plan) {
   const MegatronPlan megatron = megatron_of(plan);
   return "megatron" + degree_words(plan, megatron) + precision_words_of(plan) +
          fp8_words(megatron) + optimizer_words_of(plan) +
-         batch_words(plan.micro_batch, plan.accumulation) + recompute_words(megatron) +
-         offload_words(megatron);
+         batch_words(plan.workload.micro_batch, plan.workload.accumulation) +
+         recompute_words(megatron) + offload_words(megatron);
 }
 
 }  // namespace headroom::ir::megatron

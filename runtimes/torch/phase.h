@@ -25,7 +25,7 @@ class PhaseScope {
 /// Where micro-batch `number` of a step lies; the only one of its step has no number.
 [[nodiscard]] inline StepPosition micro_batch_at(const ParallelPlan& plan, int step,
                                                  std::int64_t number) {
-  return {.step = step, .micro_batch = plan.accumulation > 1 ? number : 0};
+  return {.step = step, .micro_batch = plan.workload.accumulation > 1 ? number : 0};
 }
 
 }  // namespace headroom::ir::torch

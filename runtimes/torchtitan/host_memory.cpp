@@ -9,7 +9,7 @@ namespace headroom::ir::torchtitan {
 
 std::vector<HostTerm> host_terms(const ModelSpec& model, const ParallelPlan& plan) {
   constexpr std::int64_t kCopyAhead = 10'000'000;
-  if (!plan.checkpoint_save) {
+  if (!plan.workload.checkpoint_save) {
     return {};
   }
   const std::int64_t ranks = std::max<std::int64_t>(plan.world / plan.mesh.replicas, 1);

@@ -104,11 +104,12 @@ std::vector<std::string> overrides(const ParallelPlan& plan) {
   const FsdpPlan fsdp = fsdp_of(plan);
   const std::int64_t data = std::max<std::int64_t>(
       1, plan.world / (plan.mesh.tensor * plan.mesh.context * plan.mesh.pipeline));
-  const std::string batch = std::to_string(plan.micro_batch * plan.accumulation * data);
+  const std::string batch =
+      std::to_string(plan.workload.micro_batch * plan.workload.accumulation * data);
   std::vector<std::string> words = {
-      "--training.local_batch_size=" + std::to_string(plan.micro_batch),
+      "--training.local_batch_size=" + std::to_string(plan.workload.micro_batch),
       "--training.global_batch_size=" + batch,
-      "--training.seq_len=" + std::to_string(plan.sequence),
+      "--training.seq_len=" + std::to_string(plan.workload.sequence),
       "--training.max_norm=" + to_json(JsonValue{plan.clip_norm.value_or(0)}),
       "--parallelism.data_parallel_replicate_degree=" + std::to_string(plan.mesh.replicas),
       "--parallelism.data_parallel_shard_degree=-1",

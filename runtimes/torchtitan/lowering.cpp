@@ -358,9 +358,9 @@ void Trainer::step(int number) {
   std::vector<Tensor> batches;
   std::vector<Tensor> losses;
   Tensor labels;
-  for (std::int64_t micro = 0; micro < plan_.accumulation; ++micro) {
+  for (std::int64_t micro = 0; micro < plan_.workload.accumulation; ++micro) {
     labels.reset();  // The loop copies the next labels from the host.
-    const Shape shape{plan_.micro_batch, plan_.sequence};
+    const Shape shape{plan_.workload.micro_batch, plan_.workload.sequence};
     eager_.set_site("input_ids", -1);
     batch_ = eager_.empty(shape, DType::kInt64, TensorRole::kInput);
     batches.push_back(batch_);
@@ -382,7 +382,7 @@ void Trainer::step(int number) {
   eager_.set_site("torchtitan.train_step", -1);
   Tensor loss;
   {
-    const Tensor stacked = eager_.empty({plan_.accumulation}, DType::kFp32);
+    const Tensor stacked = eager_.empty({plan_.workload.accumulation}, DType::kFp32);
     loss = scalar(DType::kFp32);
   }
   if (!alone()) {
@@ -426,10 +426,10 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
       .stride = plan.mesh.tensor,
       .divides = true};
   Trainer trainer(sharding, spec, plan, rank * plan.mesh.pipeline / plan.world);
-  if (plan.resume && plan.optimizer.kind != OptimizerKind::kNone) {
+  if (plan.workload.resume && plan.optimizer.kind != OptimizerKind::kNone) {
     trainer.resume();
   }
-  for (int number = 1; number <= plan.steps; ++number) {
+  for (int number = 1; number <= plan.workload.steps; ++number) {
     trainer.step(number);
   }
   return eager.finish();

@@ -29,8 +29,9 @@ namespace {
 
 Sizes sizes_under(const ModelSpec& spec, const ParallelPlan& plan) {
   const TitanPlan titan = titan_of(plan);
-  const std::int64_t batch = plan.mesh.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
-  return block_sizes(spec, batch, plan.sequence);
+  const std::int64_t batch =
+      plan.mesh.pipeline > 1 ? titan.pipeline_batch : plan.workload.micro_batch;
+  return block_sizes(spec, batch, plan.workload.sequence);
 }
 
 }  // namespace

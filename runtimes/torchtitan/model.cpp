@@ -90,11 +90,12 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
     return refused("titan", "compiled with tp or cp",
                    "tp=1 and cp=1: other compiled blocks are not modelled");
   }
-  if (plan.mesh.context > 1 && plan.sequence % (2 * plan.mesh.context) != 0) {
+  if (plan.mesh.context > 1 && plan.workload.sequence % (2 * plan.mesh.context) != 0) {
     return refused("titan", "cp=" + std::to_string(plan.mesh.context),
                    "--seq to be a multiple of 2 x cp");
   }
-  if (plan.mesh.context > 1 && plan.sequence % (plan.mesh.context * plan.mesh.tensor) != 0) {
+  if (plan.mesh.context > 1 &&
+      plan.workload.sequence % (plan.mesh.context * plan.mesh.tensor) != 0) {
     return refused("titan", "cp=" + std::to_string(plan.mesh.context) + " with tp",
                    "--seq to be a multiple of cp x tp");
   }
@@ -119,7 +120,7 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
                    "two or more FSDP ranks with compiled, cp or a chunked loss");
   }
   if (spec.kv_heads % plan.mesh.tensor != 0 || spec.vocabulary % plan.mesh.tensor != 0 ||
-      spec.ffn % plan.mesh.tensor != 0 || plan.sequence % plan.mesh.tensor != 0) {
+      spec.ffn % plan.mesh.tensor != 0 || plan.workload.sequence % plan.mesh.tensor != 0) {
     return refused(
         "titan", "tp=" + std::to_string(plan.mesh.tensor),
         "a divisor of the key and value heads, the MLP's width, the vocabulary and --seq");
@@ -454,7 +455,7 @@ Tensor cosine_table(Eager& eager, std::int64_t positions, std::int64_t width) {
 
 /// The table is allocated as a buffer and then made again.
 void load_rotary(Eager& eager, Model& model) {
-  const std::int64_t positions = model.plan->sequence;
+  const std::int64_t positions = model.plan->workload.sequence;
   const std::int64_t width = model.spec->head_dim;
   const bool cosines = has_cosine_table(*model.spec);
   const Shape shape = cosines ? Shape{positions, 2 * width} : Shape{positions, width / 2, 2};
@@ -483,10 +484,13 @@ bool compiles_loss(const ParallelPlan& plan) {
 
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
   if (!is_known(spec)) {
-    return refused("model", spec.name,
-                   "Llama 3 or Qwen3 (dense, or with experts in every layer) with an output layer "
-                   "that does not "
-                   "share the embedding's weights");
+    const std::string tied =
+        spec.tied_embeddings ? ", whose output layer shares the embedding's weights" : "";
+    return Error::invalid_argument(
+        "model", spec.name + tied,
+        "Llama 3 or Qwen3 (dense, or with experts in every layer) with an output "
+        "layer that does not share the embedding's weights, as torchtitan trains them",
+        "use another framework, such as --runtime transformers");
   }
   if (spec.head_dim % 8 != 0) {
     return refused("head_dim", std::to_string(spec.head_dim), "a multiple of 8");

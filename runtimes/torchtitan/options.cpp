@@ -134,12 +134,12 @@ constexpr std::array kTitanFields = {
                "optimizer step.")};
 
 constexpr std::array kKeyedOptions = {
-    KeyedOption{"titan", "torchtitan; --fsdp says how it shards."}};
+    KeyedOption{"titan", "torchtitan. Combine with --fsdp to set how it shards."}};
 
 constexpr PlanPart kTitanPart = [] {
   PlanPart part = own_part<TitanPlan, &Mesh::tensor, &Mesh::context, &Mesh::expert,
                            &Mesh::expert_tensor, &Mesh::pipeline>("titan", kTitanFields);
-  part.title = "torchtitan; --fsdp says how it shards.";
+  part.title = "torchtitan. Combine with --fsdp to set how it shards.";
   part.runtime = "torchtitan";
   part.keyed = kKeyedOptions;
   return part;

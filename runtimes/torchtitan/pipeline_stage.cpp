@@ -30,7 +30,7 @@ PipelineStage::PipelineStage(Eager& eager, TensorMesh& mesh, ModelPart& part,
 Shape PipelineStage::hidden_shape() const {
   const ParallelPlan& plan = *part_.model.plan;
   const TitanPlan titan = titan_of(plan);
-  return {titan.pipeline_batch, plan.sequence / plan.mesh.context / plan.mesh.tensor,
+  return {titan.pipeline_batch, plan.workload.sequence / plan.mesh.context / plan.mesh.tensor,
           part_.model.spec->hidden};
 }
 
@@ -52,7 +52,7 @@ void PipelineStage::tell_shapes(bool receives) {
 void PipelineStage::prepare_forward() {
   const TitanPlan titan = titan_of(*part_.model.plan);
   const Shape ids{titan.pipeline_batch,
-                  part_.model.plan->sequence / part_.model.plan->mesh.context};
+                  part_.model.plan->workload.sequence / part_.model.plan->mesh.context};
   if (receives_input()) {
     tell_shapes(true);
   }

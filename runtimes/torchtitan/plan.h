@@ -30,7 +30,7 @@ enum class Float8Recipe : std::uint8_t {
 /// `ParallelPlan::mesh`.
 struct TitanPlan {
   PipelineKind schedule = PipelineKind::kOneForwardOneBackward;  ///< pipeline_parallel_schedule
-  /// pipeline_parallel_microbatch_size: how many of the rank's `ParallelPlan::micro_batch`
+  /// pipeline_parallel_microbatch_size: how many of the rank's `Workload::micro_batch`
   /// sequences pass through the pipeline together.
   std::int64_t pipeline_batch = 1;
   std::int64_t stage_layers = 0;      ///< pipeline_parallel_layers_per_stage; 0: one or two.

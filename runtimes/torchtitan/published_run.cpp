@@ -160,8 +160,8 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
       row.text("framework", "") == "torchtitan (agent experiment branch)";
   plan.runtime_version = torch_version(row);
   plan.world = row.stated("num_gpus", kWorldRange);
-  plan.micro_batch = row.stated("micro_batch", kBatchRange);
-  plan.sequence = row.stated("seq_len", kSequenceRange);
+  plan.workload.micro_batch = row.stated("micro_batch", kBatchRange);
+  plan.workload.sequence = row.stated("seq_len", kSequenceRange);
   read_titan_precision(row, plan);
   plan.optimizer = row.lookup<OptimizerPlan>("optimizer", published_optimizer);
   read_titan_checkpointing(row, plan);
@@ -174,7 +174,7 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   read_titan_remarks(row, plan);
   ParallelPlan batch = plan;  // Tensor-parallel ranks read the same sequences.
   batch.world = plan.world / plan.mesh.tensor;
-  plan.accumulation = published_accumulation(row, batch);
+  plan.workload.accumulation = published_accumulation(row, batch);
   run.model = read_published_model(row);
 }
 

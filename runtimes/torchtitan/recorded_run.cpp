@@ -149,13 +149,13 @@ void read_pipeline(RunReader& row, RunSetting& run) {
 /// `global_batch`: -1 for what all ranks process at once.
 void read_global_batch(RunReader& row, ParallelPlan& plan) {
   const std::int64_t global = row.integer("global_batch", -1, {-1, 1 << 24});
-  const std::int64_t once =
-      plan.micro_batch * plan.world / (plan.mesh.tensor * plan.mesh.context * plan.mesh.pipeline);
+  const std::int64_t once = plan.workload.micro_batch * plan.world /
+                            (plan.mesh.tensor * plan.mesh.context * plan.mesh.pipeline);
   if (global == 0 || global < -1 || (global > 0 && global % std::max<std::int64_t>(1, once) != 0)) {
     row.fail("global_batch", "no multiple of what all ranks take at once");
     return;
   }
-  plan.accumulation = global > 0 ? global / once : 1;
+  plan.workload.accumulation = global > 0 ? global / once : 1;
 }
 
 void read_keys(RunReader& row, RunSetting& run) {
@@ -177,12 +177,12 @@ void read_keys(RunReader& row, RunSetting& run) {
   plan.optimizer = {.kind = OptimizerKind::kAdamW,
                     .form = row.word<OptimizerForm>("opt_impl", "fused", kOptimizerForms)};
   plan.clip_norm = 1.0;
-  plan.micro_batch = row.integer("batch", 1, kBatchRange);
+  plan.workload.micro_batch = row.integer("batch", 1, kBatchRange);
   read_global_batch(row, plan);
   read_pipeline(row, run);
-  plan.sequence = row.integer("seq", 2048, kSequenceRange);
-  plan.steps = static_cast<int>(row.integer("steps", 3, {1, 64}));
-  plan.resume = row.flag("resume", false);
+  plan.workload.sequence = row.integer("seq", 2048, kSequenceRange);
+  plan.workload.steps = static_cast<int>(row.integer("steps", 3, {1, 64}));
+  plan.workload.resume = row.flag("resume", false);
   run.capacity = Bytes{row.integer("gpu_bytes", 85'024'112'640, {1, std::int64_t{1} << 50})};
   run.traits.memory_bytes = run.capacity.value();
   read_allocator(row, "alloc_conf", "expandable_segments:True", plan.allocator);

@@ -114,14 +114,14 @@ class Torchtitan final : public Runtime {
   [[nodiscard]] std::string_view residual_family(const ParallelPlan& /*plan*/) const override {
     return fsdp::runtime().name();
   }
-  /// A rank processes `ParallelPlan::micro_batch` sequences in one pipeline run and splits them
+  /// A rank processes `Workload::micro_batch` sequences in one pipeline run and splits them
   /// into the pipeline's micro-batches. Gradients accumulate over several runs.
   [[nodiscard]] PipelineRuns pipeline(const ParallelPlan& plan) const override {
     const std::int64_t stages = plan.mesh.pipeline;
     return {.stages = stages,
             .stage_stride = std::max<std::int64_t>(plan.world / stages, 1),
-            .micro_batches = plan.micro_batch / own(plan).pipeline_batch,
-            .runs = plan.accumulation};
+            .micro_batches = plan.workload.micro_batch / own(plan).pipeline_batch,
+            .runs = plan.workload.accumulation};
   }
   [[nodiscard]] PipelineShape schedule(const ModelSpec& model,
                                        const ParallelPlan& plan) const override {

@@ -119,7 +119,7 @@ std::optional<Error> unsupported_order(const ParallelPlan& plan, const PipelineS
 PipelineShape titan_pipeline(const ParallelPlan& plan, std::int64_t layers) {
   const TitanPlan titan = titan_of(plan);
   const std::int64_t micro_batches =
-      std::max<std::int64_t>(1, plan.micro_batch / titan.pipeline_batch);
+      std::max<std::int64_t>(1, plan.workload.micro_batch / titan.pipeline_batch);
   const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / plan.mesh.pipeline);
   return {.kind = titan.schedule,
           .stages = plan.mesh.pipeline,
@@ -165,9 +165,10 @@ std::optional<Error> unsupported_pipeline(const ParallelPlan& plan, std::int64_t
     return refused("--loss chunked with pp=" + std::to_string(plan.mesh.pipeline),
                    "--loss hf: torchtitan does not chunk the loss in a pipeline");
   }
-  if (plan.micro_batch % titan.pipeline_batch != 0) {
-    return refused("pp-batch=" + std::to_string(titan.pipeline_batch),
-                   "a divisor of --micro-batch (" + std::to_string(plan.micro_batch) + ")");
+  if (plan.workload.micro_batch % titan.pipeline_batch != 0) {
+    return refused(
+        "pp-batch=" + std::to_string(titan.pipeline_batch),
+        "a divisor of --micro-batch (" + std::to_string(plan.workload.micro_batch) + ")");
   }
   if (std::optional<Error> error = unsupported_split(plan, layers)) {
     return error;

@@ -24,7 +24,7 @@ struct TitanChunk {
 };
 
 /// The pipeline of a plan for a model with `layers` layers. Its micro-batches are parts of
-/// `ParallelPlan::micro_batch`.
+/// `Workload::micro_batch`.
 [[nodiscard]] PipelineShape titan_pipeline(const ParallelPlan& plan, std::int64_t layers);
 
 /// The chunks of a pipeline rank, in the order of `PipelineAction::chunk`.

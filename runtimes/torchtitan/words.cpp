@@ -18,7 +18,8 @@ std::string degree_words(const ParallelPlan& plan, const TitanPlan& titan) {
   add_degree(text, "pp", plan.mesh.pipeline, true);
   add_word(text, "schedule=" + std::string(name_of(titan.schedule)), pipelined);
   add_degree(text, "vpp-layers", titan.stage_layers, titan.stage_layers > 0);
-  add_degree(text, "pipeline-runs", plan.accumulation, pipelined && plan.accumulation > 1);
+  add_degree(text, "pipeline-runs", plan.workload.accumulation,
+             pipelined && plan.workload.accumulation > 1);
   add_degree(text, "cp", plan.mesh.context, plan.mesh.context > 1);
   add_degree(text, "ep", plan.mesh.expert, plan.mesh.expert > 1);
   add_degree(text, "etp", titan_expert_tensor(plan.mesh), titan_expert_tensor(plan.mesh) > 1);
@@ -57,10 +58,12 @@ std::string layout_words(const ParallelPlan& plan, const TypedOption& typed) {
 
 std::string description(const ParallelPlan& plan) {
   const TitanPlan titan = titan_of(plan);
-  const std::int64_t sequences = plan.mesh.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
+  const std::int64_t sequences =
+      plan.mesh.pipeline > 1 ? titan.pipeline_batch : plan.workload.micro_batch;
   return "torchtitan" + degree_words(plan, titan) + fsdp::precision_words(plan) +
          optimizer_words_of(plan) + kernel_words_of(plan) +
-         batch_words(sequences, plan.micro_batch * plan.accumulation / sequences) +
+         batch_words(sequences,
+                     plan.workload.micro_batch * plan.workload.accumulation / sequences) +
          recompute_words(plan, titan);
 }
 

@@ -23,7 +23,7 @@ std::string_view tune_trouble(const ParallelPlan& plan) {
   if (tune.offload_activations && (!recomputed || !alone)) {
     return "with offload-activations needs --checkpointing full and one GPU";
   }
-  if (tune.optimizer_in_backward && (plan.accumulation > 1 || plan.clip_norm || !alone)) {
+  if (tune.optimizer_in_backward && (plan.workload.accumulation > 1 || plan.clip_norm || !alone)) {
     return "with optimizer-in-backward needs one GPU, --accumulation 1 and no --clip-norm";
   }
   return {};

@@ -48,7 +48,7 @@ std::vector<HostTerm> host_terms(const ModelSpec& model, const ParallelPlan& pla
   std::vector<HostTerm> terms = {
       mapped_checkpoint(model, "torchtune 0.6.1 checkpointing/_utils.py, safe_torch_load"),
       loaded_copies(model, plan)};
-  if (plan.checkpoint_save && !plan.lora && has_fsdp(plan)) {
+  if (plan.workload.checkpoint_save && !plan.lora && has_fsdp(plan)) {
     terms.push_back(gathered_copies(model, plan));
   }
   const double states =

@@ -24,9 +24,9 @@ Launch tune_launch(const ParallelPlan& plan, const LaunchSite& site) {
   append_words(
       launch.command,
       {recipe + (plan.world > 1 ? "distributed" : "single_device"), "--config", "config.yaml",
-       "batch_size=" + std::to_string(plan.micro_batch),
-       "gradient_accumulation_steps=" + std::to_string(plan.accumulation),
-       "tokenizer.max_seq_len=" + std::to_string(plan.sequence),
+       "batch_size=" + std::to_string(plan.workload.micro_batch),
+       "gradient_accumulation_steps=" + std::to_string(plan.workload.accumulation),
+       "tokenizer.max_seq_len=" + std::to_string(plan.workload.sequence),
        std::string("dtype=") + (param_dtype(plan.precision) == DType::kBf16 ? "bf16" : "fp32"),
        std::string("enable_activation_checkpointing=") + flag(plan.recompute != Recompute::kNone),
        "clip_grad_norm=" + (plan.clip_norm ? to_json(JsonValue{*plan.clip_norm}) : "null")});

@@ -27,7 +27,8 @@ constexpr std::array kTuneFields = {
 
 constexpr PlanPart kTunePart = [] {
   PlanPart part = own_part<TunePlan>("tune", kTuneFields);
-  part.title = "torchtune; --fsdp and --lora say the rest.";
+  part.title =
+      "torchtune. Combine with --fsdp to shard, and with --lora or --qlora to train adapters.";
   part.runtime = "torchtune";
   return part;
 }();

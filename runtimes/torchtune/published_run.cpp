@@ -93,8 +93,8 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   ParallelPlan& plan = run.plan;
   plan.runtime = "torchtune";
   edit_tune(plan) = {};
-  plan.micro_batch = row.stated("micro_batch", kBatchRange);
-  plan.sequence = row.stated("seq_len", kSequenceRange);
+  plan.workload.micro_batch = row.stated("micro_batch", kBatchRange);
+  plan.workload.sequence = row.stated("seq_len", kSequenceRange);
   plan.precision = row.lookup<Precision>("precision", published_precision);
   const auto optimizer = row.word<TuneOptimizer>("optimizer", "not stated", kTuneOptimizers);
   plan.optimizer.form = optimizer.form;
@@ -108,7 +108,7 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   read_tune_spread(row, plan);
   read_tune_remarks(row, plan);
   read_tune_adapters(row, plan);
-  plan.accumulation = published_accumulation(row, plan);
+  plan.workload.accumulation = published_accumulation(row, plan);
   if (tune_of(plan).compiled) {
     run.untimed = "compiled layers are priced as eager ones";
   }

@@ -18,8 +18,8 @@ ParallelPlan one_rank_alone(const ParallelPlan& plan, Precision arithmetic) {
   one.runtime = "transformers";
   one.precision = arithmetic;
   one.optimizer = {.kind = OptimizerKind::kNone};
-  one.accumulation = 1;
-  one.steps = 1;
+  one.workload.accumulation = 1;
+  one.workload.steps = 1;
   one.world = 1;
   one.own = {};
   one.mesh = {};

@@ -20,8 +20,8 @@ using torch::Tensor;
 /// Ids of positions and token types, both from the model's buffers: [1, S] each; the second is
 /// expanded to every row of the batch.
 void make_ids(Eager& eager, const Model& model, Shared& shared) {
-  const std::int64_t sequence = model.plan->sequence;
-  const std::int64_t batch = model.plan->micro_batch;
+  const std::int64_t sequence = model.plan->workload.sequence;
+  const std::int64_t batch = model.plan->workload.micro_batch;
   shared.position_ids = eager.alias(model.buffers.at(0), {1, sequence}, true);
   const bool buffered = library_traits(*model.spec, *model.plan).fourth;
   const Tensor row = buffered
@@ -98,7 +98,7 @@ Tensor make_masks_of_four(Eager& eager, const Model& model, DType dtype, Shared&
     return {};
   }
   eager.set_site("masks", -1);
-  const torch::Shape shape{model.plan->micro_batch, model.plan->sequence};
+  const torch::Shape shape{model.plan->workload.micro_batch, model.plan->workload.sequence};
   Tensor ones = torch::computed(eager, shape, DType::kFp32);
   if (!runs_eager(*model.spec, *model.plan)) {
     const Tensor equal = torch::computed(eager, shape, DType::kBool);

@@ -138,7 +138,7 @@ class Stack {
   /// decoder's causal mask and the mask of the memory.
   Tensor make_masks_of_four(DType dtype, const Tensor& memory) {
     eager_.set_site("masks", -1);
-    const torch::Shape shape{model_.plan->micro_batch, model_.plan->sequence};
+    const torch::Shape shape{model_.plan->workload.micro_batch, model_.plan->workload.sequence};
     names_.push_back(torch::computed(eager_, {shape[1]}, DType::kInt64));  // cache_position
     const Tensor ones = torch::computed(eager_, shape, DType::kFp32);
     names_.push_back(ones);

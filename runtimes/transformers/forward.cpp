@@ -88,7 +88,7 @@ void make_padding(Eager& eager, const Model& model, Shared& shared) {
   const ParallelPlan& plan = *model.plan;
   if (!shared.padding.defined() && makes_padding_mask(model.spec->family)) {
     eager.set_site("masks", -1);
-    shared.padding = eager.empty({plan.micro_batch, plan.sequence}, DType::kFp32);
+    shared.padding = eager.empty({plan.workload.micro_batch, plan.workload.sequence}, DType::kFp32);
   }
 }
 
@@ -127,7 +127,7 @@ void make_positions(Eager& eager, const Model& model, Shared& shared) {
   make_padding(eager, model, shared);
   shared.position_ids = makes_padding_mask(model.spec->family)
                             ? count_positions(eager, shared.padding)
-                            : make_position_ids(eager, model.plan->sequence,
+                            : make_position_ids(eager, model.plan->workload.sequence,
                                                 library_traits(*model.spec, *model.plan).fourth);
 }
 
@@ -164,8 +164,8 @@ void embed(Eager& eager, Model& model, Interpreter& interpreter) {
     const OpKind kind = graph.op(id).kind;
     if (ones_of_four && kind != OpKind::kEmbedding && !shared.cache_positions.defined()) {
       eager.set_site("positions", -1);
-      shared.cache_positions =
-          torch::computed(eager, {model.plan->sequence}, DType::kInt64, TensorRole::kInput);
+      shared.cache_positions = torch::computed(eager, {model.plan->workload.sequence},
+                                               DType::kInt64, TensorRole::kInput);
     }
     if (ones_of_four && kind == OpKind::kPositions) {  // Masks come before positions.
       add_masks(eager, model, shared, param_dtype(model.plan->precision));
@@ -223,8 +223,8 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
     dtype = DType::kFp32;
   }
   // Positions that are passed are those of every sequence.
-  const std::int64_t sequences = model.cache != nullptr ? model.plan->micro_batch : 1;
-  const Shape sizes{sequences * model.plan->sequence, rotated_dims(spec)};
+  const std::int64_t sequences = model.cache != nullptr ? model.plan->workload.micro_batch : 1;
+  const Shape sizes{sequences * model.plan->workload.sequence, rotated_dims(spec)};
   const bool copies = model.setting.buffers_on_host ||
                       (!model.buffers.empty() && model.buffers.back().dtype() != DType::kFp32);
   const RopeRequest request{.form = form,
@@ -289,10 +289,11 @@ void release_shared(const Model& model, Shared& shared) {
 Batch make_batch(Eager& eager, const Model& model) {
   eager.set_site("input_ids", -1);
   Batch batch;
-  batch.ids = torch::computed(eager, {model.plan->micro_batch, model.plan->sequence}, DType::kInt64,
-                              TensorRole::kInput);
+  batch.ids =
+      torch::computed(eager, {model.plan->workload.micro_batch, model.plan->workload.sequence},
+                      DType::kInt64, TensorRole::kInput);
   batch.labels = labels_of(eager, *model.spec, batch.ids);
-  if (model.plan->padded_batch && !makes_padding_mask(model.spec->family)) {
+  if (model.plan->workload.padded_batch && !makes_padding_mask(model.spec->family)) {
     batch.mask = torch::filled(eager, batch.ids.shape(), DType::kInt64);
   }
   return batch;

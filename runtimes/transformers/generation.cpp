@@ -132,7 +132,7 @@ void prepare_inputs(Eager& eager, Sequences& names) {
 }  // namespace
 
 std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
-  if (!plan.generation) {
+  if (!plan.workload.generation) {
     return std::nullopt;
   }
   const bool served = spec.architecture == Architecture::kCausalLm && !spec.latent &&
@@ -146,11 +146,11 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
     return Error::invalid_argument("generate", "adapters on experts", "adapters on linear layers",
                                    "leave out --generate, or name other targets");
   }
-  if (plan.padded_batch) {
+  if (plan.workload.padded_batch) {
     return Error::invalid_argument("generate", "padded prompts", "prompts of one length",
                                    "leave out --padded");
   }
-  if (plan.generation->static_cache) {
+  if (plan.workload.generation->static_cache) {
     return Error::invalid_argument("generate", "a static cache", "a dynamic one",
                                    "set generation.static_cache to false in the plan file");
   }
@@ -159,8 +159,8 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
 
 void generate(Eager& eager, const Model& model, const ForwardCall& call) {
   const torch::GradMode grad(eager, false);
-  const std::int64_t batch = model.plan->micro_batch;
-  const std::int64_t prompt = model.plan->sequence;
+  const std::int64_t batch = model.plan->workload.micro_batch;
+  const std::int64_t prompt = model.plan->workload.sequence;
   Sequences names;
   Sequences given;
   Model prefill = model;
@@ -189,13 +189,13 @@ void generate(Eager& eager, const Model& model, const ForwardCall& call) {
   }
   const PhaseScope phase(eager, PhaseKind::kDecode);
   ParallelPlan one = *model.plan;
-  one.sequence = 1;
+  one.workload.sequence = 1;
   const Graph graph = build_graph(*model.spec, {.batch = batch, .sequence = 1});
   Model decode = prefill;
   decode.plan = &one;
   decode.graph = &graph;
   decode.cache->decodes = true;
-  for (std::int64_t token = 1; token < model.plan->generation->new_tokens; ++token) {
+  for (std::int64_t token = 1; token < model.plan->workload.generation->new_tokens; ++token) {
     prepare_inputs(eager, names);
     decode.cache->given = names.inputs;
     Tensor logits = call(eager, decode, {names.last, names.last}).logits;

@@ -41,7 +41,7 @@ std::vector<HostTerm> joined(std::vector<HostTerm> terms, const std::vector<Host
 std::vector<HostTerm> saving_terms(const ModelSpec& model, const ParallelPlan& plan,
                                    SavedFrom from) {
   constexpr Bytes kFile{50'000'000'000};
-  if (!plan.checkpoint_save || plan.lora) {
+  if (!plan.workload.checkpoint_save || plan.lora) {
     return {};
   }
   const std::int64_t parameters = count_parameters(model).total();
@@ -62,7 +62,8 @@ std::vector<HostTerm> saving_terms(const ModelSpec& model, const ParallelPlan& p
 
 std::vector<HostTerm> resuming_terms(const ModelSpec& model, const ParallelPlan& plan, double bytes,
                                      std::string_view source) {
-  if (!plan.resume || plan.lora || plan.optimizer.kind == OptimizerKind::kNone || bytes == 0) {
+  if (!plan.workload.resume || plan.lora || plan.optimizer.kind == OptimizerKind::kNone ||
+      bytes == 0) {
     return {};  // Adapters have states of few bytes.
   }
   const auto parameters = static_cast<double>(count_parameters(model).total());

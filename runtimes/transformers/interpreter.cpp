@@ -440,7 +440,7 @@ void Interpreter::run_op(NodeId id) {
     case OpKind::kAdd:
       if (value(op, 0).shape().rank() == 2) {
         const Tensor sum = torch::add(eager_, value(op, 0), value(op, 1));
-        const std::int64_t batch = model_.plan->micro_batch;
+        const std::int64_t batch = model_.plan->workload.micro_batch;
         return store(torch::view(eager_, sum, {batch, sum.shape()[0] / batch, sum.shape()[1]}));
       }
       return store(adds_in_place(op) ? torch::add_in_place(eager_, value(op, 1), value(op, 0))

@@ -145,8 +145,8 @@ std::string loading_line(const ParallelPlan& plan, const std::string& model) {
 std::vector<std::string> training_arguments(const ParallelPlan& plan) {
   // Source: huggingface/transformers src/transformers/training_args.py, TrainingArguments.
   std::vector<std::string> words = {
-      "--per_device_train_batch_size", std::to_string(plan.micro_batch),
-      "--gradient_accumulation_steps", std::to_string(plan.accumulation)};
+      "--per_device_train_batch_size", std::to_string(plan.workload.micro_batch),
+      "--gradient_accumulation_steps", std::to_string(plan.workload.accumulation)};
   if (is_mixed(plan.precision)) {
     append_words(words, {is_half(plan.precision) ? "--fp16" : "--bf16", "True"});
   }
@@ -200,7 +200,7 @@ std::vector<std::string> script_lines(const ParallelPlan& plan, const std::strin
   if (plan.loss == LossKind::kChunked) {
     lines.emplace_back("# the loss is computed in chunks of the sequence by the script itself");
   }
-  lines.push_back("# sequences of " + counted(plan.sequence, "token"));
+  lines.push_back("# sequences of " + counted(plan.workload.sequence, "token"));
   append_words(lines, checkpointing_lines(plan));
   return lines;
 }

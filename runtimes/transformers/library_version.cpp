@@ -165,7 +165,7 @@ std::string text_of(int version) {
 /// The error for experts that no token chooses: a loop skips them, and their weights get no
 /// gradient.
 std::optional<Error> unchosen_experts(const ModelSpec& spec, const ParallelPlan& plan) {
-  const std::int64_t tokens = plan.micro_batch * plan.sequence;
+  const std::int64_t tokens = plan.workload.micro_batch * plan.workload.sequence;
   if (!spec.moe || tokens * spec.moe->top_k >= spec.moe->experts) {
     return std::nullopt;
   }
@@ -267,8 +267,8 @@ std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& 
   };
   const bool balanced = spec.moe && spec.moe->auxiliary_loss;
   const std::array<Later, 8> later = {{{plan.liger, "--liger"},
-                                       {plan.generation.has_value(), "--generate"},
-                                       {plan.padded_batch, "--padded"},
+                                       {plan.workload.generation.has_value(), "--generate"},
+                                       {plan.workload.padded_batch, "--padded"},
                                        {plan.attention == AttentionKind::kFlash, "flash attention"},
                                        {plan.loss != LossKind::kHf, "--loss"},
                                        {plan.quant.has_value(), "--qlora"},

@@ -20,8 +20,9 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                    "master copies",
                                    "use --precision bf16, or add --zero 0");
   }
-  const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence},
-                                  expert_weights(model, plan));
+  const Graph graph =
+      build_graph(model, {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence},
+                  expert_weights(model, plan));
   if (const std::optional<Error> refused = unsupported(model, plan, device)) {
     return *refused;
   }

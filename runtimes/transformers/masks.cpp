@@ -22,10 +22,10 @@ class MaskMaker {
   MaskMaker(Eager& eager, const Model& model, const MaskInput& input)
       : eager_(eager),
         input_(input),
-        batch_(model.plan->micro_batch),
-        sequence_(model.plan->sequence),
+        batch_(model.plan->workload.micro_batch),
+        sequence_(model.plan->workload.sequence),
         tokens_(input.padding.defined() ? input.padding.shape()[1] : sequence_),
-        padded_(model.plan->padded_batch),
+        padded_(model.plan->workload.padded_batch),
         flash_(model.plan->attention == AttentionKind::kFlash),
         eager_attention_(runs_eager(*model.spec, *model.plan)),
         source_(modeling_of(*model.spec, *model.plan).mask),
@@ -358,8 +358,8 @@ Masks make_masks(Eager& eager, const Model& model, const MaskInput& input) {
 
 Tensor make_alibi(Eager& eager, const Model& model, DType dtype) {
   const std::int64_t heads = model.spec->heads;
-  const std::int64_t batch = model.plan->micro_batch;
-  const std::int64_t sequence = model.plan->sequence;
+  const std::int64_t batch = model.plan->workload.micro_batch;
+  const std::int64_t sequence = model.plan->workload.sequence;
   const std::int64_t power =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
   Tensor base = torch::computed(eager, {}, DType::kFp32);

@@ -41,8 +41,8 @@ void refuse_old_release(RunReader& row) {
 }  // namespace
 
 void read_published_training(RunReader& row, ParallelPlan& plan) {
-  plan.micro_batch = row.stated("micro_batch", kBatchRange);
-  plan.sequence = row.stated("seq_len", kSequenceRange);
+  plan.workload.micro_batch = row.stated("micro_batch", kBatchRange);
+  plan.workload.sequence = row.stated("seq_len", kSequenceRange);
   plan.precision = row.lookup<Precision>("precision", published_precision);
   plan.optimizer = row.lookup<OptimizerPlan>("optimizer", published_optimizer);
   plan.recompute = row.lookup<Recompute>("checkpointing", published_checkpointing);
@@ -54,7 +54,7 @@ void read_published_training(RunReader& row, ParallelPlan& plan) {
   row.expect_none({"quant", "offload", "compile", "fsdp"});
   plan.world = row.stated("num_gpus", kWorldRange);
   row.expect_one({"tp", "pp", "cp", "ep"});
-  plan.accumulation = published_accumulation(row, plan);
+  plan.workload.accumulation = published_accumulation(row, plan);
 }
 
 void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu*/,

@@ -31,7 +31,7 @@ UsualRecomputation recomputation_of_prepared(const ParallelPlan& plan) {
 }
 
 std::vector<TrainerDefaults> adapter_trainers(const ParallelPlan& plan) {
-  if (!plan.lora || plan.generation) {
+  if (!plan.lora || plan.workload.generation) {
     return {};
   }
   return {{.trainer = "TRL's SFTTrainer",

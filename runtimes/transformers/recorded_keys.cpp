@@ -104,7 +104,7 @@ void read_run_of_model(RunReader& row, Recorder recorder, RunSetting& run,
     // code checked whether the whole mask is set.
     const bool reads_mask =
         makes_padding_mask(run.model.family) && !run.plan.runtime_version.starts_with("4.");
-    run.plan.padded_batch = run.plan.padded_batch || reads_mask;
+    run.plan.workload.padded_batch = run.plan.workload.padded_batch || reads_mask;
     if (run.plan.attention == AttentionKind::kSdpa) {
       run.plan.attention = AttentionKind::kSdpaNoCudnn;
     }
@@ -117,10 +117,10 @@ void read_common_keys(RunReader& row, ParallelPlan& plan) {
   constexpr std::array<std::string_view, 8> kAside = {
       "id", "model", "layers", "config", "trace", "events", "time_steps", "persistent"};
   row.ignore(kAside);
-  plan.micro_batch = row.integer("micro_batch", 1, kBatchRange);
-  plan.sequence = row.integer("seq", 2048, kSequenceRange);
-  plan.accumulation = row.integer("accumulation", 1, {1, 1 << 12});
-  plan.steps = static_cast<int>(row.integer("steps", 2, {0, 64}));
+  plan.workload.micro_batch = row.integer("micro_batch", 1, kBatchRange);
+  plan.workload.sequence = row.integer("seq", 2048, kSequenceRange);
+  plan.workload.accumulation = row.integer("accumulation", 1, {1, 1 << 12});
+  plan.workload.steps = static_cast<int>(row.integer("steps", 2, {0, 64}));
   plan.attention = row.word<AttentionKind>("attention", "sdpa", kCaseAttention);
   if (!read_first_layers(row, plan)) {
     plan.recompute = row.word<Recompute>("checkpointing", "none", kCaseCheckpointing);

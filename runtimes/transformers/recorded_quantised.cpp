@@ -26,8 +26,8 @@ void read_quantised_keys(RunReader& row, RunSetting& run) {
   if (const double clip = row.number("clip", 0); clip != 0) {
     plan.clip_norm = clip;
   }
-  plan.keep_logits = false;
-  plan.keep_batch = true;
+  plan.workload.keep_logits = false;
+  plan.workload.keep_batch = true;
   if (!row.flag("autocast_adapter", true)) {
     row.fail("autocast_adapter", "false");
   }

@@ -46,8 +46,9 @@ void read_generation(RunReader& row, ParallelPlan& plan) {
     return;
   }
   RunReader generate(value, "case.generate");
-  plan.generation = GenerationPlan{.new_tokens = generate.integer("new_tokens", 64, {1, 1 << 20}),
-                                   .static_cache = generate.flag("static", false)};
+  plan.workload.generation =
+      GenerationPlan{.new_tokens = generate.integer("new_tokens", 64, {1, 1 << 20}),
+                     .static_cache = generate.flag("static", false)};
   if (!generate.flag("mask", true)) {
     generate.fail("mask", "false");
   }
@@ -101,10 +102,10 @@ void read_training_keys(RunReader& row, ParallelPlan& plan) {
   if (const double clip = row.number("clip", 0); clip != 0) {
     plan.clip_norm = clip;
   }
-  plan.keep_logits = !row.flag("drop_logits", true);
-  plan.evaluation = row.flag("eval", false);
-  plan.resume = row.flag("resume", false);
-  plan.padded_batch = row.flag("padded", false);
+  plan.workload.keep_logits = !row.flag("drop_logits", true);
+  plan.workload.evaluation = row.flag("eval", false);
+  plan.workload.resume = row.flag("resume", false);
+  plan.workload.padded_batch = row.flag("padded", false);
   // Most rows were measured with it disabled.
   if (!row.flag("cudnn", false) && plan.attention == AttentionKind::kSdpa) {
     plan.attention = AttentionKind::kSdpaNoCudnn;

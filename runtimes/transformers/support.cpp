@@ -35,7 +35,7 @@ std::optional<Error> flash_kernel_trouble(const ModelSpec& spec, const ParallelP
                     "use --precision bf16, or --attention sdpa");
   }
   const bool wide_weights = param_dtype(plan.precision) == DType::kFp32 && !plan.quant;
-  if (wide_weights && (plan.evaluation || plan.generation)) {
+  if (wide_weights && (plan.workload.evaluation || plan.workload.generation)) {
     return no_flash("flash with fp32 weights and --evaluation or --generate",
                     "16-bit weights: evaluation and generation run outside autocast",
                     "use --attention sdpa");
@@ -63,7 +63,7 @@ std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& pl
                     only_eager(spec) ? "eager" : "sdpa or eager",
                     only_eager(spec) ? "use --attention eager" : "use --attention sdpa");
   }
-  if (plan.padded_batch) {
+  if (plan.workload.padded_batch) {
     return no_flash("flash with --padded",
                     "sdpa or eager: it is not known how many tokens remain without padding",
                     "leave out --padded");
@@ -77,12 +77,12 @@ std::optional<Error> router_loss_trouble(const ModelSpec& spec, const ParallelPl
     return std::nullopt;
   }
   const bool others = plan.loss != LossKind::kHf;
-  if (!others && !plan.generation && spec.task == Task::kLanguage) {
+  if (!others && !plan.workload.generation && spec.task == Task::kLanguage) {
     return std::nullopt;
   }
   return Error::invalid_argument("model",
                                  others ? "output_router_logits with --loss chunked or fused-linear"
-                                 : plan.generation
+                                 : plan.workload.generation
                                      ? "output_router_logits with --generate"
                                      : "output_router_logits with a head that classifies",
                                  "the model's own loss in training and evaluation",
@@ -106,7 +106,7 @@ std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& pla
         "targets=...: PEFT fails if it adapts the head, which it also copies",
         "add targets=q_proj+v_proj to --lora");
   }
-  if (plan.quant || plan.generation || plan.liger) {
+  if (plan.quant || plan.workload.generation || plan.liger) {
     return Error::invalid_argument("task",
                                    task + " with " +
                                        (plan.quant   ? "--qlora"
@@ -157,7 +157,7 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (spec.architecture == Architecture::kCausalLm) {
     return std::nullopt;
   }
-  if (plan.padded_batch) {
+  if (plan.workload.padded_batch) {
     return Error::invalid_argument("padded",
                                    "is not supported for encoders and encoder-decoder models", {},
                                    "leave out --padded");

@@ -42,7 +42,7 @@ struct Training {
 /// Assigns the loop variable: the next batch exists before the last one is freed.
 void next_batch(Training& run) {
   Batch batch = make_batch(run.eager, run.model);
-  if (run.plan.keep_batch && batch.labels.impl() == batch.ids.impl()) {
+  if (run.plan.workload.keep_batch && batch.labels.impl() == batch.ids.impl()) {
     batch.labels = torch::computed(run.eager, batch.ids.shape(), DType::kInt64, TensorRole::kInput);
   }
   run.batch = std::move(batch);
@@ -69,10 +69,10 @@ void run_micro_batch(Training& run, StepPosition at) {
       eager.leave_autocast();
     }
     loss = output.loss;
-    if (!plan.keep_logits) {
+    if (!plan.workload.keep_logits) {
       output.clear();
     }
-    if (plan.accumulation > 1 && !plan.keep_batch) {
+    if (plan.workload.accumulation > 1 && !plan.workload.keep_batch) {
       loss = torch::scale(eager, loss);
     }
   }
@@ -85,7 +85,7 @@ void run_micro_batch(Training& run, StepPosition at) {
   }
   loss.reset();
   output.clear();
-  if (!plan.keep_batch) {
+  if (!plan.workload.keep_batch) {
     run.batch = {};
   }
 }
@@ -243,12 +243,12 @@ void train(Eager& eager, const ModelSource& source) {
   if (in_backward) {
     step_in_backward(run);
   }
-  if (plan.resume && plan.optimizer.kind != OptimizerKind::kNone) {
+  if (plan.workload.resume && plan.optimizer.kind != OptimizerKind::kNone) {
     resume(run);
   }
-  for (int step = 1; step <= plan.steps; ++step) {
+  for (int step = 1; step <= plan.workload.steps; ++step) {
     const StepPosition at{.step = step};
-    for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
+    for (std::int64_t micro = 1; micro <= plan.workload.accumulation; ++micro) {
       run_micro_batch(run, torch::micro_batch_at(plan, step, micro));
     }
     if (plan.optimizer.kind == OptimizerKind::kNone || in_backward) {
@@ -261,13 +261,13 @@ void train(Eager& eager, const ModelSource& source) {
     const PhaseScope phase(eager, PhaseKind::kZeroGrad, at);
     torch::zero_grad(eager, run.model.trainable);
   }
-  if (plan.evaluation) {
+  if (plan.workload.evaluation) {
     evaluate(run);
   }
-  if (plan.checkpoint_save) {
+  if (plan.workload.checkpoint_save) {
     save_checkpoint(run);
   }
-  if (plan.generation) {
+  if (plan.workload.generation) {
     generate(eager, run.model);
   }
 }

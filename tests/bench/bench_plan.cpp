@@ -32,7 +32,7 @@ struct Space {
   [[nodiscard]] plan::SpaceQuestion question() const {
     plan::SpaceQuestion asked{.model = model, .base = {}, .global_batch = 1536, .constraints = {}};
     asked.base.precision = ir::Precision::kBf16Master;
-    asked.base.sequence = 2048;
+    asked.base.workload.sequence = 2048;
     asked.base.world = 1024;
     asked.base.allocator.expandable_segments = true;
     const auto hold = [&](plan::Axis axis, plan::AxisValues values) {

@@ -25,8 +25,8 @@ ir::ParallelPlan eight_stages() {
   plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 64;
-  plan.sequence = 4096;
-  plan.accumulation = 64;
+  plan.workload.sequence = 4096;
+  plan.workload.accumulation = 64;
   edit_megatron(plan) = {};
   plan.mesh.tensor = 8;
   plan.mesh.pipeline = 8;

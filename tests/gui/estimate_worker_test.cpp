@@ -69,14 +69,14 @@ TEST_CASE("EstimateWorker: a burst of edits is one question, the last") {
   REQUIRE(eventually([&] { return !listener.answers.empty(); }));
   CHECK(calls == 1);
   CHECK(listener.answers[0].request == last);
-  CHECK(listener.answers[0].scenario.plan.micro_batch == 20);
+  CHECK(listener.answers[0].scenario.plan.workload.micro_batch == 20);
 }
 
 TEST_CASE("EstimateWorker: a newer request stops the one that runs, whose answer is dropped") {
   std::atomic<bool> running = false;
   std::atomic<bool> stopped = false;
   EstimateWorker worker([&](const Scenario& scenario, const std::stop_token& stop) {
-    if (scenario.plan.micro_batch == 1) {
+    if (scenario.plan.workload.micro_batch == 1) {
       running = true;
       wait_for(stop);
       stopped = true;
@@ -137,10 +137,10 @@ TEST_CASE("EstimateWorker: an error of the input arrives whole") {
 TEST_CASE("EstimateWorker: exceptions become messages, and the next question is answered") {
   EstimateWorker worker(
       [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
-        if (scenario.plan.micro_batch == 1) {
+        if (scenario.plan.workload.micro_batch == 1) {
           throw InternalError("broken invariant");
         }
-        if (scenario.plan.micro_batch == 2) {
+        if (scenario.plan.workload.micro_batch == 2) {
           throw 42;  // NOLINT(hicpp-exception-baseclass): whatever a library may throw.
         }
         return test::answer(scenario);

@@ -51,11 +51,11 @@ cost::StepEstimate fake_estimate(std::int64_t micro_batch) {
 }
 
 Result<cost::StepEstimate> answer(const Scenario& scenario) {
-  return fake_estimate(scenario.plan.micro_batch);
+  return fake_estimate(scenario.plan.workload.micro_batch);
 }
 
 Scenario with_micro_batch(Scenario scenario, std::int64_t micro_batch) {
-  scenario.plan.micro_batch = micro_batch;
+  scenario.plan.workload.micro_batch = micro_batch;
   return scenario;
 }
 

@@ -129,7 +129,7 @@ TEST_CASE("window_setup: takes model and GPU from the options and lists the cata
   REQUIRE(setup);
   CHECK(setup->scenario.model.text == "gpt2");
   CHECK(setup->scenario.gpu == "h100");
-  CHECK(setup->scenario.plan.sequence == 1024);  // All positions that GPT-2 has.
+  CHECK(setup->scenario.plan.workload.sequence == 1024);  // All positions that GPT-2 has.
   CHECK(setup->models.size() >= 1);
   CHECK(setup->gpus.size() >= 35);
 }
@@ -153,8 +153,8 @@ TEST_CASE("window_setup: opens with a plan file, and what is typed wins") {
   CHECK(setup->scenario.gpu == "h100");
   CHECK(setup->scenario.budget == Bytes{40 * kGiB});
   CHECK(setup->scenario.plan.world == 4);
-  CHECK(setup->scenario.plan.micro_batch == 3);
-  CHECK(setup->scenario.plan.sequence == 256);
+  CHECK(setup->scenario.plan.workload.micro_batch == 3);
+  CHECK(setup->scenario.plan.workload.sequence == 256);
   options->plan = "no/such/plan.json";
   CHECK(exit_code_of(window_setup(*options).error()) == 4);
 }
@@ -206,7 +206,7 @@ TEST_CASE("window_setup: a note says what the window leaves out of a plan file")
   CHECK_FALSE(setup->notes[0].contains(QStringLiteral("nvme")));
   CHECK(setup->scenario.host.nvme == Bytes{4'000'000'000'000});
   CHECK(setup->scenario.host.node.has_value());
-  CHECK(setup->scenario.plan.sequence == 1024);  // All positions that GPT-2 has.
+  CHECK(setup->scenario.plan.workload.sequence == 1024);  // All positions that GPT-2 has.
   MainWindow window(*setup);
   CHECK(window.findChild<QLabel*>(QStringLiteral("notes"))->text() == setup->notes[0]);
   CHECK(MainWindow(test::fake_setup()).findChild<QLabel*>(QStringLiteral("notes")) == nullptr);

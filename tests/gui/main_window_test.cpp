@@ -91,7 +91,7 @@ TEST_CASE("MainWindow: another micro-batch asks again and changes header, bars a
   box->setFocus();
   QTest::keyClick(box, Qt::Key_Up);
   REQUIRE(scene.waitForAnswers(2));
-  CHECK(scene.answers[1].scenario.plan.micro_batch == 2);
+  CHECK(scene.answers[1].scenario.plan.workload.micro_batch == 2);
   CHECK(scene.text("margin") == QStringLiteral("44.0\u00a0GiB to spare"));
   CHECK(picture(*bars) != before);
   CHECK(scene.table()
@@ -139,7 +139,7 @@ TEST_CASE("MainWindow: a drag of the slider is one step back") {
     slider->setSliderPosition(position);
   }
   slider->setSliderDown(false);
-  CHECK(scene.window.scenario().plan.micro_batch == 20);
+  CHECK(scene.window.scenario().plan.workload.micro_batch == 20);
   QTest::keyClick(&scene.window, Qt::Key_Z, Qt::ControlModifier);
   CHECK(scene.window.scenario() == default_scenario());
 }
@@ -153,14 +153,15 @@ TEST_CASE("MainWindow: reset goes back to the beginning, and can be undone") {
   CHECK(scene.window.scenario() == default_scenario());
   CHECK_FALSE(scene.control<QCheckBox>("Train LoRA adapters")->isChecked());
   QTest::keyClick(&scene.window, Qt::Key_Z, Qt::ControlModifier);
-  CHECK(scene.window.scenario().plan.micro_batch == 7);
+  CHECK(scene.window.scenario().plan.workload.micro_batch == 7);
   CHECK(scene.window.scenario().plan.lora);
 }
 
 TEST_CASE("MainWindow: an answer to a question that is no longer asked is never shown") {
   std::atomic<bool> running = false;
   WindowScene scene(test::setup_with([&](const Scenario& scenario, const std::stop_token& stop) {
-    if (scenario.plan.micro_batch == 50) {  // Would not fit, and takes until it is stopped.
+    if (scenario.plan.workload.micro_batch ==
+        50) {  // Would not fit, and takes until it is stopped.
       running = true;
       std::mutex mutex;
       std::condition_variable_any wake;
@@ -175,14 +176,14 @@ TEST_CASE("MainWindow: an answer to a question that is no longer asked is never 
   scene.control<QSpinBox>("Micro-batch")->setValue(2);
   REQUIRE(scene.waitForAnswers(2));
   CHECK(scene.answers.size() == 2);
-  CHECK(scene.answers[1].scenario.plan.micro_batch == 2);
+  CHECK(scene.answers[1].scenario.plan.workload.micro_batch == 2);
   CHECK(scene.text("verdict") == QStringLiteral("Fits"));
 }
 
 TEST_CASE("MainWindow: an error of the input takes the place of the verdict, with its remedy") {
   WindowScene scene(test::setup_with(
       [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
-        if (scenario.plan.micro_batch == 2) {
+        if (scenario.plan.workload.micro_batch == 2) {
           return Error::invalid_argument("gpu", "h1000", "a GPU of the catalogue", "use h100");
         }
         return test::answer(scenario);
@@ -202,7 +203,7 @@ TEST_CASE("MainWindow: an error of the input takes the place of the verdict, wit
 TEST_CASE("MainWindow: an exception is a message, not the end") {
   WindowScene scene(test::setup_with(
       [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
-        if (scenario.plan.micro_batch == 1) {
+        if (scenario.plan.workload.micro_batch == 1) {
           throw InternalError("broken invariant");
         }
         return test::answer(scenario);
@@ -218,7 +219,7 @@ TEST_CASE("MainWindow: an exception is a message, not the end") {
 TEST_CASE("MainWindow: an answer that takes its time is announced as on its way") {
   std::atomic<bool> let_go = false;
   WindowScene scene(test::setup_with([&](const Scenario& scenario, const std::stop_token& stop) {
-    while (scenario.plan.micro_batch == 2 && !let_go && !stop.stop_requested()) {
+    while (scenario.plan.workload.micro_batch == 2 && !let_go && !stop.stop_requested()) {
       std::this_thread::yield();
     }
     return test::answer(scenario);

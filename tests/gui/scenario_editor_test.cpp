@@ -74,8 +74,8 @@ TEST_CASE("ScenarioEditor: showing a scenario announces nothing") {
   other.gpu = "h100-80gb";
   other.budget = Bytes{70 * kGiB};
   other.plan.runtime = "deepspeed";
-  other.plan.micro_batch = 5;
-  other.plan.sequence = 4096;
+  other.plan.workload.micro_batch = 5;
+  other.plan.workload.sequence = 4096;
   other.plan.lora.emplace();
   other.plan.allocator.expandable_segments = true;
   scene.editor.setScenario(settled(other));
@@ -110,11 +110,11 @@ TEST_CASE("ScenarioEditor: every number reaches its field of the plan") {
   scene.control<QSpinBox>("Number of GPUs")->setValue(8);
   CHECK(scene.last().after.plan.world == 8);
   scene.control<QSpinBox>("Micro-batch")->setValue(4);
-  CHECK(scene.last().after.plan.micro_batch == 4);
+  CHECK(scene.last().after.plan.workload.micro_batch == 4);
   scene.control<QSpinBox>("Sequence length in tokens")->setValue(3000);
-  CHECK(scene.last().after.plan.sequence == 3000);
+  CHECK(scene.last().after.plan.workload.sequence == 3000);
   scene.control<QSpinBox>("Micro-batches per optimizer step")->setValue(16);
-  CHECK(scene.last().after.plan.accumulation == 16);
+  CHECK(scene.last().after.plan.workload.accumulation == 16);
   choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("full"));
   scene.control<QSpinBox>("Checkpoint one layer of every")->setValue(2);
   CHECK(scene.last().after.plan.recompute_every == 2);
@@ -234,7 +234,7 @@ TEST_CASE("ScenarioEditor: a held slider is one gesture, arrow keys are one each
   slider->setSliderDown(false);
   REQUIRE(scene.announced.size() == 2);
   CHECK(scene.announced[0].edit.gesture == scene.announced[1].edit.gesture);
-  CHECK(scene.announced[1].after.plan.micro_batch == 9);
+  CHECK(scene.announced[1].after.plan.workload.micro_batch == 9);
   QTest::keyClick(slider, Qt::Key_Right);
   QTest::keyClick(slider, Qt::Key_Right);
   REQUIRE(scene.announced.size() == 4);
@@ -266,7 +266,7 @@ TEST_CASE("ScenarioEditor: numbers half typed are no questions") {
   CHECK(scene.announced.empty());
   QTest::keyClick(length, Qt::Key_Return);
   CHECK(scene.announced.size() == 1);
-  CHECK(scene.last().after.plan.sequence == 4096);
+  CHECK(scene.last().after.plan.workload.sequence == 4096);
 }
 
 }  // namespace headroom::gui

@@ -144,8 +144,8 @@ TEST_CASE("settled: from any framework to any other the plan can be run") {
         CAPTURE(world);
         Scenario scenario = default_scenario();
         scenario.plan.world = world;
-        scenario.plan.sequence = 64;
-        scenario.plan.steps = 1;
+        scenario.plan.workload.sequence = 64;
+        scenario.plan.workload.steps = 1;
         scenario.plan.recompute = ir::Recompute::kFullReentrant;
         scenario.plan.runtime = from->name();
         scenario = settled(scenario);
@@ -163,10 +163,11 @@ TEST_CASE("settled: every control of a framework can be turned") {
       CAPTURE(control.label);
       Scenario scenario = default_scenario();
       scenario.plan.world = 8;
-      scenario.plan.micro_batch = 2;  // A pipeline wants as many sequences as it has stages.
-      scenario.plan.accumulation = 2;
-      scenario.plan.sequence = 64;
-      scenario.plan.steps = 1;
+      scenario.plan.workload.micro_batch =
+          2;  // A pipeline wants as many sequences as it has stages.
+      scenario.plan.workload.accumulation = 2;
+      scenario.plan.workload.sequence = 64;
+      scenario.plan.workload.steps = 1;
       scenario.plan.runtime = runtime->name();
       scenario = settled(scenario);
       if (control.label == ir::kExpertParallelLabel) {

@@ -52,7 +52,7 @@ TEST_CASE("WhatIf: edits of one gesture are one step of the stack") {
                    {.field = Field::kMicroBatch, .gesture = 7});
   }
   CHECK(what_if.undoStack()->count() == 1);
-  CHECK(what_if.scenario().plan.micro_batch == 9);
+  CHECK(what_if.scenario().plan.workload.micro_batch == 9);
   what_if.undoStack()->undo();
   CHECK(what_if.scenario() == first);
 }
@@ -71,11 +71,11 @@ TEST_CASE("WhatIf: controls of a framework are steps of their own, named by thei
 TEST_CASE("WhatIf: another gesture or another field is another step") {
   WhatIf what_if(default_scenario());
   Scenario next = what_if.scenario();
-  next.plan.micro_batch = 2;
+  next.plan.workload.micro_batch = 2;
   what_if.change(next, {.field = Field::kMicroBatch, .gesture = 1});
-  next.plan.micro_batch = 3;
+  next.plan.workload.micro_batch = 3;
   what_if.change(next, {.field = Field::kMicroBatch, .gesture = 2});
-  next.plan.sequence = 4096;
+  next.plan.workload.sequence = 4096;
   what_if.change(next, {.field = Field::kSequence, .gesture = 2});
   CHECK(what_if.undoStack()->count() == 3);
 }

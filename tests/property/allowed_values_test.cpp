@@ -135,7 +135,7 @@ TEST_CASE("search: every plan of every framework has the values that were allowe
       CAPTURE(round);
       CAPTURE(name);
       SearchQuestion question = test::search_question(models[model], test::h100(), test::dgx(), 8);
-      question.space.base.sequence = 512;
+      question.space.base.workload.sequence = 512;
       Constraints& constraints = question.space.constraints;
       constraints.of(Axis::kRuntime) = parse_axis(Axis::kRuntime, name).value();
       constraints.of(Axis::kGpus) = test::few_of(random, {1, 2, 4});

@@ -50,7 +50,7 @@ Plans plans_of(const std::string& model, const std::string& gpu, std::int64_t gp
                          .constraints = {},
                          .device = plans.device.traits};
   question.base.precision = ir::Precision::kBf16Master;
-  question.base.sequence = 2048;
+  question.base.workload.sequence = 2048;
   question.base.world = gpus;
   question.base.allocator.expandable_segments = true;
   question.constraints.of(Axis::kRuntime) = {3};
@@ -155,8 +155,8 @@ TEST_CASE("block times: pieces add up to the passes of a whole program") {
     plans.model.layers.resize(8);
     ir::ParallelPlan plan = plans.cells.front().plan;
     plan.world = tensor * context;
-    plan.micro_batch = 4;
-    plan.accumulation = 3;
+    plan.workload.micro_batch = 4;
+    plan.workload.accumulation = 3;
     ir::MegatronPlan& megatron = edit_megatron(plan);
     megatron = {};
     plan.mesh.tensor = tensor;

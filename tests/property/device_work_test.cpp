@@ -129,8 +129,8 @@ void check_plan_work(const ParallelPlan& plan) {
 
 /// Small enough to lower hundreds of them.
 ParallelPlan shortened(ParallelPlan plan) {
-  plan.accumulation = 1 + plan.accumulation % 2;
-  plan.steps = 1 + plan.steps % 2;
+  plan.workload.accumulation = 1 + plan.workload.accumulation % 2;
+  plan.workload.steps = 1 + plan.workload.steps % 2;
   return plan;
 }
 

@@ -27,7 +27,7 @@ cost::DeviceSpec small_gpu() {
 SearchQuestion small_question(const ir::ModelSpec& model) {
   SearchQuestion question = test::search_question(
       model, small_gpu(), cost::load_machine(kConfigs, small_gpu()).value(), 8);
-  question.space.base.sequence = 512;
+  question.space.base.workload.sequence = 512;
   Constraints& constraints = question.space.constraints;
   constraints.of(Axis::kRuntime) = {2, 3};
   constraints.of(Axis::kGpus) = {2};

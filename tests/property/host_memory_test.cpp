@@ -24,7 +24,7 @@
 namespace headroom::cost {
 namespace {
 
-constexpr std::int64_t kDevices = 8;
+constexpr int kDevices = 8;
 
 ir::ModelSpec host_model(test::Random& random) {
   return test::model_of(
@@ -41,10 +41,10 @@ ir::ModelSpec host_model(test::Random& random) {
 ir::ParallelPlan host_training(test::Random& random, const char* runtime) {
   ir::ParallelPlan plan;
   plan.runtime = runtime;
-  plan.sequence = 64;
+  plan.workload.sequence = 64;
   plan.world = std::int64_t{1} << random.between(0, 3);
-  plan.checkpoint_save = random.chance(1, 2);
-  plan.resume = random.chance(1, 2);
+  plan.workload.checkpoint_save = random.chance(1, 2);
+  plan.workload.resume = random.chance(1, 2);
   plan.precision = random.chance(1, 2) ? ir::Precision::kFp32 : ir::Precision::kBf16;
   return plan;
 }
@@ -132,7 +132,7 @@ void for_each_host_plan(std::uint64_t seed,
   CHECK(checked > 20);
 }
 
-HostSpec host_node(std::int64_t devices) {
+HostSpec host_node(int devices) {
   HostSpec host;
   host.memory = Bytes{1024 * kGiB};
   host.devices = devices;
@@ -169,7 +169,7 @@ TEST_CASE("host memory: a node with more of the ranks holds no less") {
   for_each_host_plan(20261125, [](const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                   const ir::RankProgram& program) {
     Bytes before;
-    for (std::int64_t devices = 1; devices <= kDevices; ++devices) {
+    for (int devices = 1; devices <= kDevices; ++devices) {
       const HostMemory node = host_memory(model, plan, host_node(devices), program);
       CHECK(node.bytes >= before);
       before = node.bytes;
@@ -209,7 +209,8 @@ TEST_CASE("host memory: offloading never makes a node hold less") {
     }
     ir::ParallelPlan trains = plan;
     ir::ParallelPlan offloads = *more;
-    trains.checkpoint_save = trains.resume = offloads.checkpoint_save = offloads.resume = false;
+    trains.workload.checkpoint_save = trains.workload.resume = offloads.workload.checkpoint_save =
+        offloads.workload.resume = false;
     const HostMemory here = host_memory(model, trains, host_node(kDevices), program);
     const HostMemory there = host_memory(model, offloads, host_node(kDevices), *lowered);
     CHECK(there.bytes >= here.bytes);

@@ -57,7 +57,7 @@ std::vector<ir::ModelSpec> lowered_families() {
 
 SearchQuestion lowered_question(const Setting& setting, test::Random& random) {
   SearchQuestion asked = test::search_question(setting.model, setting.device, setting.machine, 8);
-  asked.space.base.sequence = 64 * random.between(1, 4);
+  asked.space.base.workload.sequence = 64 * random.between(1, 4);
   asked.space.constraints.of(Axis::kRuntime) = {0, 1, 2};
   return asked;
 }
@@ -140,7 +140,7 @@ TEST_CASE("lowered plans: what few layers take at least, all layers take") {
   // The bound of a long model comes from short ones: it is that of the whole one, lowered.
   const Setting setting(lowered_families().front(), "a100-80gb");
   ir::ParallelPlan plan;
-  plan.sequence = 128;
+  plan.workload.sequence = 128;
   ir::ModelSpec longer = setting.model;
   std::array<double, 3> seconds{};
   for (std::size_t i = 0; i < seconds.size(); ++i) {

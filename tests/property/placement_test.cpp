@@ -183,14 +183,14 @@ TEST_CASE("placement: counts of a stage never take less than its whole program")
     ir::ParallelPlan plan;
     plan.runtime = "megatron";
     plan.precision = ir::Precision::kBf16Master;
-    plan.sequence = 256 * random.between(2, 8);
-    plan.micro_batch = random.between(1, 3);
+    plan.workload.sequence = 256 * random.between(2, 8);
+    plan.workload.micro_batch = random.between(1, 3);
     plan.allocator.expandable_segments = true;
     edit_megatron(plan) = ir::MegatronPlan{};
     plan.mesh.pipeline = random.pick<std::int64_t>({1, 2, 3});
     edit_megatron(plan).layers_per_chunk = plan.mesh.pipeline > 1 && random.chance(1, 2) ? 2 : 0;
     plan.world = plan.mesh.pipeline;
-    plan.accumulation = 4 * plan.mesh.pipeline;
+    plan.workload.accumulation = 4 * plan.mesh.pipeline;
     plan.loss = ir::LossKind::kHf;
     const std::vector<StagePlacement> roomy =
         stage_placements(model, plan, device, machine, Bytes{80 * kGiB}).value();

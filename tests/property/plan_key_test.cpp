@@ -95,7 +95,7 @@ TEST_CASE("plan keys: no option of a plan is answered with another plan's peak o
     const ir::ModelSpec model = test::tiny_model(4, sparse ? 1 : 4);
     for (int round = 0; round < (test::kSanitized ? 2 : 12); ++round) {
       ir::ParallelPlan plan = test::random_megatron_plan(random);
-      plan.sequence = 64;
+      plan.workload.sequence = 64;
       plan.allocator.expandable_segments = true;
       if (!ir::check_plan(model, plan)) {
         continue;

@@ -99,7 +99,7 @@ ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model, boo
   megatron.pipeline_before_data = random.chance(1, 3);
   plan.world = plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context *
                (model.moe ? 4 * random.between(1, 2) : random.between(1, 4));
-  plan.accumulation = plan.mesh.pipeline * random.between(1, 4);
+  plan.workload.accumulation = plan.mesh.pipeline * random.between(1, 4);
   plan.allocator.expandable_segments = true;
   return plan;
 }
@@ -275,8 +275,8 @@ TEST_CASE("plan memory: micro-batches in groups are lowered whole, and that is c
   edit_megatron(plan).micro_batch_group = 4;
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 2;
-  plan.accumulation = 8;
-  plan.sequence = 512;
+  plan.workload.accumulation = 8;
+  plan.workload.sequence = 512;
   plan.allocator.expandable_segments = true;
   CHECK(memory.peak(plan).value() == replayed_peak(model, plan));
   CHECK(memory.counts().lowered > 0);
@@ -290,7 +290,7 @@ TEST_CASE("plan memory: other runtimes are lowered whole, and that is counted") 
   plan.precision = ir::Precision::kFp32;
   edit_fsdp(plan) = ir::FsdpPlan{};
   plan.world = 4;
-  plan.sequence = 512;
+  plan.workload.sequence = 512;
   plan.allocator.expandable_segments = true;
   CHECK(memory.peak(plan).value() == replayed_peak(model, plan));
   CHECK(memory.counts().lowered == 1);

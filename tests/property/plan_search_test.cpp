@@ -34,7 +34,7 @@ using test::tiny_model;
 /// A space of some hundred plans on a device with little memory.
 SearchQuestion random_megatron_question(test::Random& random, const ir::ModelSpec& model) {
   SearchQuestion question = test::search_question(model, a100(), dgx(), 16);
-  question.space.base.sequence = 256 * random.between(1, 8);
+  question.space.base.workload.sequence = 256 * random.between(1, 8);
   Constraints& constraints = question.space.constraints;
   constraints.of(Axis::kRuntime) = {3};
   constraints.of(Axis::kGpus) = {random.pick<std::int64_t>({2, 4, 8})};
@@ -107,7 +107,7 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
   question.space.device = question.device.traits;
   question.machine = machine;
   question.budget = Bytes{0};
-  question.space.base.sequence = 64;
+  question.space.base.workload.sequence = 64;
   question.space.global_batch = random.pick<std::int64_t>({4, 8});
   question.objective =
       random.pick<Objective>({Objective::kThroughput, Objective::kGpus, Objective::kMemory,
@@ -143,7 +143,7 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
     constraints.of(megatron_axes::kContextExchange) = some_of(random, {0, 1});
   }
   if (random.chance(1, 16)) {  // Tensors that are large enough to go to the host.
-    question.space.base.sequence = 4096;
+    question.space.base.workload.sequence = 4096;
     constraints.of(Axis::kMicroBatch) = some_of(random, {1, 4});
     constraints.of(megatron_axes::kOffloadModules) =
         some_of(random, parse_axis(megatron_axes::kOffloadModules,

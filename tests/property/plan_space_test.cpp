@@ -112,7 +112,7 @@ TEST_CASE("space: weights are held in 8 bits where that is asked for and can be"
 TEST_CASE("space: heads are dealt out to context-parallel ranks where that is asked for") {
   const ir::ModelSpec model = small_model();
   SearchQuestion question = test::search_question(model, a100(), dgx(), 16);
-  question.space.base.sequence = 1024;
+  question.space.base.workload.sequence = 1024;
   Constraints& constraints = question.space.constraints;
   constraints.of(Axis::kRuntime) = {3};
   constraints.of(Axis::kGpus) = {8};

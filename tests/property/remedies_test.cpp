@@ -30,8 +30,8 @@ ir::ModelSpec small_model() {
 
 ir::ParallelPlan random_question(test::Random& random) {
   ir::ParallelPlan plan;
-  plan.micro_batch = std::int64_t{1} << random.between(0, 3);
-  plan.sequence = 128 * random.between(1, 4);
+  plan.workload.micro_batch = std::int64_t{1} << random.between(0, 3);
+  plan.workload.sequence = 128 * random.between(1, 4);
   plan.precision = random.pick<ir::Precision>(
       {ir::Precision::kFp32, ir::Precision::kBf16, ir::Precision::kAutocastBf16});
   plan.attention =
@@ -66,7 +66,7 @@ std::optional<double> least_slowdown(RemedyJudge& judge) {
         chosen.push_back(changes[i]);
       }
     }
-    for (std::int64_t size = judge.plan().micro_batch; size >= 1; size /= 2) {
+    for (std::int64_t size = judge.plan().workload.micro_batch; size >= 1; size /= 2) {
       std::ranges::sort(chosen);
       const std::optional<Remedy> remedy = judge.judge(chosen);
       if (remedy && judge.mends(*remedy)) {

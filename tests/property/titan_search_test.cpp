@@ -62,7 +62,7 @@ constexpr std::int64_t kTitan = 4;
 SearchQuestion titan_question(const Setting& setting, test::Random& random, std::int64_t batch) {
   SearchQuestion asked =
       test::search_question(setting.model, setting.device, setting.machine, batch);
-  asked.space.base.sequence = random.pick<std::int64_t>({128, 384, 512, 4096});
+  asked.space.base.workload.sequence = random.pick<std::int64_t>({128, 384, 512, 4096});
   asked.space.constraints.of(Axis::kRuntime) = {kTitan};
   return asked;
 }

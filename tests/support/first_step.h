@@ -38,9 +38,9 @@ inline ir::ParallelPlan plan_with(ir::Precision precision,
 inline FirstStep first_step(const std::string& config, ir::ParallelPlan plan,
                             const DeviceTraits& device = {}) {
   plan = on_accounting_device(std::move(plan));
-  plan.micro_batch = 2;
-  plan.sequence = 300;
-  plan.steps = 1;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 300;
+  plan.workload.steps = 1;
   const ir::ModelSpec model = ir::parse_hf_config(config, "test").value();
   const ir::RankProgram program = ir::lower(model, plan, ir::Rank{0}, device).value();
   const cost::MemoryTimeline timeline =

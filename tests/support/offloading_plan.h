@@ -15,10 +15,10 @@ constexpr std::int64_t kOffloadingTokens = 2048;
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
-  plan.sequence = kOffloadingTokens;
+  plan.workload.sequence = kOffloadingTokens;
   plan.mesh.pipeline = stages;
   plan.world = stages;
-  plan.steps = 2;
+  plan.workload.steps = 2;
   edit_megatron(plan) = megatron;
   return plan;
 }

@@ -22,15 +22,15 @@ Value random_word(Random& random, std::span<const ir::Word<Value>> words) {
 /// The parts of a plan that do not depend on the runtime.
 inline ir::ParallelPlan random_training(Random& random) {
   ir::ParallelPlan plan;
-  plan.micro_batch = random.between(1, 64);
-  plan.sequence = random.between(1, 8'192);
-  plan.accumulation = random.between(1, 32);
+  plan.workload.micro_batch = random.between(1, 64);
+  plan.workload.sequence = random.between(1, 8'192);
+  plan.workload.accumulation = random.between(1, 32);
   plan.attention = random_word(random, ir::attention_words());
   plan.loss = random_word(random, ir::loss_words());
   plan.liger = random.chance(1, 4);
-  plan.keep_logits = random.chance(1, 2);
-  plan.evaluation = random.chance(1, 2);
-  plan.steps = static_cast<int>(random.between(1, 4));
+  plan.workload.keep_logits = random.chance(1, 2);
+  plan.workload.evaluation = random.chance(1, 2);
+  plan.workload.steps = static_cast<int>(random.between(1, 4));
   plan.world = random.between(1, 64);
   if (random.chance(1, 2)) {
     plan.recompute = random.chance(1, 2) ? ir::Recompute::kFull : ir::Recompute::kFullReentrant;
@@ -218,10 +218,10 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
     megatron.recompute_layers = random.between(1, 4);
   }
   plan.world = plan.mesh.tensor * plan.mesh.pipeline * plan.mesh.context * random.between(1, 4);
-  plan.sequence = 64 * random.between(1, 32);
-  plan.micro_batch = random.between(1, 4);
-  plan.accumulation = plan.mesh.pipeline * random.between(1, 3);
-  plan.steps = static_cast<int>(random.between(1, 2));
+  plan.workload.sequence = 64 * random.between(1, 32);
+  plan.workload.micro_batch = random.between(1, 4);
+  plan.workload.accumulation = plan.mesh.pipeline * random.between(1, 3);
+  plan.workload.steps = static_cast<int>(random.between(1, 2));
   return plan;
 }
 
@@ -239,9 +239,9 @@ inline ir::ParallelPlan random_titan_plan(Random& random) {
   edit_fsdp(plan) = ir::FsdpPlan{};
   plan.mesh.replicas = random.pick<std::int64_t>({1, 2});
   plan.world = plan.mesh.tensor * plan.mesh.context * plan.mesh.replicas * random.between(2, 8);
-  plan.sequence = 64 * random.between(1, 32);
-  plan.micro_batch = random.between(1, 4);
-  plan.accumulation = random.between(1, 3);
+  plan.workload.sequence = 64 * random.between(1, 32);
+  plan.workload.micro_batch = random.between(1, 4);
+  plan.workload.accumulation = random.between(1, 3);
   if (titan_of(plan).compiled && !titan_of(plan).selective_operators && random.chance(1, 2)) {
     edit_titan(plan).memory_budget = random.pick<double>({0, 0.1, 0.5, 1});
   }

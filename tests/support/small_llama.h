@@ -62,9 +62,9 @@ inline ir::ModelSpec wide_llama() {
 inline ir::ParallelPlan small_plan(ir::Precision precision) {
   ir::ParallelPlan plan;
   plan.precision = precision;
-  plan.micro_batch = 2;
-  plan.sequence = 1100;
-  plan.keep_batch = true;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 1100;
+  plan.workload.keep_batch = true;
   return plan;
 }
 
@@ -72,8 +72,8 @@ inline ir::ParallelPlan small_plan(ir::Precision precision) {
 inline ir::ParallelPlan plan_of_release(std::string version) {
   ir::ParallelPlan plan;
   plan.runtime_version = std::move(version);
-  plan.micro_batch = 2;
-  plan.sequence = 1100;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 1100;
   return plan;
 }
 

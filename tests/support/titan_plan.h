@@ -31,7 +31,7 @@ namespace headroom::test {
   plan.runtime = "torchtitan";
   plan.precision = ir::Precision::kFp32;
   plan.optimizer.form = ir::OptimizerForm::kFused;
-  plan.sequence = 1024;
+  plan.workload.sequence = 1024;
   plan.world = world;
   edit_fsdp(plan) = {};
   edit_titan(plan) = titan;

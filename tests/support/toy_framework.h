@@ -80,14 +80,16 @@ class ToyFramework final : public ir::Runtime {
                                               const ir::ParallelPlan& plan, ir::Rank /*rank*/,
                                               const DeviceTraits& /*device*/) const override {
     const ToyOptions own = toy_of(plan);
-    const std::int64_t kept = plan.micro_batch * 8 * kGiB / own.wheels / (own.compact ? 2 : 1);
+    const std::int64_t kept =
+        plan.workload.micro_batch * 8 * kGiB / own.wheels / (own.compact ? 2 : 1);
     ir::RankProgram program;
     program.operations = {"roll"};
     program.sites.resize(1);
     program.work.streams = {"compute"};
-    program.work.shapes = {ir::GemmShape{
-        .m = plan.micro_batch * plan.sequence, .n = model.hidden, .k = 65536 / own.wheels}};
-    for (std::int32_t pass = 1; pass <= plan.accumulation; ++pass) {
+    program.work.shapes = {ir::GemmShape{.m = plan.workload.micro_batch * plan.workload.sequence,
+                                         .n = model.hidden,
+                                         .k = 65536 / own.wheels}};
+    for (std::int32_t pass = 1; pass <= plan.workload.accumulation; ++pass) {
       const std::size_t event = program.events.size();
       const auto block = program.blocks++;
       program.events.push_back(

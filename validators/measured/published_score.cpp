@@ -67,7 +67,7 @@ double predicted_bytes(Metric metric, const cost::StepEstimate& estimate) {
 double predicted_tflops(const ir::FlopCount& count, const ir::PublishedRun& run,
                         const cost::StepTime& step) {
   const double per_token = cost::model_flops_per_token(
-      run.model, run.plan.sequence,
+      run.model, run.plan.workload.sequence,
       count.masked_keys ? cost::AttentionCount::kAllKeys : cost::AttentionCount::kSeenKeys,
       ir::runtime_of(run.plan).predicted_layers(run.plan));
   const double again = count.recomputed ? step.hardware_flops / step.model_flops : 1;
@@ -139,8 +139,8 @@ bool fits_alone(const PublishedSetting& setting, const ScoreTools& tools) {
     return false;
   }
   ir::ParallelPlan alone = run.plan;
-  alone.accumulation = 1;
-  alone.steps = 1;
+  alone.workload.accumulation = 1;
+  alone.workload.steps = 1;
   const auto estimate = tools.estimate(run.model, alone, setting.device, run.conditions);
   return estimate && estimate->verdict != cost::Verdict::kDoesNotFit;
 }

@@ -116,9 +116,7 @@ std::vector<OomCause> causes_of(const OutOfMemoryMessage& message, const OomAcco
   std::vector<OomCause> causes;
   const Bytes asked = message.asked.bytes;
   const Bytes missing = account.missing.value_or(asked);
-  const auto covers = [&](const std::optional<Bytes>& bytes) {
-    return bytes && *bytes > Bytes{0} && *bytes >= missing;
-  };
+  const auto covers = [&](Bytes bytes) { return bytes > Bytes{0} && bytes >= missing; };
   if (message.capacity && asked > message.capacity->bytes) {
     return {OomCause::kLargerThanGpu};
   }
@@ -126,16 +124,16 @@ std::vector<OomCause> causes_of(const OutOfMemoryMessage& message, const OomAcco
       message.reserved->bytes + asked > message.allowed->bytes) {
     causes.push_back(OomCause::kLimit);
   }
-  const std::optional<Bytes> unallocated =
-      message.unallocated ? std::optional(message.unallocated->bytes) : std::nullopt;
-  if (missing > Bytes{0} && covers(account.other_processes)) {
+  const Bytes unallocated = message.unallocated ? message.unallocated->bytes : Bytes{0};
+  const Bytes others = account.other_processes.value_or(Bytes{0});
+  const Bytes outside = account.outside_pytorch.value_or(Bytes{0});
+  if (missing > Bytes{0} && covers(others)) {
     causes.push_back(OomCause::kOtherProcesses);
   }
   if (missing > Bytes{0} && covers(unallocated)) {
     causes.push_back(OomCause::kFragmentation);
   }
-  if (missing > Bytes{0} && account.outside_pytorch.value_or(Bytes{0}) >= Bytes{kMuchOutside} &&
-      covers(account.outside_pytorch)) {
+  if (missing > Bytes{0} && outside >= Bytes{kMuchOutside} && covers(outside)) {
     causes.push_back(OomCause::kOutsidePyTorch);
   }
   if (causes.empty() && missing == Bytes{0}) {

@@ -92,8 +92,7 @@ bool HeaderCursor::fill(std::int64_t count, const char* what) {
     return true;
   }
   if (count > remaining()) {
-    fail(offset(), "the end of the file", std::string("a whole file: ") + what + " follows here",
-         "download the file again");
+    fail(offset(), "the end of the file inside its header", what, "download the file again");
     return false;
   }
   const std::int64_t from = offset();

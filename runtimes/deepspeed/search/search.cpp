@@ -63,7 +63,7 @@ std::vector<SearchAxis> zero_axes() {
       {.axis = deepspeed_axes::kZero,
        .get = stage_of,
        .rule = [](const SpaceQuestion& /*question*/) -> std::string {
-         return "a stage from 0 to 3 (3 for causal models)";
+         return "a stage from 0 to 3 (stage 3 for decoder models only)";
        },
        .candidates = stages,
        .set =

@@ -13,7 +13,7 @@ namespace headroom::ir {
 std::int64_t published_accumulation(RunReader& row, const ParallelPlan& plan) {
   const std::int64_t batch = row.integer("global_batch", 0, {1, 1 << 24});
   const std::int64_t micro_batches = row.integer("num_microbatches", 0, {1, 1 << 16});
-  const std::int64_t step = std::max<std::int64_t>(1, plan.micro_batch * plan.world);
+  const std::int64_t step = std::max<std::int64_t>(1, plan.workload.micro_batch * plan.world);
   return micro_batches != 0 ? micro_batches : std::max<std::int64_t>(1, batch / step);
 }
 

@@ -27,8 +27,8 @@ RankSizes sizes_of(const ir::ParallelPlan& plan) {
   RankSizes sizes;
   sizes.mesh = plan.mesh;
   sizes.options = megatron_of(plan);
-  sizes.batch = plan.micro_batch;
-  sizes.queries = std::max<std::int64_t>(plan.sequence / sizes.mesh.context, 1);
+  sizes.batch = plan.workload.micro_batch;
+  sizes.queries = std::max<std::int64_t>(plan.workload.sequence / sizes.mesh.context, 1);
   sizes.tokens = sizes.batch * sizes.queries;
   sizes.stretch = sizes.options.sequence_parallel
                       ? std::max<std::int64_t>(sizes.tokens / sizes.mesh.tensor, 1)

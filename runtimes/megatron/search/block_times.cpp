@@ -44,8 +44,8 @@ ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
   megatron.least_offloaded = ir::MegatronPlan{}.least_offloaded;
   const std::int64_t experts = one.mesh.expert * expert_tensor_of(one.mesh);
   one.world = std::lcm(one.mesh.tensor * one.mesh.context, experts);
-  one.accumulation = 1;
-  one.steps = 1;
+  one.workload.accumulation = 1;
+  one.workload.steps = 1;
   return one;
 }
 
@@ -305,7 +305,8 @@ void add(const LayerTimes& one, double share, LayerTimes& sum) {
 std::int64_t sent_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   const ir::MegatronPlan& degrees = megatron_of(plan);
   const std::int64_t cut = plan.mesh.context * (degrees.sequence_parallel ? plan.mesh.tensor : 1);
-  const std::int64_t tokens = std::max<std::int64_t>(plan.micro_batch * plan.sequence / cut, 1);
+  const std::int64_t tokens =
+      std::max<std::int64_t>(plan.workload.micro_batch * plan.workload.sequence / cut, 1);
   return tokens * model.hidden * (plan.precision == ir::Precision::kFp32 ? 4 : 2);
 }
 

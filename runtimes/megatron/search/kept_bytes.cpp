@@ -75,11 +75,11 @@ std::int64_t kept_passes(const ir::ModelSpec& model, const ir::ParallelPlan& pla
   const ir::PipelineShape shape{.kind = chunks > 1 ? ir::PipelineKind::kInterleaved
                                                    : ir::PipelineKind::kOneForwardOneBackward,
                                 .stages = plan.mesh.pipeline,
-                                .micro_batches = plan.accumulation,
+                                .micro_batches = plan.workload.accumulation,
                                 .chunks = chunks,
                                 .group = megatron.micro_batch_group};
   const std::int64_t warmup = plan.mesh.pipeline > 1 ? ir::warmup_of_stage(shape, stage) : 0;
-  return std::min(warmup + 1, plan.accumulation * chunks);
+  return std::min(warmup + 1, plan.workload.accumulation * chunks);
 }
 
 }  // namespace headroom::plan

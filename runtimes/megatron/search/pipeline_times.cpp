@@ -192,7 +192,7 @@ PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
       slowest = one;
     }
   }
-  const double count = static_cast<double>(plan.accumulation);
+  const double count = static_cast<double>(plan.workload.accumulation);
   const std::int64_t stages = plan.mesh.pipeline;
   double sent = 0;  // The pipeline fills chunk by chunk and drains once.
   if (ir::is_interleaved(plan)) {

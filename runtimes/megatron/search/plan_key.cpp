@@ -49,8 +49,8 @@ void drop_recomputation(MegatronPlan& megatron) {
 /// Steps after the second repeat it, and the rank to be shown does not matter.
 ParallelPlan common_of(const ParallelPlan& plan) {
   ParallelPlan one = plan;
-  one.steps = std::min(plan.steps, 2);
-  one.accumulation = 1;
+  one.workload.steps = std::min(plan.workload.steps, 2);
+  one.workload.accumulation = 1;
   one.rank.reset();
   return one;
 }
@@ -70,8 +70,8 @@ PlanKey states_key(const ParallelPlan& plan, ir::Rank rank) {
   const MegatronPlan usual;
   ParallelPlan one = common_of(plan);
   MegatronPlan& megatron = edit_megatron(one);
-  one.micro_batch = 1;
-  one.sequence = 1;
+  one.workload.micro_batch = 1;
+  one.workload.sequence = 1;
   drop_recomputation(megatron);
   megatron.sequence_parallel = usual.sequence_parallel;
   megatron.attention = usual.attention;
@@ -110,9 +110,9 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
   const ParallelPlan& plan = key.plan;
   const MegatronPlan& megatron = megatron_of(plan);
   for (const std::int64_t number :
-       {plan.world, plan.micro_batch, plan.sequence, plan.mesh.tensor, plan.mesh.pipeline,
-        plan.mesh.context, plan.mesh.expert, plan.mesh.expert_tensor, megatron.layers_per_chunk,
-        megatron.first_stage_layers, megatron.last_stage_layers}) {
+       {plan.world, plan.workload.micro_batch, plan.workload.sequence, plan.mesh.tensor,
+        plan.mesh.pipeline, plan.mesh.context, plan.mesh.expert, plan.mesh.expert_tensor,
+        megatron.layers_per_chunk, megatron.first_stage_layers, megatron.last_stage_layers}) {
     add(number);
   }
   for (const bool on :

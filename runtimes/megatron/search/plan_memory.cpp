@@ -183,7 +183,7 @@ std::shared_ptr<const Result<ActivationFamily>> PlanMemory::family_of(const ir::
     }
   }
   ir::ParallelPlan two = plan;
-  two.steps = std::min(plan.steps, 2);
+  two.workload.steps = std::min(plan.workload.steps, 2);
   auto made = std::make_shared<const Result<ActivationFamily>>(
       ActivationFamily::make(windowless_, two, form, stage, context, device_.traits));
   if (*made) {
@@ -203,7 +203,7 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
     }
   }
   ir::ParallelPlan two = plan;
-  two.steps = std::min(plan.steps, 2);
+  two.workload.steps = std::min(plan.workload.steps, 2);
   auto made = std::make_shared<const Result<StaticMemory>>(
       static_memory(windowless_, two, place.rank, device_.traits));
   const std::lock_guard lock(mutex_);
@@ -217,7 +217,7 @@ std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, ir::MegatronRecom
   edit_megatron(alone).cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
   edit_megatron(alone).mask_in_dataloader = false;
   edit_megatron(alone).accumulation_fusion = true;
-  alone.steps = 1;
+  alone.workload.steps = 1;
   edit_megatron(alone).recompute = how;
   edit_megatron(alone).recompute_layers = 1;
   if (how != ir::MegatronRecompute::kSelective) {
@@ -272,7 +272,7 @@ std::int64_t logit_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& pla
     return 0;
   }
   const std::int64_t element = plan.precision == ir::Precision::kFp32 ? 4 : 2;
-  return plan.micro_batch * (plan.sequence / plan.mesh.context) *
+  return plan.workload.micro_batch * (plan.workload.sequence / plan.mesh.context) *
          (model.vocabulary / plan.mesh.tensor) * element;
 }
 
@@ -300,7 +300,7 @@ bool has_empty(const std::vector<Layers>& chunks) {
 
 std::int64_t PlanMemory::resident_of(const ir::ParallelPlan& plan,
                                      const std::vector<Layers>& chunks) const {
-  if (plan.steps < 2) {
+  if (plan.workload.steps < 2) {
     return 0;  // Before the second step there are no moments, and a plan may have only one step.
   }
   std::array<std::optional<std::int64_t>, 2> known;  // Layers are dense or sparse.

@@ -147,7 +147,7 @@ ProgramSample::Step read_optimizer(const ir::RankProgram& program, const ir::Pha
 Result<StaticMemory> static_memory(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                    ir::Rank rank, const DeviceTraits& device) {
   ir::ParallelPlan still = plan;
-  still.accumulation = 0;
+  still.workload.accumulation = 0;
   Result<ir::RankProgram> program = ir::lower(model, still, rank, device);
   if (!program) {
     return std::move(program).error();

@@ -134,7 +134,7 @@ ShortQuestion short_question(const ir::ModelSpec& model, const ir::ParallelPlan&
   megatron.distributed_optimizer = megatron.fp8_parameters;  // FP8 parameters require it.
   megatron.overlap_grad_reduce = false;
   megatron.overlap_param_gather = false;
-  question.plan.accumulation = form.micro_batches;
+  question.plan.workload.accumulation = form.micro_batches;
   const std::int64_t experts = question.plan.mesh.expert * (expert_tensor_of(question.plan.mesh));
   question.plan.world =
       form.stages * std::lcm(question.plan.mesh.tensor * question.plan.mesh.context, experts);

@@ -93,7 +93,7 @@ AxisValues context_degrees(SpaceWalk& walk) {
   const Mesh& mesh = walk.plan.mesh;
   AxisValues degrees = divisors(walk.plan.world / mesh.tensor / mesh.pipeline);
   std::erase_if(degrees, [&](std::int64_t context) {
-    return context > 1 && walk.plan.sequence % (2 * context) != 0;
+    return context > 1 && walk.plan.workload.sequence % (2 * context) != 0;
   });
   return degrees;
 }
@@ -190,8 +190,8 @@ std::string number(std::int64_t value) {
 }
 
 std::string tensor_rule(const SpaceQuestion& question) {
-  return "a divisor of the heads (" + number(question.model.heads) + "), the KV heads (" +
-         number(question.model.kv_heads) + ") and the GPUs (" + gpus_text(question) + ")";
+  return "a number that divides " + number(question.model.heads) + " (heads), " +
+         number(question.model.kv_heads) + " (KV heads) and " + gpus_text(question) + " (GPUs)";
 }
 
 std::string pipeline_rule(const SpaceQuestion& question) {

@@ -139,7 +139,7 @@ class StageReader {
     ir::ParallelPlan alone = plan;
     alone.mesh.pipeline = 1;
     ir::deal_evenly(edit_megatron(alone));
-    alone.accumulation = 1;
+    alone.workload.accumulation = 1;
     return pipeline_parts(one, alone, blocks_).recomputation.value();
   }
 

@@ -113,7 +113,7 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
   // Backward takes about two thirds of a micro-batch.
   const Seconds backward = (2.0 / 3) * pipeline.micro_batch;
   const Seconds forward = (1.0 / 3) * pipeline.micro_batch;
-  const auto round = static_cast<double>(std::min(plan.mesh.pipeline, plan.accumulation));
+  const auto round = static_cast<double>(std::min(plan.mesh.pipeline, plan.workload.accumulation));
   const auto hidden = [&](Seconds exchange, Seconds pass) {
     return shown(exchange, pass, static_cast<double>(pipeline.chunks), round, taken_);
   };
@@ -133,7 +133,7 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
     parts.offload += megatron.optimizer_offload * host_adam_;
   }
   if (!megatron.accumulation_fusion) {
-    parts.forward_backward += static_cast<double>(plan.accumulation) * accumulation_;
+    parts.forward_backward += static_cast<double>(plan.workload.accumulation) * accumulation_;
   }
   return parts;
 }

@@ -83,7 +83,7 @@ std::int64_t holders_of(const SpaceWalk& walk) {
 
 AxisValues context_degrees(SpaceWalk& walk) {
   const std::int64_t tensor = walk.plan.mesh.tensor;
-  const std::int64_t sequence = walk.plan.sequence;
+  const std::int64_t sequence = walk.plan.workload.sequence;
   AxisValues degrees = divisors(holders_of(walk));
   std::erase_if(degrees, [&](std::int64_t context) {
     return context > 1 && (sequence % (2 * context) != 0 || sequence % (context * tensor) != 0);
@@ -140,8 +140,8 @@ AxisValues micro_batches(SpaceWalk& walk) {
 void set_micro_batch(SpaceWalk& walk, std::int64_t micro) {
   const std::int64_t share = sequences_of_rank(walk);
   const bool pipelined = walk.plan.mesh.pipeline > 1;
-  walk.plan.micro_batch = pipelined ? share : micro;
-  walk.plan.accumulation = pipelined ? 1 : share / micro;
+  walk.plan.workload.micro_batch = pipelined ? share : micro;
+  walk.plan.workload.accumulation = pipelined ? 1 : share / micro;
   plan_of(walk).pipeline_batch = pipelined ? micro : 1;
 }
 
@@ -162,8 +162,9 @@ std::int64_t reshard_of(const ParallelPlan& plan) {
 // -- Rules. --------------------------------------------------------------------------------------
 
 std::string tensor_rule(const SpaceQuestion& question) {
-  return "a divisor of the heads (" + std::to_string(question.model.heads) + "), the KV heads (" +
-         std::to_string(question.model.kv_heads) + ") and the GPUs (" + gpus_text(question) + ")";
+  return "a number that divides " + std::to_string(question.model.heads) + " (heads), " +
+         std::to_string(question.model.kv_heads) + " (KV heads) and " + gpus_text(question) +
+         " (GPUs)";
 }
 
 std::string pipeline_rule(const SpaceQuestion& question) {
@@ -307,7 +308,7 @@ std::vector<SearchAxis> make_axes() {
   rows.push_back({.axis = kPipelineRuns,
                   .get =
                       [](const ParallelPlan& plan) {
-                        return is_pipelined(plan) ? plan.accumulation : std::int64_t{1};
+                        return is_pipelined(plan) ? plan.workload.accumulation : std::int64_t{1};
                       },
                   .rule = runs_rule});
   rows.push_back({.axis = Axis::kSequenceParallel,

@@ -79,10 +79,10 @@ class TitanBounds final : public PlanBounds {
   [[nodiscard]] Result<Bytes> short_pipeline(const ir::ParallelPlan& plan) {
     const ir::TitanPlan& titan = titan_of(plan);
     ir::ParallelPlan few = plan;
-    few.accumulation = 1;
-    const std::int64_t passes = plan.micro_batch / titan.pipeline_batch;
+    few.workload.accumulation = 1;
+    const std::int64_t passes = plan.workload.micro_batch / titan.pipeline_batch;
     if (passes % plan.mesh.pipeline == 0) {  // Then the rounds have the same length.
-      few.micro_batch = std::min(passes, 2 * plan.mesh.pipeline) * titan.pipeline_batch;
+      few.workload.micro_batch = std::min(passes, 2 * plan.mesh.pipeline) * titan.pipeline_batch;
     }
     return short_peak(model_, few);
   }
@@ -91,7 +91,7 @@ class TitanBounds final : public PlanBounds {
   [[nodiscard]] Result<Bytes> line_of_layers(const ir::ParallelPlan& plan) {
     constexpr std::size_t kShort = 3;
     ir::ParallelPlan few = plan;
-    few.accumulation = std::min<std::int64_t>(plan.accumulation, 2);
+    few.workload.accumulation = std::min<std::int64_t>(plan.workload.accumulation, 2);
     if (model_.layers.size() <= kShort + 1) {
       return short_peak(model_, few);
     }

@@ -87,7 +87,7 @@ class Pipelines {
       return;
     }
     const std::int64_t passes =
-        plan_.micro_batch * plan_.accumulation / titan_of(plan_).pipeline_batch;
+        plan_.workload.micro_batch * plan_.workload.accumulation / titan_of(plan_).pipeline_batch;
     for (const std::int64_t runs : divisors(passes)) {
       if (!allowed_.allows(titan_axes::kPipelineRuns, runs) ||
           passes / runs < plan_.mesh.pipeline) {
@@ -198,9 +198,9 @@ void TitanChoice::apply_to(ParallelPlan& plan) const {
   titan.schedule = schedule;
   titan.stage_layers = stage_layers;
   if (plan.mesh.pipeline > 1) {
-    const std::int64_t share = plan.micro_batch * plan.accumulation;
-    plan.micro_batch = share / runs;
-    plan.accumulation = runs;
+    const std::int64_t share = plan.workload.micro_batch * plan.workload.accumulation;
+    plan.workload.micro_batch = share / runs;
+    plan.workload.accumulation = runs;
     titan.reshard = reshards ? ir::TitanReshard::kAlways : ir::TitanReshard::kDefault;
   } else {
     titan.reshard = reshards ? ir::TitanReshard::kDefault : ir::TitanReshard::kNever;
@@ -255,7 +255,7 @@ std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const Para
 
 std::int64_t sequences_of_pass(const ParallelPlan& plan) {
   const bool pipelined = has_titan(plan) && plan.mesh.pipeline > 1;
-  return pipelined ? titan_of(plan).pipeline_batch : plan.micro_batch;
+  return pipelined ? titan_of(plan).pipeline_batch : plan.workload.micro_batch;
 }
 
 }  // namespace headroom::plan

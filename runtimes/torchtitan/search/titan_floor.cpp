@@ -46,9 +46,9 @@ std::int64_t repeated(const ParallelPlan& plan, std::int64_t first, std::int64_t
 ParallelPlan one_pass_plan(const ParallelPlan& plan, int again) {
   ParallelPlan one = plan;
   TitanPlan& titan = edit_titan(one);
-  one.micro_batch = sequences_of_pass(plan);
-  one.accumulation = 1;
-  one.steps = 1;
+  one.workload.micro_batch = sequences_of_pass(plan);
+  one.workload.accumulation = 1;
+  one.workload.steps = 1;
   titan.selective_operators = again == kOperators;
   one.recompute = again == kWholeLayers ? ir::Recompute::kFull : ir::Recompute::kNone;
   one.recompute_every = 1;
@@ -190,8 +190,8 @@ TitanFloor::Pieces TitanFloor::pieces(const ParallelPlan& plan, int again) {
   const ParallelPlan one = one_pass_plan(plan, again);
   const TitanPlan& titan = titan_of(one);
   const Key key(one.mesh.tensor, one.mesh.context, one.mesh.expert, titan_expert_tensor(one.mesh),
-                one.micro_batch, one.sequence, one.loss, 2 * again + (titan.compiled ? 1 : 0),
-                one.world == 1);
+                one.workload.micro_batch, one.workload.sequence, one.loss,
+                2 * again + (titan.compiled ? 1 : 0), one.world == 1);
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = pieces_.find(key); found != pieces_.end()) {
@@ -240,7 +240,7 @@ Seconds TitanFloor::least_step(const ParallelPlan& plan) {
   const Seconds pass = once.ends + std::max(forward, between * exchange.gather) +
                        std::max({backward, between * exchange.reduce,
                                  resharded ? between * exchange.gather : Seconds{}});
-  return kFloorRounding * static_cast<double>(plan.accumulation) * pass;
+  return kFloorRounding * static_cast<double>(plan.workload.accumulation) * pass;
 }
 
 TitanFloor::Exchange TitanFloor::exchange_of(const ParallelPlan& plan) const {
@@ -267,7 +267,8 @@ TitanFloor::Exchange TitanFloor::exchange_of(const ParallelPlan& plan) const {
 Seconds TitanFloor::least_of_degrees(const ParallelPlan& plan) {
   const auto layers = static_cast<double>(model_.layers.size());
   const std::int64_t stages = plan.mesh.pipeline;
-  const std::int64_t passes = plan.micro_batch * plan.accumulation / sequences_of_pass(plan);
+  const std::int64_t passes =
+      plan.workload.micro_batch * plan.workload.accumulation / sequences_of_pass(plan);
   const auto pass_of = [&](bool compiled) {
     ParallelPlan one = plan;
     edit_titan(one).compiled = compiled;
@@ -321,7 +322,7 @@ Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
                                     std::max(gathers, reductions));
     before += through;
   }
-  return static_cast<double>(plan.accumulation) * longest;
+  return static_cast<double>(plan.workload.accumulation) * longest;
 }
 
 Bytes TitanFloor::floor(const ParallelPlan& plan) {
@@ -404,10 +405,10 @@ Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
   const std::int64_t wide = ir::bits_of(fsdp_of(plan).reduce_dtype) / 8;
   const std::int64_t narrow = ir::bits_of(fsdp_of(plan).param_dtype) / 8;
   const std::int64_t hidden = sequences_of_pass(plan) *
-                              (plan.sequence / plan.mesh.context / plan.mesh.tensor) *
+                              (plan.workload.sequence / plan.mesh.context / plan.mesh.tensor) *
                               model_.hidden * narrow;
   // fp32 parameters and, from the second step on, two states for each.
-  const std::int64_t held = (plan.steps > 1 ? 3 : 1) * ir::bits_of(ir::DType::kFp32) / 8;
+  const std::int64_t held = (plan.workload.steps > 1 ? 3 : 1) * ir::bits_of(ir::DType::kFp32) / 8;
   const std::int64_t sharers = plan.world / plan.mesh.replicas / plan.mesh.pipeline;
   const ir::PipelineShape shape = ir::titan_pipeline(plan, layers);
   std::int64_t bytes = 0;

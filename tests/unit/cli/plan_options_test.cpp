@@ -143,9 +143,9 @@ TEST_CASE("plan options: without any, the plan is the usual one") {
 TEST_CASE("plan options: the usual sequence ends where the positions end") {
   ir::ModelSpec gpt2 = model();
   gpt2.max_positions = 1'024;
-  CHECK(read_plan_options(Arguments{}, gpt2)->plan.sequence == 1'024);
+  CHECK(read_plan_options(Arguments{}, gpt2)->plan.workload.sequence == 1'024);
   gpt2.max_positions = 0;  // Not said.
-  CHECK(read_plan_options(Arguments{}, gpt2)->plan.sequence == 2'048);
+  CHECK(read_plan_options(Arguments{}, gpt2)->plan.workload.sequence == 2'048);
 }
 
 TEST_CASE("plan options: --zero and --offload mean deepspeed, whose bf16 has an fp32 master") {
@@ -302,13 +302,13 @@ TEST_CASE("plan options: options go over the plan file, and over a DeepSpeed fil
   const std::string plan =
       folder.write("plan.json", R"({"schema_version": 1, "micro_batch": 6, "sequence": 512})");
   const ir::ParallelPlan both = plan_of({{"plan", plan}, {"micro-batch", "2"}});
-  CHECK(both.micro_batch == 2);
-  CHECK(both.sequence == 512);
+  CHECK(both.workload.micro_batch == 2);
+  CHECK(both.workload.sequence == 512);
   const std::string config = folder.write(
       "ds.json", R"({"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true},
                      "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}})");
   const ir::ParallelPlan zero = plan_of({{"deepspeed", config}, {"micro-batch", "4"}});
-  CHECK(zero.micro_batch == 4);
+  CHECK(zero.workload.micro_batch == 4);
   CHECK(zero_of(zero).stage == 3);
   CHECK(zero_of(zero).reduce_bucket_size == 65'536);  // 256^2
   CHECK(zero.precision == ir::Precision::kBf16Master);

@@ -125,10 +125,10 @@ TEST_CASE("estimate: accumulation beyond the steady state changes nothing") {
   DeviceSpec device;
   device.total = kGib;
   ir::ParallelPlan plan;
-  plan.sequence = 32;
-  plan.accumulation = 4;
+  plan.workload.sequence = 32;
+  plan.workload.accumulation = 4;
   const StepEstimate four = estimate(model, plan, device).value();
-  plan.accumulation = 1'000'000;
+  plan.workload.accumulation = 1'000'000;
   const StepEstimate many = estimate(model, plan, device).value();
   CHECK(many.peak_allocated == four.peak_allocated);
   CHECK(many.peak_reserved == four.peak_reserved);
@@ -139,7 +139,7 @@ TEST_CASE("estimate: a plan that cannot be is refused by its option") {
   model.position = ir::PositionKind::kLearned;
   model.max_positions = 128;
   ir::ParallelPlan plan;
-  plan.sequence = 129;
+  plan.workload.sequence = 129;
   const auto refused = estimate(model, plan, DeviceSpec{});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().key == "seq");

@@ -36,8 +36,8 @@ ir::ParallelPlan offloading_plan() {
   ir::ParallelPlan plan;
   plan.runtime = "deepspeed";
   plan.precision = ir::Precision::kBf16Master;
-  plan.micro_batch = 4;
-  plan.sequence = 2048;
+  plan.workload.micro_batch = 4;
+  plan.workload.sequence = 2048;
   plan.recompute = ir::Recompute::kFull;
   ir::ZeroPlan& zero = ir::edit_zero(plan);
   zero.stage = 2;
@@ -125,7 +125,7 @@ TEST_CASE("host memory: the peak is that of loading where fp32 copies are larger
 
 TEST_CASE("host memory: saving gathers all weights at ZeRO stage 3, else a file of them") {
   ir::ParallelPlan plan = offloading_plan();
-  plan.checkpoint_save = true;
+  plan.workload.checkpoint_save = true;
   const auto copies = [&](int stage, const char* name) {
     ir::edit_zero(plan).stage = stage;
     const ir::ModelSpec model = ir::load_model(test::kConfigs + "/models", name).value();
@@ -137,7 +137,7 @@ TEST_CASE("host memory: saving gathers all weights at ZeRO stage 3, else a file 
   CHECK(copies(2, "llama-3.2-1b") == Bytes{2 * kParameters});
   CHECK(copies(2, "llama-3.1-70b") == Bytes{50'000'000'000});
   CHECK(copies(3, "llama-3.1-70b") > Bytes{140'000'000'000});
-  plan.checkpoint_save = false;
+  plan.workload.checkpoint_save = false;
   CHECK(bytes_of_use(host_memory(small_model(), plan, std::nullopt, {}), HostUse::kSaving) ==
         Bytes{0});
 }
@@ -147,7 +147,7 @@ TEST_CASE("host memory: a run that resumes reads its states beside those that it
   plan.world = 4;
   const auto peak = [&] { return host_memory(small_model(), plan, std::nullopt, {}); };
   const Bytes before = peak().rank_bytes;
-  plan.resume = true;
+  plan.workload.resume = true;
   CHECK(peak().peak_span == HostSpan::kResuming);
   CHECK(peak().rank_bytes == before + Bytes{12 * kParameters / 4});
 }
@@ -162,14 +162,14 @@ TEST_CASE("host memory: torchtune gathers weights and states on rank 0, and read
   // Reordered weights of queries and keys: 16 layers of 2048 x (32 + 8) x 64 in bf16.
   CHECK(bytes_of_use(memory(), HostUse::kLoading) == Bytes{16LL * 2048 * 40 * 64 * 2});
   CHECK(bytes_of_use(memory(), HostUse::kSaving) == Bytes{0});
-  plan.checkpoint_save = true;
+  plan.workload.checkpoint_save = true;
   CHECK(bytes_of_use(memory(), HostUse::kSaving) == Bytes{6 * kParameters});
   CHECK(memory().bytes == memory().ranks * memory().rank_bytes + Bytes{6 * kParameters});
-  plan.resume = true;
+  plan.workload.resume = true;
   CHECK(memory().peak_span == HostSpan::kResuming);
   CHECK(memory().rank_bytes == bytes_of_use(memory(), HostUse::kProcess) + Bytes{4 * kParameters});
   plan.precision = ir::Precision::kFp32;
-  plan.resume = false;
+  plan.workload.resume = false;
   CHECK(bytes_of_use(memory(), HostUse::kLoading) == Bytes{4 * kParameters});
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("host memory: FSDP's state dicts are shards of a rank, with version 1 
   plan.runtime = "fsdp";
   plan.precision = ir::Precision::kFp32;
   plan.world = 4;
-  plan.checkpoint_save = true;
+  plan.workload.checkpoint_save = true;
   ir::edit_fsdp(plan) = {};
   const auto saved = [&] {
     return bytes_of_use(host_memory(small_model(), plan, std::nullopt, {}), HostUse::kSaving);
@@ -192,7 +192,7 @@ TEST_CASE("host memory: FSDP's state dicts are shards of a rank, with version 1 
   ir::edit_fsdp(plan).version = 2;
   ir::edit_fsdp(plan).cpu_offload = true;
   CHECK(saved() == Bytes{0});
-  plan.resume = true;
+  plan.workload.resume = true;
   CHECK(host_memory(small_model(), plan, std::nullopt, {}).peak_span != HostSpan::kResuming);
 }
 
@@ -203,7 +203,7 @@ TEST_CASE("host memory: LitGPT reads a run's checkpoint whole, and has four data
   const auto memory = [&] { return host_memory(small_model(), plan, std::nullopt, {}); };
   CHECK(bytes_of_use(memory(), HostUse::kDataLoaders) == Bytes{4 * 434 * kMiB});
   CHECK(bytes_of_use(memory(), HostUse::kLoading) == Bytes{0});
-  plan.resume = true;
+  plan.workload.resume = true;
   CHECK(bytes_of_use(memory(), HostUse::kLoading) == Bytes{6 * kParameters});
 }
 
@@ -211,9 +211,9 @@ TEST_CASE("host memory: Megatron-Core saves by way of pinned copies of all that 
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
-  plan.sequence = 128;
-  plan.steps = 1;
-  plan.checkpoint_save = true;
+  plan.workload.sequence = 128;
+  plan.workload.steps = 1;
+  plan.workload.checkpoint_save = true;
   const auto saved = [&] {
     const auto program = ir::lower(small_model(), plan, ir::Rank{0}, DeviceTraits{});
     REQUIRE(program);
@@ -234,7 +234,7 @@ TEST_CASE("host memory: Megatron-Core saves by way of pinned copies of all that 
   CHECK(saved() == doctest::Approx(7.0 * kParameters).epsilon(0.001));
   ir::edit_megatron(plan).distributed_optimizer = true;
   CHECK(saved() == doctest::Approx(7.0 * kParameters).epsilon(0.001));
-  plan.checkpoint_save = false;
+  plan.workload.checkpoint_save = false;
   const auto program = ir::lower(small_model(), plan, ir::Rank{0}, DeviceTraits{});
   REQUIRE(program);
   CHECK(program->host.empty());
@@ -245,7 +245,7 @@ TEST_CASE("host memory: torchtitan's checkpoints are copied to the host a few te
   plan.runtime = "torchtitan";
   plan.precision = ir::Precision::kFp32;
   plan.world = 8;
-  plan.checkpoint_save = true;
+  plan.workload.checkpoint_save = true;
   ir::edit_fsdp(plan) = {};
   const HostMemory memory = host_memory(small_model(), plan, std::nullopt, {});
   CHECK(bytes_of_use(memory, HostUse::kSaving) ==
@@ -256,7 +256,7 @@ TEST_CASE("host memory: torchtitan's checkpoints are copied to the host a few te
 TEST_CASE("host memory: the verdict is the worse of the device's and the host's") {
   const ir::ModelSpec model = small_model();
   ir::ParallelPlan plan = offloading_plan();
-  plan.micro_batch = 1;
+  plan.workload.micro_batch = 1;
   const auto verdict_in = [&](std::int64_t gib) {
     HostSpec host;
     host.memory = Bytes{gib * kGiB};

@@ -66,8 +66,8 @@ ir::ParallelPlan megatron_plan(const ir::Mesh& mesh, std::int64_t world,
   plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
   plan.optimizer.form = ir::OptimizerForm::kFused;
-  plan.sequence = 1024;
-  plan.accumulation = 4;
+  plan.workload.sequence = 1024;
+  plan.workload.accumulation = 4;
   plan.world = world;
   edit_megatron(plan) = megatron;
   plan.mesh = mesh;
@@ -85,7 +85,7 @@ TEST_CASE("mesh axis: torchtitan's tensor, context, expert and pipeline traffic 
   check_traffic(parts_of(test::titan_plan(4, {}, {.expert = 2}), true),
                 {StepPart::kData, StepPart::kExpert});
   ir::ParallelPlan staged = test::titan_plan(4, {}, {.pipeline = 2});
-  staged.micro_batch = 4;
+  staged.workload.micro_batch = 4;
   check_traffic(parts_of(staged), {StepPart::kData, StepPart::kPipeline});
   ir::Mesh all;
   all.tensor = 2;
@@ -119,7 +119,7 @@ TEST_CASE("mesh axis: experts on as many ranks as a sequence is spread over are 
 
 TEST_CASE("mesh axis: DeepSpeed, FSDP and DDP exchange for data parallelism alone") {
   ir::ParallelPlan plan;
-  plan.sequence = 1024;
+  plan.workload.sequence = 1024;
   plan.world = 4;
   edit_ddp(plan) = {};
   check_traffic(parts_of(plan), {StepPart::kData});

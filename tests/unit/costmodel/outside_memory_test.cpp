@@ -90,7 +90,7 @@ TEST_CASE("outside_terms: HybridEP has room for the tokens of all ranks that sha
   model.hidden = 2048;
   ir::ParallelPlan plan;
   plan.world = 16;
-  plan.sequence = 4096;
+  plan.workload.sequence = 4096;
   plan.runtime = "megatron";
   edit_megatron(plan) = ir::MegatronPlan{.dispatcher = ir::MegatronDispatcher::kHybridEp};
   plan.mesh = {.expert = 16};

@@ -34,9 +34,9 @@ ParallelPlan eight_rank_plan(const std::string& runtime, Precision precision) {
   ParallelPlan plan;
   plan.runtime = runtime;
   plan.precision = precision;
-  plan.sequence = 128;
+  plan.workload.sequence = 128;
   plan.world = 8;
-  plan.steps = 2;
+  plan.workload.steps = 2;
   return plan;
 }
 

@@ -41,7 +41,7 @@ class Toy final : public ir::Runtime {
     const std::int64_t share = plan.loss == ir::LossKind::kChunked ? 2 : 1;
     ir::RankProgram program;
     program.events = {
-        {.kind = ir::EventKind::kAllocate, .bytes = plan.micro_batch * 64 * kMiB / share},
+        {.kind = ir::EventKind::kAllocate, .bytes = plan.workload.micro_batch * 64 * kMiB / share},
         {.kind = ir::EventKind::kFree}};
     program.blocks = 1;
     program.phases.push_back({.name = {.kind = ir::PhaseKind::kForward, .at = {.step = 1}},
@@ -60,7 +60,7 @@ ir::ParallelPlan toy_plan() {
   ir::ParallelPlan plan;
   plan.runtime = "toy";
   plan.optimizer.kind = ir::OptimizerKind::kNone;
-  plan.micro_batch = 4;
+  plan.workload.micro_batch = 4;
   return plan;
 }
 

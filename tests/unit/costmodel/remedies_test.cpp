@@ -38,8 +38,8 @@ DeviceSpec device_with(Bytes total) {
 
 ir::ParallelPlan usual_plan() {
   ir::ParallelPlan plan;
-  plan.micro_batch = 4;
-  plan.sequence = 512;
+  plan.workload.micro_batch = 4;
+  plan.workload.sequence = 512;
   return plan;
 }
 
@@ -74,11 +74,11 @@ TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks"
         ir::MegatronAttention::kFused);
   ir::ParallelPlan wide = plan;
   wide.world = 8;
-  wide.accumulation = 3;
+  wide.workload.accumulation = 3;
   const ir::ParallelPlan wider = *with_change(wide, Change::kMoreTensorParallel, device);
   CHECK(wider.mesh.tensor == 8);
   CHECK(megatron_of(wider).sequence_parallel);
-  CHECK(wider.accumulation == 6);  // Half as many ranks share the batch.
+  CHECK(wider.workload.accumulation == 6);  // Half as many ranks share the batch.
   CHECK_FALSE(with_change(wider, Change::kMoreTensorParallel, device));
   CHECK(megatron_of(*with_change(plan, Change::kZero1, device)).distributed_optimizer);
   CHECK(megatron_of(*with_change(plan, Change::kCheckpointing, device)).recompute ==
@@ -188,7 +188,7 @@ TEST_CASE("with_change: a change that is made already, or does not apply, is non
   CHECK_FALSE(with_change(plan, Change::kMixedPrecision, device));  // bf16 already.
   CHECK_FALSE(with_change(plan, Change::kZero2, device));           // One GPU.
   CHECK_FALSE(with_change(plan, Change::kSdpaAttention, device));
-  plan.micro_batch = 3;
+  plan.workload.micro_batch = 3;
   CHECK_FALSE(with_change(plan, Change::kSmallerMicroBatch, device));
   plan.recompute = ir::Recompute::kFull;
   CHECK_FALSE(with_change(plan, Change::kCheckpointing, device));
@@ -198,11 +198,11 @@ TEST_CASE("with_change: a change that is made already, or does not apply, is non
 
 TEST_CASE("with_change: a smaller micro-batch keeps the batch of a step") {
   ir::ParallelPlan plan = usual_plan();
-  plan.accumulation = 3;
+  plan.workload.accumulation = 3;
   const auto halved = with_change(plan, Change::kSmallerMicroBatch, device_with(Bytes{kGiB}));
   REQUIRE(halved);
-  CHECK(halved->micro_batch == 2);
-  CHECK(halved->accumulation == 6);
+  CHECK(halved->workload.micro_batch == 2);
+  CHECK(halved->workload.accumulation == 6);
 }
 
 TEST_CASE("with_change: a device without bf16 gets fp16 with loss scaling") {
@@ -254,8 +254,8 @@ TEST_CASE("property: memory_floor is never above the replayed peak") {
   CAPTURE(random.seed());
   for (int round = 0; round < 60; ++round) {
     ir::ParallelPlan plan;
-    plan.micro_batch = random.between(1, 2);
-    plan.sequence = 64 * random.between(1, 4);
+    plan.workload.micro_batch = random.between(1, 2);
+    plan.workload.sequence = 64 * random.between(1, 4);
     plan.precision =
         random.pick<ir::Precision>({ir::Precision::kFp32, ir::Precision::kBf16,
                                     ir::Precision::kAutocastBf16, ir::Precision::kBf16Master});
@@ -301,9 +301,9 @@ TEST_CASE("property: layer_bound is never above the replayed peak, and mostly ne
       }
     }
     ir::ParallelPlan plan = test::random_transformers_plan(random);
-    plan.micro_batch = random.between(1, 4);
-    plan.sequence = 32 * random.between(1, 8);
-    plan.accumulation = random.between(1, 3);
+    plan.workload.micro_batch = random.between(1, 4);
+    plan.workload.sequence = 32 * random.between(1, 8);
+    plan.workload.accumulation = random.between(1, 3);
     plan.allocator = {};
     plan.loss = ir::LossKind::kHf;  // The others do not grow with the layers they stand beside.
     const auto found = estimate(model, plan, device);

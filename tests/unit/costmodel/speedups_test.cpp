@@ -24,10 +24,11 @@ TEST_CASE("speedups: changes keep the tokens of a step where they can") {
   edit_megatron(plan) = ir::MegatronPlan{.sequence_parallel = true, .distributed_optimizer = true};
   plan.mesh = {.tensor = 4, .pipeline = 4};
   plan.world = 32;
-  plan.micro_batch = 2;
-  plan.accumulation = 16;
+  plan.workload.micro_batch = 2;
+  plan.workload.accumulation = 16;
   const auto tokens = [](const ir::ParallelPlan& p) {
-    return p.micro_batch * p.accumulation * p.world / p.mesh.tensor / p.mesh.pipeline;
+    return p.workload.micro_batch * p.workload.accumulation * p.world / p.mesh.tensor /
+           p.mesh.pipeline;
   };
   int changes = 0;
   for (const Bottleneck bottleneck : {Bottleneck::kCommunication, Bottleneck::kSmallBatch,
@@ -62,7 +63,7 @@ TEST_CASE("speedups: ZeRO++ and less sharding against the communication of ZeRO-
   for (const ir::ParallelPlan& changed : changes_against(plan, Bottleneck::kCommunication, 32)) {
     partitions += zero_of(changed).hpz_partition_size == 8 ? 1 : 0;
     quantised += zero_of(changed).quantized_weights ? 1 : 0;
-    larger += changed.micro_batch > 1 ? 1 : 0;
+    larger += changed.workload.micro_batch > 1 ? 1 : 0;
     CHECK((zero_of(changed).stage == 3 || zero_of(changed).hpz_partition_size == 1));
   }
   CHECK(partitions == 2);

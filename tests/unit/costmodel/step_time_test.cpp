@@ -126,7 +126,7 @@ TEST_CASE("step time: micro-batches that a program leaves out take as long as th
     program.run(ir::TrafficShape{.bytes = 7});
   }
   ir::ParallelPlan plan;
-  plan.accumulation = 10;
+  plan.workload.accumulation = 10;
   const ProgramTime time = price_program(program.done(), plan, plain_prices());
   CHECK(time.micro_batches == 3);
   CHECK(time.step.time().value() == 3 * 6 + 7);
@@ -200,7 +200,7 @@ TEST_CASE("step time: a pipeline's passes are laid out, its bubble is what is le
   edit_megatron(plan) = ir::MegatronPlan{};
   plan.mesh = {.pipeline = 4};
   plan.world = 4;
-  plan.accumulation = 8;
+  plan.workload.accumulation = 8;
   const ProgramTime time = price_program(program.done(), plan, plain_prices());
   REQUIRE(time.chunks.size() == 1);
   CHECK(time.chunks[0].forward.time().value() == 1);

@@ -96,7 +96,7 @@ TEST_CASE("capability: attention on 7.5 stores scores in bf16, and not in fp16")
   const auto peak = [&](Precision precision) {
     ParallelPlan plan;
     plan.precision = precision;
-    plan.sequence = 1024;
+    plan.workload.sequence = 1024;
     const RankProgram program = lower(model, plan, Rank{0}, kSm75).value();
     return cost::replay(program, plan.allocator, Bytes{64 * kGiB}).phases.at(1).peak_allocated;
   };

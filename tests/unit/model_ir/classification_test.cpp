@@ -47,8 +47,8 @@ ModelSpec llama_for(Task task, int labels, const std::string& pad = "0") {
 ParallelPlan classifying(Precision precision, std::int64_t batch, std::int64_t sequence) {
   ParallelPlan plan;
   plan.precision = precision;
-  plan.micro_batch = batch;
-  plan.sequence = sequence;
+  plan.workload.micro_batch = batch;
+  plan.workload.sequence = sequence;
   return plan;
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("classification: BERT's pooler and classifier stand in the place of it
 TEST_CASE("classification: a single label is a regression") {
   ParallelPlan plan = classifying(Precision::kFp32, 3, 500);
   plan.clip_norm = 1.0;
-  plan.evaluation = true;
+  plan.workload.evaluation = true;
   test::check_phases(bert_for(Task::kSequenceClassification, 1), plan,
                      {{"load", 232'923'648, 232'923'648},
                       {"step1.forward", 491'340'800, 497'456'128},
@@ -95,7 +95,7 @@ TEST_CASE("classification: a decoder pools the logits of the last token") {
                       {"step2.backward", 521'438'208, 780'487'168},
                       {"step2.optimizer", 521'438'208, 633'125'888}});
   ParallelPlan plan = classifying(Precision::kAutocastBf16, 1, 1100);
-  plan.keep_logits = true;
+  plan.workload.keep_logits = true;
   test::check_phases(llama_for(Task::kSequenceClassification, 2, "null"), plan,
                      {{"step1.forward", 442'619'904, 447'130'112},
                       {"step1.backward", 518'054'912, 522'571'776},

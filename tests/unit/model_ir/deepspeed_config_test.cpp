@@ -73,11 +73,11 @@ TEST_CASE("deepspeed config: the precision follows bf16 and fp16, auto the argum
 TEST_CASE("deepspeed config: two of the three batch sizes give the third") {
   ParallelPlan arguments;
   arguments.world = 8;
-  arguments.micro_batch = 5;
-  arguments.accumulation = 7;
+  arguments.workload.micro_batch = 5;
+  arguments.workload.accumulation = 7;
   const auto batch = [&](const char* text) {
     const ParallelPlan plan = read(text, arguments)->plan;
-    return std::pair(plan.micro_batch, plan.accumulation);
+    return std::pair(plan.workload.micro_batch, plan.workload.accumulation);
   };
   using Pair = std::pair<std::int64_t, std::int64_t>;
   CHECK(batch(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2})") == Pair{2, 4});
@@ -287,12 +287,12 @@ TEST_CASE("deepspeed config: what is no object, or no JSON, is bad input") {
 
 TEST_CASE("deepspeed config: what it does not hold stays as the arguments have it") {
   ParallelPlan arguments;
-  arguments.sequence = 333;
+  arguments.workload.sequence = 333;
   arguments.recompute = Recompute::kFull;
   arguments.attention = AttentionKind::kFlash;
   arguments.lora = LoraPlan{};
   const ParallelPlan plan = read(R"({"zero_optimization": {"stage": 2}})", arguments)->plan;
-  CHECK(plan.sequence == 333);
+  CHECK(plan.workload.sequence == 333);
   CHECK(plan.recompute == Recompute::kFull);
   CHECK(plan.attention == AttentionKind::kFlash);
   CHECK(plan.lora.has_value());

@@ -47,8 +47,8 @@ ir::ParallelPlan arguments_of(const ir::ParallelPlan& plan) {
   arguments.precision = ir::Precision::kFp32;
   edit_zero(arguments) = ir::ZeroPlan{};
   edit_zero(arguments).decay_groups = zero_of(plan).decay_groups;
-  arguments.micro_batch = 1;
-  arguments.accumulation = 1;
+  arguments.workload.micro_batch = 1;
+  arguments.workload.accumulation = 1;
   arguments.clip_norm.reset();
   arguments.runtime = "transformers";
   return arguments;
@@ -91,8 +91,8 @@ TEST_CASE("emitted_config: nothing is auto") {
 
 TEST_CASE("emitted_config: the three batch sizes agree") {
   ir::ParallelPlan plan = zero_plan(2);
-  plan.micro_batch = 3;
-  plan.accumulation = 5;
+  plan.workload.micro_batch = 3;
+  plan.workload.accumulation = 5;
   const JsonValue config = emitted(plan);
   CHECK(config.find("train_batch_size")->as_integer() == 120);
   CHECK(config.find("train_micro_batch_size_per_gpu")->as_integer() == 3);

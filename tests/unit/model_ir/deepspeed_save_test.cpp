@@ -11,11 +11,11 @@ namespace {
 cost::PhaseMemory saved(int stage) {
   ParallelPlan plan = test::small_plan(Precision::kBf16Master);
   plan.runtime = "deepspeed";
-  plan.keep_batch = false;
+  plan.workload.keep_batch = false;
   plan.world = 8;
-  plan.steps = 1;
+  plan.workload.steps = 1;
   edit_zero(plan).stage = stage;
-  plan.checkpoint_save = true;
+  plan.workload.checkpoint_save = true;
   const auto program = lower(test::small_llama(), plan, Rank{0}, DeviceTraits{});
   REQUIRE(program);
   return cost::replay(program.value(), plan.allocator, Bytes{600'000'000'000}).phases.back();

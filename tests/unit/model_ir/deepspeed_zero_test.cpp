@@ -23,8 +23,8 @@ constexpr std::int64_t kParameters =
 ParallelPlan zero_plan(int stage, std::int64_t world) {
   ParallelPlan plan = test::small_plan(Precision::kBf16Master);
   plan.runtime = "deepspeed";
-  plan.micro_batch = 1;
-  plan.keep_batch = false;
+  plan.workload.micro_batch = 1;
+  plan.workload.keep_batch = false;
   plan.clip_norm = 1;
   plan.world = world;
   edit_zero(plan).stage = stage;
@@ -135,7 +135,7 @@ TEST_CASE(
 
 TEST_CASE("deepspeed zero: fp32 accumulation keeps whole gradients at stage 1, a part at stage 2") {
   ParallelPlan plan = zero_plan(1, 4);
-  plan.accumulation = 2;
+  plan.workload.accumulation = 2;
   edit_zero(plan).grad_accum_dtype = DType::kFp32;
   const Requested first = requested(plan, "step1.1.backward");
   CHECK(held(first, TensorRole::kGradient) == (4 + 2) * kParameters);  // And the bf16 ones.
@@ -187,7 +187,7 @@ TEST_CASE("deepspeed zero: a bucket is reduced at once, an oversized gradient ra
 
 TEST_CASE("deepspeed zero: two buckets where communication overlaps") {
   ParallelPlan plan = zero_plan(1, 4);
-  plan.accumulation = 2;
+  plan.workload.accumulation = 2;
   const auto buckets = [&plan] {
     return held(requested(plan, "step1.1.backward"), TensorRole::kCommunication);
   };
@@ -230,7 +230,7 @@ TEST_CASE("deepspeed zero: fp32 without ZeRO is the optimizer as it is") {
 
 TEST_CASE("deepspeed zero: an evaluation keeps nothing") {
   ParallelPlan plan = zero_plan(2, 4);
-  plan.evaluation = true;
+  plan.workload.evaluation = true;
   const Requested evaluation = requested(plan, "evaluation");
   CHECK(held(evaluation, TensorRole::kActivation) == 0);
   CHECK(evaluation.peak < requested(plan, "step2.forward").peak);

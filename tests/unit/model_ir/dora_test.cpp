@@ -18,7 +18,7 @@ using test::small_plan;
 /// Rank 4 on all linear layers, AdamW parameter by parameter, labels that are the ids.
 ParallelPlan dora(Precision precision, Recompute recompute) {
   ParallelPlan plan = small_plan(precision);
-  plan.keep_batch = false;
+  plan.workload.keep_batch = false;
   plan.optimizer.form = OptimizerForm::kLoop;
   plan.recompute = recompute;
   plan.lora = all_linear(4);

@@ -40,17 +40,17 @@ ParallelPlan step(Precision precision, AttentionKind attention) {
   ParallelPlan plan;
   plan.precision = precision;
   plan.attention = attention;
-  plan.micro_batch = 2;
-  plan.sequence = 128;
-  plan.steps = 1;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 128;
+  plan.workload.steps = 1;
   return plan;
 }
 
 /// Two steps of two sequences of 512 tokens in bf16.
 ParallelPlan two_steps(AttentionKind attention) {
   ParallelPlan plan = step(Precision::kBf16, attention);
-  plan.sequence = 512;
-  plan.steps = 2;
+  plan.workload.sequence = 512;
+  plan.workload.steps = 2;
   return plan;
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("encoder: a BERT under autocast, eager attention recomputed") {
 
 TEST_CASE("encoder: 4096 tokens sort the gradients of both tables, the one of two rows fused") {
   ParallelPlan plan = step(Precision::kBf16, AttentionKind::kSdpa);
-  plan.micro_batch = 32;
+  plan.workload.micro_batch = 32;
   plan.optimizer.kind = OptimizerKind::kSgd;
   check_levels(levels(kBert, plan), {{2824704, 3338752},
                                      {112044544, 120236544},
@@ -163,8 +163,8 @@ TEST_CASE("encoder-decoder: a T5 in fp16 keeps wo in fp32, which widens what is 
                            .value();
   ParallelPlan plan = two_steps(AttentionKind::kSdpa);
   plan.precision = Precision::kFp16;
-  plan.micro_batch = 2;
-  plan.sequence = 640;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 640;
   // Recorded with transformers 5.17 and PyTorch 2.11.
   test::check_phases(t5, plan,
                      {{"load", 250374144, 447768576},
@@ -176,7 +176,7 @@ TEST_CASE("encoder-decoder: a T5 in fp16 keeps wo in fp32, which widens what is 
 TEST_CASE("encoder-decoder: sdpa under autocast pads the rows of a bias of 100 columns") {
   ParallelPlan plan = step(Precision::kAutocastBf16, AttentionKind::kSdpa);
   plan.recompute = Recompute::kFull;
-  plan.sequence = 100;
+  plan.workload.sequence = 100;
   check_levels(levels(kT5, plan), {{8377344, 11449344},
                                    {46202880, 50682880},
                                    {83863552, 87587328},
@@ -225,7 +225,7 @@ TEST_CASE("reentrant checkpoints: BLOOM's attention weights are returned and get
                                           "test")
                               .value();
   ParallelPlan plan = two_steps(AttentionKind::kEager);
-  plan.padded_batch = true;
+  plan.workload.padded_batch = true;
   plan.recompute = Recompute::kFullReentrant;
   test::check_phases(bloom, plan,
                      {{"step1.forward", 432'167'936, 740'457'984},
@@ -242,7 +242,7 @@ TEST_CASE("encoder-decoder: flash attention under the learned bias is refused by
 
 TEST_CASE("flash-attn: padded batches are refused, whose tokens without padding are not stated") {
   ParallelPlan plan = step(Precision::kBf16, AttentionKind::kFlash);
-  plan.padded_batch = true;
+  plan.workload.padded_batch = true;
   const auto program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
   CHECK(program.error().got == "flash with --padded");

@@ -157,8 +157,8 @@ TEST_CASE("expert loop: gpt-oss loops in training and runs all experts on all to
   plan.attention = AttentionKind::kEager;
   plan.precision = Precision::kAutocastBf16;
   plan.recompute = Recompute::kFull;
-  plan.evaluation = true;
-  plan.steps = 1;
+  plan.workload.evaluation = true;
+  plan.workload.steps = 1;
   test::check_phases(mixture_of(kGptOssKeys, "2000"), plan,
                      {{"load", 440'773'120, 440'773'120},
                       {"step1.forward", 557'320'192, 1'023'342'592},
@@ -187,10 +187,10 @@ TEST_CASE("expert loop: what is not modelled is refused with the release and a w
     return program.error().got;
   };
   ParallelPlan few = plan_of_release("4.57");
-  few.micro_batch = 1;
-  few.sequence = 7;
+  few.workload.micro_batch = 1;
+  few.workload.sequence = 7;
   CHECK(refused(kQwen3Keys, few) == "4.57 with 7 tokens for 32 experts");
-  few.sequence = 8;
+  few.workload.sequence = 8;
   CHECK(lower(mixture_of(kQwen3Keys), few, Rank{0}, DeviceTraits{}));
   refused(kMixtralKeys + R"(, "output_router_logits": true)", plan_of_release("4.57"));
   refused(kMixtralKeys, plan_of_release("4.47"));

@@ -131,7 +131,7 @@ TEST_CASE("experts: the auxiliary loss keeps logits and probabilities of every r
   CHECK(first_step(mixtral, kBf16) == FirstStep{56181784, 92236800, 81742336});
   // The fp32 mask and rows weighed with it; the mask itself came with the batch.
   ParallelPlan padded = kBf16;
-  padded.padded_batch = true;
+  padded.workload.padded_batch = true;
   CHECK(first_step(mixtral, padded) == FirstStep{57842700, 93893632, 81742336});
   // A recomputed layer's logits are not recorded again; the dense first layer has none.
   const std::string qwen = with_key(kQwen3, R"("output_router_logits": true)");
@@ -153,7 +153,7 @@ TEST_CASE("experts: the auxiliary loss beside what is not modelled with it is re
   ParallelPlan chunked = kBf16;
   chunked.loss = LossKind::kChunked;
   ParallelPlan generating = kBf16;
-  generating.generation = GenerationPlan{};
+  generating.workload.generation = GenerationPlan{};
   for (const auto& refused :
        {lowered(chunked, Task::kLanguage), lowered(generating, Task::kLanguage),
         lowered(kBf16, Task::kSequenceClassification)}) {
@@ -219,9 +219,9 @@ TEST_CASE("experts: fewer routed tokens than experts allocate as any other routi
                       "small")
           .value();
   ParallelPlan plan = kBf16;
-  plan.micro_batch = 1;
-  plan.sequence = 3;
-  plan.steps = 2;
+  plan.workload.micro_batch = 1;
+  plan.workload.sequence = 3;
+  plan.workload.steps = 2;
   test::check_phases(spec, plan,
                      {{"step1.forward", 298'932'736, 299'832'832},
                       {"step1.backward", 595'878'912, 801'401'344},
@@ -235,8 +235,8 @@ TEST_CASE("experts: an expert without rows has no product, but zeros for a gradi
     CAPTURE(device.compute_major);
     const bool one_kernel = device.compute_major == 9;
     ParallelPlan plan = kBf16;
-    plan.micro_batch = 1;
-    plan.sequence = 2;
+    plan.workload.micro_batch = 1;
+    plan.workload.sequence = 2;
     const RankProgram program = lower(spec, plan, Rank{0}, device).value();
     bool gradients = false;
     for (const WorkShape& shape : program.work.shapes) {

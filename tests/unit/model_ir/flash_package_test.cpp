@@ -67,7 +67,7 @@ TEST_CASE("flash-attn: what the package refuses is refused by name") {
   ParallelPlan outside = flash();
   outside.precision = Precision::kAutocastBf16;
   CHECK(refused_by_package(kGrouped, outside).empty());
-  outside.evaluation = true;
+  outside.workload.evaluation = true;
   CHECK(refused_by_package(kGrouped, outside) ==
         "flash with fp32 weights and --evaluation or --generate");
 }

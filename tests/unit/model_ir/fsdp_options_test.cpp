@@ -24,7 +24,7 @@ ParallelPlan on_four_ranks(const FsdpPlan& fsdp = {}) {
   ParallelPlan plan;
   plan.runtime = "fsdp";
   plan.precision = Precision::kFp32;
-  plan.sequence = 1100;
+  plan.workload.sequence = 1100;
   plan.world = 4;
   edit_fsdp(plan) = fsdp;
   return plan;
@@ -137,7 +137,7 @@ TEST_CASE("fsdp 1: flat parameters, and gradients that outlive zero_grad until t
 
 TEST_CASE("fsdp 1: a second micro-batch adds to the reduced gradients") {
   ParallelPlan plan = wrapped();
-  plan.accumulation = 2;
+  plan.workload.accumulation = 2;
   test::check_phases(three_layers(), plan,
                      {{"step1.2.forward", 395'100'672, 447'900'672},
                       {"step1.2.backward", 167'917'568, 489'011'712},

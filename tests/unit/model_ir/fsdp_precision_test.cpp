@@ -23,7 +23,7 @@ ParallelPlan sharded_in(Precision precision, int version) {
   ParallelPlan plan;
   plan.runtime = "fsdp";
   plan.precision = precision;
-  plan.sequence = 1100;
+  plan.workload.sequence = 1100;
   plan.world = 4;
   edit_fsdp(plan) = {};
   edit_fsdp(plan).version = version;

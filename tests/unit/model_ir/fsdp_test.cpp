@@ -36,7 +36,7 @@ ParallelPlan sharded(const FsdpPlan& fsdp = {}) {
   plan.runtime = "fsdp";
   plan.precision = Precision::kFp32;
   plan.optimizer.form = OptimizerForm::kFused;
-  plan.sequence = 1100;
+  plan.workload.sequence = 1100;
   plan.world = 8;
   edit_fsdp(plan) = fsdp;
   return plan;
@@ -78,7 +78,7 @@ TEST_CASE("fsdp: one rank copies its parameters one by one") {
 
 TEST_CASE("fsdp: every micro-batch is reduced, and norms of shards are added up among ranks") {
   ParallelPlan plan = sharded();
-  plan.accumulation = 2;
+  plan.workload.accumulation = 2;
   plan.clip_norm = 1.0;
   test::check_phases(tied_llama(), plan,
                      {{"step1.1.backward", 141'080'576, 964'803'584},

@@ -25,7 +25,7 @@ ModelSpec two_layers() {
 ParallelPlan plan_of_length(Precision precision, std::int64_t sequence) {
   ParallelPlan plan;
   plan.precision = precision;
-  plan.sequence = sequence;
+  plan.workload.sequence = sequence;
   return plan;
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("liger: norms that do not write in place, parts that are copied, no ro
         .value();
   };
   ParallelPlan plan = plan_of_length(Precision::kBf16, 640);
-  plan.micro_batch = 2;
+  plan.workload.micro_batch = 2;
   plan.liger = true;
   // Norms of transposed heads, two norms with the residual between them.
   test::check_phases(narrow(R"("model_type": "gemma3_text", "num_key_value_heads": 2,
@@ -123,20 +123,20 @@ TEST_CASE("liger: what its patches of other families do is refused by name") {
 
 TEST_CASE("generation: a prompt, then tokens whose cache is copied as it grows") {
   ParallelPlan plan = plan_of_length(Precision::kBf16, 300);
-  plan.steps = 0;
-  plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
+  plan.workload.steps = 0;
+  plan.workload.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
   test::check_phases(two_layers(), plan,
                      {{"load", 79'703'040, 79'703'040},
                       {"generation.prefill", 113'921'536, 121'777'664},
                       {"generation.decode", 113'257'472, 114'093'568}});
-  plan.micro_batch = 2;
+  plan.workload.micro_batch = 2;
   test::check_phases(two_layers(), plan, {{"generation.decode", 113'257'472, 114'925'056}});
 }
 
 TEST_CASE("generation: a window keeps the memory of the whole prompt until the next token") {
   ParallelPlan plan = plan_of_length(Precision::kBf16, 300);
-  plan.steps = 0;
-  plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
+  plan.workload.steps = 0;
+  plan.workload.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
   const auto windowed = [](std::int64_t tokens) {
     return parse_hf_config(R"({"model_type": "mistral", "hidden_size": 1024,
       "intermediate_size": 2816, "num_hidden_layers": 2, "num_attention_heads": 16,
@@ -149,7 +149,7 @@ TEST_CASE("generation: a window keeps the memory of the whole prompt until the n
   test::check_phases(windowed(128), plan,
                      {{"generation.prefill", 113'922'560, 121'868'800},
                       {"generation.decode", 113'257'472, 114'281'984}});
-  plan.generation->new_tokens = 6;  // The window is full from the third token on.
+  plan.workload.generation->new_tokens = 6;  // The window is full from the third token on.
   test::check_phases(windowed(302), plan,
                      {{"generation.prefill", 113'922'560, 121'778'688},
                       {"generation.decode", 113'257'472, 115'177'472}});
@@ -163,8 +163,8 @@ TEST_CASE("generation: decoding copies the weights of the experts that were chos
                                           "experts")
                               .value();
   ParallelPlan plan = plan_of_length(Precision::kBf16, 300);
-  plan.steps = 0;
-  plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
+  plan.workload.steps = 0;
+  plan.workload.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
   test::check_phases(model, plan,
                      {{"generation.prefill", 104'102'400, 111'634'432},
                       {"generation.decode", 103'438'336, 110'610'944}});
@@ -176,8 +176,8 @@ TEST_CASE("generation: shards are gathered for the prompt and for every token") 
   ParallelPlan plan = plan_of_length(Precision::kFp32, 300);
   plan.runtime = "fsdp";
   plan.world = 8;
-  plan.steps = 0;
-  plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
+  plan.workload.steps = 0;
+  plan.workload.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
   edit_fsdp(plan) = FsdpPlan{};
   test::check_phases(two_layers(), plan,
                      {{"load", 19'467'776, 19'467'776},
@@ -195,11 +195,11 @@ TEST_CASE("generation: shards are gathered for the prompt and for every token") 
 
 TEST_CASE("generation: other caches are refused by name") {
   ParallelPlan plan = plan_of_length(Precision::kBf16, 64);
-  plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = true};
+  plan.workload.generation = GenerationPlan{.new_tokens = 4, .static_cache = true};
   CHECK(refused_by_lowering(two_layers(), plan) == "generate");
   ModelSpec slanted = two_layers();
   slanted.position = PositionKind::kAlibi;
-  plan.generation->static_cache = false;
+  plan.workload.generation->static_cache = false;
   CHECK(refused_by_lowering(slanted, plan) == "generate");
   CHECK(refused_by_lowering(two_layers(), plan).empty());
 }

@@ -84,7 +84,7 @@ TEST_CASE("versions: transformers 4.44 copies fp32 logits of all tokens but the 
 TEST_CASE(
     "versions: from 4.46 on the output holds narrow logits beside the wide ones of the loss") {
   ParallelPlan plan = plan_of_release("4.46");
-  plan.keep_logits = true;
+  plan.workload.keep_logits = true;
   test::check_phases(llama_like(), plan,
                      {{"step1.forward", 1'172'910'592, 2'053'714'432},
                       {"step1.backward", 571'430'400, 2'053'696'512}});
@@ -248,7 +248,7 @@ TEST_CASE("versions: steps of other families as their releases had them") {
     CAPTURE(step.what);
     ParallelPlan plan = plan_of_release(step.version);
     plan.attention = step.attention;
-    plan.sequence = step.sequence;
+    plan.workload.sequence = step.sequence;
     test::check_phases(model_of(step.config), plan, step.phases);
   }
 }

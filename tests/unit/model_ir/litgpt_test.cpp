@@ -29,9 +29,9 @@ ParallelPlan litgpt_plan() {
   ParallelPlan plan;
   plan.runtime = "litgpt";
   plan.precision = Precision::kBf16;
-  plan.micro_batch = 2;
-  plan.sequence = 300;
-  plan.accumulation = 2;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 300;
+  plan.workload.accumulation = 2;
   return plan;
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("litgpt: what its code has not is refused by name") {
   plan.precision = Precision::kFp32;
   CHECK(refused(tiny_llama(), plan) == "precision");
   ParallelPlan padded = litgpt_plan();
-  padded.padded_batch = true;
+  padded.workload.padded_batch = true;
   CHECK(refused(tiny_llama(), padded) == "padded");
   plan = litgpt_plan();
   plan.lora = adapters({"q_proj"});

@@ -82,8 +82,8 @@ TEST_CASE("chunked loss: pieces are not copied for a frozen head") {
 
 TEST_CASE("losses: evaluation makes the logits whichever loss trains") {
   ParallelPlan plan = with_loss(LossKind::kFusedLinear, Precision::kBf16);
-  plan.evaluation = true;
-  plan.steps = 1;
+  plan.workload.evaluation = true;
+  plan.workload.steps = 1;
   const auto peak = [&plan] {
     const RankProgram program = lower(small_llama(), plan, Rank{0}, DeviceTraits{}).value();
     return cost::replay(program, plan.allocator, Bytes{600'000'000'000}).phases.back();

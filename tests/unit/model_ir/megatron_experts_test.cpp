@@ -40,7 +40,7 @@ ParallelPlan gathering(std::int64_t ranks) {
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.world = ranks;
-  plan.sequence = 1024;
+  plan.workload.sequence = 1024;
   edit_megatron(plan) = MegatronPlan{.dispatcher = MegatronDispatcher::kAllGather};
   plan.mesh = {.expert = ranks};
   return plan;
@@ -109,7 +109,7 @@ TEST_CASE("megatron experts: GELU keeps its input, its output and the weighted o
     };
     return live(model) - live(one);
   };
-  const std::int64_t rows = plan.sequence * 2;  // Of two experts each.
+  const std::int64_t rows = plan.workload.sequence * 2;  // Of two experts each.
   // SwiGLU keeps its input, of two halves, and its output: as many bytes.
   CHECK(kept(mixture_of_eight(false)) == kept(mixture_of_eight(true)));
   CHECK(kept(mixture_of_eight(false)) > 3 * 2 * rows * kExpertWidth);
@@ -121,7 +121,7 @@ TEST_CASE("megatron experts: gathered tokens lie in the process's buffer") {
   const RankProgram program = lower(mixture_of_eight(true), plan, Rank{0}, DeviceTraits{}).value();
   const auto buffers = std::ranges::count_if(program.events, [&plan](const Event& event) {
     return event.kind == EventKind::kAllocate && event.role == TensorRole::kCommunication &&
-           event.bytes == 2 * 8 * plan.sequence * kMixtureHidden;
+           event.bytes == 2 * 8 * plan.workload.sequence * kMixtureHidden;
   });
   CHECK(buffers == 1);
 }
@@ -137,7 +137,7 @@ TEST_CASE("megatron experts: HybridEP exchanges tokens instead of copies for eac
     CHECK((collective == nullptr || collective->kind != CollectiveKind::kAllToAll));
     if (collective != nullptr && collective->kind == CollectiveKind::kTokenExchange) {
       ++exchanges;
-      CHECK(collective->bytes == 2 * plan.sequence * kMixtureHidden);
+      CHECK(collective->bytes == 2 * plan.workload.sequence * kMixtureHidden);
       CHECK(collective->experts == kExperts);
     }
   }

@@ -25,7 +25,7 @@ ParallelPlan sharded_fp8_plan(MegatronFp8 recipe, bool held) {
   edit_megatron(plan).fp8 = recipe;
   edit_megatron(plan).fp8_parameters = held;
   edit_megatron(plan).distributed_optimizer = true;
-  plan.sequence = 1024;
+  plan.workload.sequence = 1024;
   return plan;
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("megatron fp8 parameters: a byte an element is gathered, under mxfp8 t
   const auto gathered = [](MegatronFp8 recipe, int compute_major) {
     ParallelPlan plan = sharded_fp8_plan(recipe, true);
     plan.world = 2;
-    plan.steps = 1;
+    plan.workload.steps = 1;
     return collectives(test::small_llama_on(plan, compute_major), CollectiveKind::kAllGather);
   };
   using Bytes = std::vector<std::int64_t>;
@@ -89,7 +89,7 @@ TEST_CASE("megatron fp8 parameters: ranks share the largest value of each weight
   const auto largest = [](MegatronFp8 recipe) {
     ParallelPlan plan = sharded_fp8_plan(recipe, true);
     plan.world = 2;
-    plan.steps = 1;
+    plan.workload.steps = 1;
     return collectives(test::small_llama_on(plan, 9), CollectiveKind::kAllReduce).back();
   };
   CHECK(largest(MegatronFp8::kTensorwise) == 4 * kLlamaLayers * 4);
@@ -100,7 +100,7 @@ TEST_CASE("megatron fp8 parameters: ranks share the largest value of each weight
 
 TEST_CASE("megatron fp8 parameters: the step rounds to 16 bits and casts stretch by stretch") {
   ParallelPlan plan = sharded_fp8_plan(MegatronFp8::kTensorwise, true);
-  plan.steps = 1;
+  plan.workload.steps = 1;
   const RankProgram program = test::small_llama_on(plan, 9);
   std::int64_t rounded = 0;
   std::int64_t turned = 0;

@@ -31,7 +31,7 @@ ParallelPlan fp8_plan(MegatronFp8 recipe) {
   plan.precision = Precision::kBf16Master;
   edit_megatron(plan) = MegatronPlan{};
   edit_megatron(plan).fp8 = recipe;
-  plan.sequence = kFp8Tokens;
+  plan.workload.sequence = kFp8Tokens;
   return plan;
 }
 
@@ -102,8 +102,8 @@ TEST_CASE("megatron fp8: layers multiply 8 bits, the output layer does not") {
 TEST_CASE("megatron fp8: delayed scales are reduced over the ranks once a pass and direction") {
   ParallelPlan plan = fp8_plan(MegatronFp8::kDelayed);
   plan.world = 2;
-  plan.accumulation = 3;
-  plan.steps = 1;
+  plan.workload.accumulation = 3;
+  plan.workload.steps = 1;
   const RankProgram program = test::small_llama_on(plan, 9);
   std::vector<std::int64_t> reduced;
   for (const WorkItem& item : program.work.items) {
@@ -127,7 +127,7 @@ TEST_CASE("megatron fp8: what a device or a plan has no products for is refused 
   DeviceTraits hopper;
   CHECK(lower(test::small_llama(), plan, Rank{0}, hopper).error().got == "fp8-recipe=mxfp8");
   CHECK(refused_by_check(test::small_llama(), plan).empty());
-  plan.sequence = 1000;
+  plan.workload.sequence = 1000;
   CHECK(refused_by_check(test::small_llama(), plan) == "fp8-recipe=mxfp8 on 1000 tokens per rank");
   edit_megatron(plan).fp8 = MegatronFp8::kTensorwise;
   CHECK(refused_by_check(test::small_llama(), plan).empty());
@@ -166,7 +166,7 @@ TEST_CASE("megatron fp8: layers that run again cast weights for backward then or
   const auto casts = [&model](const MegatronModules& modules, MegatronRecompute recompute,
                               std::int64_t elements) {
     ParallelPlan plan = fp8_plan(MegatronFp8::kBlockwise);
-    plan.steps = 1;
+    plan.workload.steps = 1;
     edit_megatron(plan).recompute = recompute;
     edit_megatron(plan).recompute_modules = modules;
     const RankProgram program = test::small_llama_on(plan, 9);

@@ -170,7 +170,7 @@ TEST_CASE("megatron layer offload: what the first layers save is gone at the los
 
 TEST_CASE("megatron layer offload: every layer is copied once for each micro-batch and back") {
   ParallelPlan plan = offloading_layers(2);
-  plan.accumulation = 3;
+  plan.workload.accumulation = 3;
   const RankProgram program = four_layer_program(plan);
   const Work& work = phase_named(program, "step2.forward_backward").work;
   const std::int64_t bytes = 3 * 2 * (own_bytes() + kAngles + kLengths);
@@ -208,7 +208,7 @@ TEST_CASE("megatron layer offload: the host keeps powers of two for the layers t
   CHECK(four_layer_program(offloading_layers(0)).host_bytes == 0);
   CHECK(four_layer_program(offloading_layers(1)).host_bytes == blocks);
   ParallelPlan plan = offloading_layers(3);
-  plan.accumulation = 2;  // The second pass takes the first one's.
+  plan.workload.accumulation = 2;  // The second pass takes the first one's.
   CHECK(four_layer_program(plan).host_bytes == 3 * blocks);
 }
 

@@ -33,8 +33,8 @@ ParallelPlan local_plan() {
   plan.precision = Precision::kBf16Master;
   edit_megatron(plan) =
       MegatronPlan{.transformer_engine = false, .attention = MegatronAttention::kUnfused};
-  plan.sequence = kGptSequence;
-  plan.micro_batch = kGptBatch;
+  plan.workload.sequence = kGptSequence;
+  plan.workload.micro_batch = kGptBatch;
   return plan;
 }
 

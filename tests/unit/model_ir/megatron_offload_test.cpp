@@ -89,7 +89,7 @@ TEST_CASE("megatron offload: the last group stays from the second step on") {
 TEST_CASE("megatron offload: a pipeline's first stage keeps its first pass") {
   // One layer a stage, 1F1B: passes 1, 2 and 3 run forward before the backward ahead of theirs.
   ParallelPlan plan = offloading_modules({.core_attention = true}, 2);
-  plan.accumulation = 4;
+  plan.workload.accumulation = 4;
   const RankProgram program = small_llama_program(plan);
   CHECK(work_of(program, "step1.forward_backward").device_to_host_bytes == 4 * 2 * kQueries);
   CHECK(work_of(program, "step2.forward_backward").device_to_host_bytes == 3 * 2 * kQueries);
@@ -110,7 +110,7 @@ TEST_CASE("megatron offload: the host keeps as much as was away at once") {
   CHECK(small_llama_program(offloading_modules({.core_attention = true})).host_bytes ==
         kLlamaLayers * 2 * kQueries);
   ParallelPlan plan = offloading_modules({.core_attention = true});
-  plan.accumulation = 3;  // One pass after the other.
+  plan.workload.accumulation = 3;  // One pass after the other.
   CHECK(small_llama_program(plan).host_bytes == kLlamaLayers * 2 * kQueries);
 }
 

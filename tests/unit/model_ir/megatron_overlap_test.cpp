@@ -47,8 +47,8 @@ ParallelPlan one_step_plan(const Mesh& mesh, std::int64_t world,
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.world = world;
-  plan.sequence = kNarrowTokens;
-  plan.steps = 1;
+  plan.workload.sequence = kNarrowTokens;
+  plan.workload.steps = 1;
   edit_megatron(plan) = megatron;
   plan.mesh = mesh;
   return plan;

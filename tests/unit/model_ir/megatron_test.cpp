@@ -41,7 +41,7 @@ ParallelPlan plan_with(const Mesh& mesh, std::int64_t world, const MegatronPlan&
   edit_megatron(plan) = megatron;
   plan.mesh = mesh;
   plan.world = world;
-  plan.sequence = 1024;
+  plan.workload.sequence = 1024;
   return plan;
 }
 
@@ -148,7 +148,8 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   const ModelSpec model = narrow_llama();
   CHECK(refused_by_check(model, plan_with({.tensor = 2}, 4)).empty());
   CHECK(refused_by_check(model, plan_with({.tensor = 3}, 3)) == "tp=3");
-  CHECK(refused_by_check(model, plan_with({.tensor = 2, .pipeline = 2}, 6)) == "tp x pp x cp=4");
+  CHECK(refused_by_check(model, plan_with({.tensor = 2, .pipeline = 2}, 6)) ==
+        "tp=2,pp=2: tp x pp x cp is 4, which does not divide --gpus 6");
   CHECK(refused_by_check(model, plan_with({.pipeline = 5}, 5)) == "pp=5");
   CHECK(refused_by_check(model, plan_with({.pipeline = 2}, 2, {.layers_per_chunk = 3})) ==
         "layers-per-virtual-stage=3");
@@ -188,7 +189,7 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   CHECK(refused_by_check(model, plan_with({}, 1, {.recompute_layers = 2})) ==
         "has recompute-layers, which needs recompute=uniform or recompute=block");
   ParallelPlan odd = plan_with({.context = 2}, 2);
-  odd.sequence = 1022;
+  odd.workload.sequence = 1022;
   CHECK(refused_by_check(model, odd) == "1022");
 }
 
@@ -249,7 +250,7 @@ TEST_CASE("megatron: deterministic algorithms come with cuBLAS workspaces of 32 
 TEST_CASE("megatron: FlashAttention keeps copies of what several sequences interleave") {
   const auto kept = [](MegatronAttention attention, std::int64_t batch) {
     ParallelPlan plan = plan_with({}, 1, {.attention = attention});
-    plan.micro_batch = batch;
+    plan.workload.micro_batch = batch;
     return test::alive_at_loss(lower(test::small_llama(), plan, Rank{0}, DeviceTraits{}).value());
   };
   CHECK(kept(MegatronAttention::kFlash, 1) == kept(MegatronAttention::kFused, 1));
@@ -306,7 +307,7 @@ TEST_CASE("megatron: the precision-aware optimizer keeps half of what the usual 
 // The tied table [1024 / 2, 256] in fp32; on the first rank all that it has counts either way.
 TEST_CASE("megatron: tables of vocabulary that nothing has marked count on the first rank alone") {
   ParallelPlan plan = plan_with({.tensor = 2}, 2);
-  plan.steps = 1;
+  plan.workload.steps = 1;
   const auto norm = [&plan](std::int32_t rank, bool initialised) {
     edit_megatron(plan).perform_initialization = initialised;
     return traffic_of(lower(narrow_llama(), plan, Rank{rank}, DeviceTraits{}).value(), "grad_norm");
@@ -399,7 +400,7 @@ TEST_CASE("megatron: tokens moved by one pass the ends of stretches on to neighb
         sent += shape != nullptr && shape->kind == CollectiveKind::kSend && shape->bytes <= 8;
       }
     }
-    return sent / plan.steps;
+    return sent / plan.workload.steps;
   };
   // Ids, positions, labels and mask; the ends of the ring have one neighbour.
   CHECK(columns(0) == 4);
@@ -550,9 +551,9 @@ TEST_CASE("property: every random plan of megatron frees what it takes, once") {
     }
     CHECK(balanced);
     const cost::MemoryTimeline timeline = cost::replay(*program, {}, Bytes{600'000'000'000'000});
-    REQUIRE(timeline.phases.size() == 3 + 2 * static_cast<std::size_t>(plan.steps));
+    REQUIRE(timeline.phases.size() == 3 + 2 * static_cast<std::size_t>(plan.workload.steps));
     // Nothing but the optimizer's states and the process's own buffers outlives a step.
-    if (plan.steps == 2) {
+    if (plan.workload.steps == 2) {
       CHECK(timeline.phases[6].allocated_after.value() -
                 timeline.phases[4].allocated_after.value() <=
             Bytes{kMiB}.value());

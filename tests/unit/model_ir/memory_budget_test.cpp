@@ -190,7 +190,7 @@ TEST_CASE("memory budget: peaks of Llama 3 as recorded") {
   for (const Row& row : kRows) {
     CAPTURE(row.budget);
     ParallelPlan plan = under_budget(row.budget);
-    plan.micro_batch = row.batch;
+    plan.workload.micro_batch = row.batch;
     const std::int64_t rest = row.batch == 1 ? 269'521'920 : 269'579'264;
     test::check_phases(titan_model("llama"), plan,
                        {{"step1", rest, row.first}, {"step2", rest + 512, row.second}});
@@ -219,8 +219,8 @@ TEST_CASE("memory budget: what keeps as much as no budget is the same program") 
                       "two layers")
           .value();
   ParallelPlan plan = under_budget(1);
-  plan.micro_batch = 2;
-  plan.sequence = 4096;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 4096;
   ParallelPlan none = plan;
   edit_titan(none).memory_budget.reset();
   const RankProgram budget = lower(spec, plan, Rank{0}, DeviceTraits{}).value();

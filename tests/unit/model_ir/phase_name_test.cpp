@@ -48,9 +48,9 @@ std::string phases_of(const ParallelPlan& plan) {
 ParallelPlan phase_plan(const char* runtime) {
   ParallelPlan plan = small_plan(Precision::kBf16);
   plan.runtime = runtime;
-  plan.sequence = 128;
-  plan.keep_batch = false;
-  plan.steps = 1;
+  plan.workload.sequence = 128;
+  plan.workload.keep_batch = false;
+  plan.workload.steps = 1;
   return plan;
 }
 
@@ -115,9 +115,9 @@ TEST_CASE("phase kinds: forwards and optimizers") {
 
 TEST_CASE("phases: transformers, with micro-batches and what follows the steps") {
   ParallelPlan plan = phase_plan("transformers");
-  plan.accumulation = 2;
-  plan.evaluation = plan.checkpoint_save = true;
-  plan.generation = GenerationPlan{.new_tokens = 2};
+  plan.workload.accumulation = 2;
+  plan.workload.evaluation = plan.workload.checkpoint_save = true;
+  plan.workload.generation = GenerationPlan{.new_tokens = 2};
   CHECK(phases_of(plan) ==
         "load step1.1.forward step1.1.backward step1.2.forward step1.2.backward step1.optimizer "
         "step1.zero_grad evaluation checkpoint-save generation.prefill generation.decode");
@@ -136,8 +136,8 @@ TEST_CASE("phases: DeepSpeed, whose engine steps after each micro-batch") {
   plan.precision = Precision::kBf16Master;
   edit_zero(plan).stage = 2;
   plan.world = 2;
-  plan.accumulation = 2;
-  plan.evaluation = plan.checkpoint_save = true;
+  plan.workload.accumulation = 2;
+  plan.workload.evaluation = plan.workload.checkpoint_save = true;
   CHECK(phases_of(plan) ==
         "model optimizer_object deepspeed.initialize "
         "step1.1.forward step1.1.backward step1.1.step_noop "
@@ -161,7 +161,7 @@ TEST_CASE("phases: Megatron-Core and torchtitan") {
   ParallelPlan plan = phase_plan("megatron");
   plan.precision = Precision::kBf16Master;
   edit_megatron(plan) = MegatronPlan{};
-  plan.accumulation = 2;
+  plan.workload.accumulation = 2;
   CHECK(phases_of(plan) == "model ddp optimizer_object step1.forward_backward step1.optimizer");
   ParallelPlan titan = phase_plan("torchtitan");
   titan.precision = Precision::kFp32;
@@ -175,7 +175,7 @@ TEST_CASE("work ranges: passes of a program by their kind") {
   ParallelPlan plan = phase_plan("megatron");
   plan.precision = Precision::kBf16Master;
   edit_megatron(plan) = MegatronPlan{};
-  plan.accumulation = 3;
+  plan.workload.accumulation = 3;
   const RankProgram program = test::small_llama_program(plan);
   const auto count = [ranges = work_ranges(program)](RangeKind kind) {
     return std::ranges::count(ranges, kind, &WorkRange::kind);

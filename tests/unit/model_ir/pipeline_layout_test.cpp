@@ -32,8 +32,8 @@ ParallelPlan pipelined_plan(std::int64_t stages, const MegatronPlan& megatron) {
   edit_megatron(plan) = megatron;
   plan.mesh.pipeline = stages;
   plan.world = stages;
-  plan.sequence = 1024;
-  plan.accumulation = 4 * stages;
+  plan.workload.sequence = 1024;
+  plan.workload.accumulation = 4 * stages;
   return plan;
 }
 

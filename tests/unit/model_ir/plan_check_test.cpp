@@ -49,15 +49,16 @@ TEST_CASE("property: check_plan accepts every plan of the generators") {
 
 TEST_CASE("check_plan: sizes that could overflow are refused, also in product") {
   ParallelPlan plan;
-  plan.micro_batch = std::int64_t{1} << 20;
-  plan.sequence = 17;  // 2^20 * 17 > 2^24 tokens
+  plan.workload.micro_batch = std::int64_t{1} << 20;
+  plan.workload.sequence = 17;  // 2^20 * 17 > 2^24 tokens
   CHECK(refused_key(llama_8b(), plan) == "micro-batch");
   plan = ParallelPlan{};
-  plan.sequence = std::int64_t{1} << 22;
+  plan.workload.sequence = std::int64_t{1} << 22;
   CHECK(refused_key(llama_8b(), plan) == "micro-batch");
   ModelSpec many_heads = llama_8b();
   many_heads.heads = std::int64_t{1} << 24;
-  plan.sequence = std::int64_t{1} << 20;  // 2^20 tokens * 2^24 heads * 2^20 keys = 2^64 scores
+  plan.workload.sequence = std::int64_t{1}
+                           << 20;  // 2^20 tokens * 2^24 heads * 2^20 keys = 2^64 scores
   CHECK(refused_key(many_heads, plan) == "micro-batch");
 }
 
@@ -66,13 +67,13 @@ TEST_CASE("check_plan: learned positions end") {
   model.position = PositionKind::kLearned;
   model.max_positions = 1'024;
   ParallelPlan plan;
-  plan.sequence = 1'025;
+  plan.workload.sequence = 1'025;
   CHECK(refused_key(model, plan) == "seq");
-  plan.sequence = 1'024;
+  plan.workload.sequence = 1'024;
   CHECK(check_plan(model, plan));
-  plan.generation = GenerationPlan{.new_tokens = 2};
+  plan.workload.generation = GenerationPlan{.new_tokens = 2};
   CHECK(refused_key(model, plan) == "generate");
-  plan.sequence = 1'023;
+  plan.workload.sequence = 1'023;
   CHECK(refused_key(model, plan) != "generate");
 }
 
@@ -98,13 +99,13 @@ TEST_CASE("check_plan: options that Megatron does not read are refused one by on
   edit_megatron(plan) = MegatronPlan{};
   CHECK(check_plan(llama_8b(), plan));
   ParallelPlan padded = plan;
-  padded.padded_batch = true;
+  padded.workload.padded_batch = true;
   CHECK(refused_key(llama_8b(), padded) == "padded");
   ParallelPlan adapted = plan;
   adapted.lora = LoraPlan{};
   CHECK(refused_key(llama_8b(), adapted) == "lora");
   ParallelPlan kept = plan;
-  kept.keep_batch = true;
+  kept.workload.keep_batch = true;
   CHECK(refused_key(llama_8b(), kept) == "keep-batch");
 }
 

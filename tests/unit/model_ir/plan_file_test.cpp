@@ -53,12 +53,12 @@ TEST_CASE("PlanText: one parsed text is read over several plans") {
   CHECK(text->file() == "plan.json");
   for (const std::int64_t sequence : {64, 128}) {
     ParallelPlan base;
-    base.sequence = sequence;
+    base.workload.sequence = sequence;
     const Result<PlanFile> file = text->read(base);
     REQUIRE(file);
     CHECK(file->model == "gpt2");
-    CHECK(file->plan.sequence == sequence);
-    CHECK(file->plan.micro_batch == 3);
+    CHECK(file->plan.workload.sequence == sequence);
+    CHECK(file->plan.workload.micro_batch == 3);
   }
   CHECK_FALSE(PlanText::parse("[1]", "plan.json"));
   CHECK_FALSE(PlanText::parse(R"({"model_type": "gpt2"})", "config.json")->read());

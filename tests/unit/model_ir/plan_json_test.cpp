@@ -24,15 +24,15 @@ TEST_CASE("property: a plan written as JSON reads back the same") {
 
 TEST_CASE("parse_plan: what a short file leaves out keeps the base's value") {
   ParallelPlan base;
-  base.sequence = 777;
+  base.workload.sequence = 777;
   edit_zero(base) = ZeroPlan{};
   edit_zero(base).stage = 2;
   base.runtime = "deepspeed";
   const ParallelPlan plan =
       parse_plan(R"({"schema_version": 1, "micro_batch": 3, "zero": {"stage": 3}})", "p", base)
           .value();
-  CHECK(plan.micro_batch == 3);
-  CHECK(plan.sequence == 777);
+  CHECK(plan.workload.micro_batch == 3);
+  CHECK(plan.workload.sequence == 777);
   CHECK(zero_of(plan).stage == 3);
   CHECK(zero_of(plan).reduce_bucket_size == 500'000'000);
   CHECK_FALSE(has_zero(*parse_plan(R"({"schema_version": 1, "zero": null})", "p", base)));

@@ -158,7 +158,7 @@ TEST_CASE("quantised: a paged optimizer takes no device memory for large states"
 
 TEST_CASE("quantised: saving copies only the code tables of doubly quantised weights") {
   ParallelPlan plan = quantised(Precision::kBf16, kDouble);
-  plan.checkpoint_save = true;
+  plan.workload.checkpoint_save = true;
   const RankProgram program = lower(small_llama(), plan, Rank{0}, DeviceTraits{}).value();
   const cost::MemoryTimeline timeline =
       cost::replay(program, plan.allocator, Bytes{600'000'000'000});
@@ -178,8 +178,8 @@ const std::string kThreeLayerBert =
 
 ParallelPlan quantised_pairs(const QuantPlan& quant, std::vector<std::string> targets) {
   ParallelPlan plan = quantised(Precision::kBf16, quant);
-  plan.micro_batch = 2;
-  plan.sequence = 512;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 512;
   plan.lora->targets = std::move(targets);
   return plan;
 }

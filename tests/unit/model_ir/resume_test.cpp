@@ -36,9 +36,9 @@ const cost::PhaseMemory& phase(const std::vector<cost::PhaseMemory>& phases,
 ParallelPlan resuming(const char* runtime, Precision precision) {
   ParallelPlan plan = test::small_plan(precision);
   plan.runtime = runtime;
-  plan.keep_batch = false;
-  plan.resume = true;
-  plan.steps = 1;
+  plan.workload.keep_batch = false;
+  plan.workload.resume = true;
+  plan.workload.steps = 1;
   plan.world = 1;
   return plan;
 }
@@ -65,7 +65,7 @@ TEST_CASE("resume: the states are there before the first step, which makes none"
   const std::int64_t states = grown(phase(phases, "resume"));
   CHECK(states > 0);
   CHECK(grown(phase(phases, "step1.optimizer")) == 0);
-  plan.resume = false;
+  plan.workload.resume = false;
   const std::vector<cost::PhaseMemory> fresh = replayed_phases(plan);
   CHECK(is_about(grown(phase(fresh, "step1.optimizer")), states));
   CHECK(phases.size() == fresh.size() + 1);
@@ -116,10 +116,10 @@ TEST_CASE("resume: ZeRO loads the moments of its partitions, and none where they
     const cost::PhaseMemory& resume = phase(phases, "resume");
     CHECK(grown(resume) > 0);
     CHECK(resume.peak_allocated == resume.allocated_after);
-    plan.resume = false;
+    plan.workload.resume = false;
     const std::int64_t made = grown(phase(replayed_phases(plan), "step1.step"));
     CHECK(is_about(made - grown(phase(phases, "step1.step")), grown(resume)));
-    plan.resume = true;
+    plan.workload.resume = true;
     edit_zero(plan).offload_optimizer = OffloadDevice::kCpu;
     // Stage 3 gathers its norms: five vectors of 1024 elements in bf16.
     CHECK(grown(phase(replayed_phases(plan), "resume")) == (stage == 3 ? 5 * 2048 : 0));
@@ -135,9 +135,9 @@ TEST_CASE("resume: Megatron-Core reads into states, and FusedAdam copies them on
     const std::vector<cost::PhaseMemory> phases = replayed_phases(plan);
     const cost::PhaseMemory& resume = phase(phases, "resume");
     CHECK(risen(resume) == 2 * grown(resume));
-    plan.resume = false;
+    plan.workload.resume = false;
     CHECK(is_about(grown(phase(replayed_phases(plan), "step1.optimizer")), grown(resume)));
-    plan.resume = true;
+    plan.workload.resume = true;
   }
 }
 

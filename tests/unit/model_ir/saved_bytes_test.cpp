@@ -50,8 +50,8 @@ std::int64_t left_by_forward(const ModelSpec& model, const ParallelPlan& asked) 
 
 /// What a second layer adds: everything outside the layers cancels.
 std::int64_t saved_by_layer(ParallelPlan plan, std::int64_t kv_heads) {
-  plan.sequence = kTokens;
-  plan.steps = 1;
+  plan.workload.sequence = kTokens;
+  plan.workload.steps = 1;
   return left_by_forward(llama_of(2, kv_heads), plan) -
          left_by_forward(llama_of(1, kv_heads), plan);
 }
@@ -89,8 +89,8 @@ TEST_CASE("saved bytes: llama, LoRA with fp32 adapters on all linear layers of a
   plan.lora =
       LoraPlan{.rank = r, .dropout = 0, .dora = false, .rank_stabilised = false, .targets = {}};
   // The first layer of a frozen embedding saves less, so the second is compared with the third.
-  plan.sequence = kTokens;
-  plan.steps = 1;
+  plan.workload.sequence = kTokens;
+  plan.workload.steps = 1;
   const std::int64_t added =
       left_by_forward(llama_of(3, k), plan) - left_by_forward(llama_of(2, k), plan);
   CHECK(added ==
@@ -109,8 +109,8 @@ TEST_CASE("saved bytes: eager attention grows with the square of the sequence, f
   const auto saved = [](AttentionKind attention, std::int64_t sequence) {
     ParallelPlan plan = with(Precision::kBf16);
     plan.attention = attention;
-    plan.sequence = sequence;
-    plan.steps = 1;
+    plan.workload.sequence = sequence;
+    plan.workload.steps = 1;
     return left_by_forward(llama_of(2, 8), plan) - left_by_forward(llama_of(1, 8), plan);
   };
   // fp32 softmax and its 16-bit copy: 6 bytes per score, beside what grows with the sequence.

@@ -32,7 +32,7 @@ ModelSpec llama_with_head(bool tied) {
 
 ParallelPlan saving(std::vector<std::string> modules) {
   ParallelPlan plan;
-  plan.sequence = 1100;
+  plan.workload.sequence = 1100;
   plan.lora = LoraPlan{.rank = 16, .targets = {}, .modules_to_save = std::move(modules)};
   return plan;
 }
@@ -97,8 +97,8 @@ ModelSpec t5() {
 
 ParallelPlan saving_t5(std::vector<std::string> modules) {
   ParallelPlan plan;
-  plan.micro_batch = 2;
-  plan.sequence = 512;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 512;
   plan.lora = LoraPlan{.rank = 8, .targets = {"q", "v"}, .modules_to_save = std::move(modules)};
   return plan;
 }

@@ -36,7 +36,7 @@ ParallelPlan pipelined(PipelineKind schedule, std::int64_t stage) {
   TitanPlan titan;
   titan.schedule = schedule;
   ParallelPlan plan = test::titan_plan(4, titan, {.pipeline = 2});
-  plan.micro_batch = 4;
+  plan.workload.micro_batch = 4;
   plan.rank = 2 * stage;
   return plan;
 }
@@ -131,11 +131,11 @@ TEST_CASE("torchtitan pipeline: tensor parallelism, replicas and larger micro-ba
   plan.rank = 4;
   test::check_phases(llama_of_layers(4), plan, {{"step2", 526'993'920, 1'291'025'920}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 1);
-  plan.micro_batch = 8;
+  plan.workload.micro_batch = 8;
   edit_titan(plan).pipeline_batch = 2;
   test::check_phases(llama_of_layers(4), plan, {{"step2", 535'415'296, 1'838'009'856}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
-  plan.accumulation = 2;
+  plan.workload.accumulation = 2;
   test::check_phases(llama_of_layers(4), plan, {{"step2", 526'985'216, 1'037'900'800}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
   plan.mesh.context = 2;
@@ -189,7 +189,7 @@ TEST_CASE("torchtitan pipeline: what cannot be split or scheduled is refused") {
   };
   ParallelPlan plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
   CHECK_FALSE(refused(plan));
-  plan.micro_batch = 1;
+  plan.workload.micro_batch = 1;
   CHECK(refused(plan));  // Fewer micro-batches than stages.
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
   edit_titan(plan).pipeline_batch = 3;
@@ -206,7 +206,7 @@ TEST_CASE("torchtitan pipeline: what cannot be split or scheduled is refused") {
   edit_titan(plan).stage_layers = 1;
   CHECK(refused(plan, 70));  // 36 stages a rank.
   edit_titan(plan).stage_layers = 0;
-  plan.micro_batch = 5;
+  plan.workload.micro_batch = 5;
   CHECK(refused(plan));  // No whole rounds of two.
   plan = pipelined(PipelineKind::kZbV, 0);
   plan.recompute = Recompute::kFull;
@@ -235,8 +235,8 @@ TEST_CASE("torchtitan pipeline: the rank with the highest peak is among those th
     plan.rank.reset();
     plan.mesh.pipeline = 6;
     plan.world = 12;
-    plan.micro_batch = 12;
-    plan.steps = 1;
+    plan.workload.micro_batch = 12;
+    plan.workload.steps = 1;
     const ModelSpec model = llama_of_layers(14);
     const auto peak = [&](Rank rank) {
       const auto program = lower(model, plan, rank, DeviceTraits{});

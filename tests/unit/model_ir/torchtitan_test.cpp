@@ -121,7 +121,7 @@ TEST_CASE(
   ParallelPlan plan = titan_plan(2, titan);
   test::check_phases(titan_model("llama"), plan,
                      {{"step1", 875'117'568, 875'129'344}, {"step2", 875'118'080, 1'071'736'320}});
-  plan.micro_batch = 8;  // Activations make the peak.
+  plan.workload.micro_batch = 8;  // Activations make the peak.
   const auto peak = [&plan] {
     const auto program = lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{});
     REQUIRE(program);
@@ -144,14 +144,14 @@ TEST_CASE("torchtitan: compiled blocks of Qwen3 norm and rotate heads in one ker
   TitanPlan titan;
   titan.compiled = true;
   ParallelPlan plan = titan_plan(2, titan);
-  plan.micro_batch = 8;
+  plan.workload.micro_batch = 8;
   const auto kernels_of = [&plan](const char* family) {
     const RankProgram program = lower(titan_model(family), plan, Rank{0}, DeviceTraits{}).value();
     return test::find_phase(program, "step2")->work.kernels;
   };
   // No complex products of PyTorch's own between casts to fp32 and back.
   CHECK(kernels_of("qwen3") < kernels_of("llama"));
-  plan.micro_batch = 1;
+  plan.workload.micro_batch = 1;
   test::check_phases(titan_model("qwen3"), plan,
                      {{"step1", 894'530'048, 894'541'824}, {"step2", 894'530'560, 1'091'148'800}});
 }
@@ -159,7 +159,7 @@ TEST_CASE("torchtitan: compiled blocks of Qwen3 norm and rotate heads in one ker
 TEST_CASE("torchtitan: replicas of a whole model are DDP's, wrapped at the first forward") {
   ParallelPlan plan = titan_plan(2);
   plan.mesh.replicas = 2;
-  plan.steps = 3;
+  plan.workload.steps = 3;
   test::check_phases(titan_model("llama"), plan,
                      {{"step1", 2'086'308'864, 2'086'320'640},
                       {"step2", 2'086'309'376, 2'363'245'056},
@@ -193,7 +193,7 @@ TEST_CASE("torchtitan: without a parallel loss every rank gathers all logits") {
 
 TEST_CASE("torchtitan: selective checkpointing keeps reduce-scatters, but not what they join") {
   ParallelPlan plan = selective(4, 2);
-  plan.micro_batch = 2;
+  plan.workload.micro_batch = 2;
   test::check_phases(titan_model("llama"), plan,
                      {{"step1", 471'424'000, 763'064'320}, {"step2", 471'424'512, 998'514'176}});
   test::check_phases(titan_model("qwen3"), plan,
@@ -204,7 +204,7 @@ TEST_CASE("torchtitan: Qwen3 rotates halves in bf16 with a table cast for every 
   test::check_phases(titan_model("qwen3"), titan_plan(2), {{"step2", 894'530'560, 1'281'729'024}});
   ParallelPlan plan = titan_plan(2);
   plan.recompute = Recompute::kFull;
-  plan.micro_batch = 2;
+  plan.workload.micro_batch = 2;
   test::check_phases(
       titan_model("qwen3"), plan,
       {{"step1", 894'538'240, 1'115'747'328}, {"step2", 894'538'752, 1'562'494'464}});
@@ -218,7 +218,7 @@ TEST_CASE("torchtitan: context parallelism gathers keys and merges parts of atte
   test::check_phases(titan_model("llama"), titan_plan(4, {}, mesh),
                      {{"step1", 471'387'136, 483'240'960}, {"step2", 471'387'648, 695'340'544}});
   ParallelPlan plan = titan_plan(4, {}, mesh);
-  plan.micro_batch = 2;
+  plan.workload.micro_batch = 2;
   test::check_phases(titan_model("llama"), plan,
                      {{"step1", 471'395'328, 719'255'552}, {"step2", 471'395'840, 954'691'072}});
   mesh.context = 4;
@@ -262,7 +262,7 @@ TEST_CASE("torchtitan: shards in bf16 halve parameters, gradients and states") {
 
 TEST_CASE("torchtitan: gradients of micro-batches are reduced each and added up") {
   ParallelPlan plan = titan_plan(2);
-  plan.accumulation = 2;
+  plan.workload.accumulation = 2;
   test::check_phases(
       titan_model("llama"), plan,
       {{"step1", 875'117'568, 1'047'715'328}, {"step2", 875'118'080, 1'451'461'632}});
@@ -270,7 +270,7 @@ TEST_CASE("torchtitan: gradients of micro-batches are reduced each and added up"
 
 TEST_CASE("torchtitan: a chunked loss keeps an eighth of the logits at a time") {
   ParallelPlan plan = titan_plan(2);
-  plan.micro_batch = 8;
+  plan.workload.micro_batch = 8;
   const auto peak_of = [&](LossKind loss) {
     plan.loss = loss;
     const auto program = lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{});
@@ -297,7 +297,7 @@ TEST_CASE("property: torchtitan's steps end with what they began with") {
     plan.world = plan.mesh.tensor * plan.mesh.context * plan.mesh.replicas * 2;
     plan.loss = random.chance(1, 3) ? LossKind::kChunked : LossKind::kHf;
     plan.recompute = random.chance(1, 2) ? Recompute::kFull : Recompute::kNone;
-    plan.steps = 3;
+    plan.workload.steps = 3;
     const auto program = lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{});
     REQUIRE(program);
     const cost::MemoryTimeline timeline =
@@ -324,7 +324,7 @@ TEST_CASE("torchtitan: what its code is not modelled for is refused by the plan'
   plan = tensor_parallel(8);
   plan.mesh.context = 2;
   CHECK(refused_by_lowering(titan_model("qwen3"), plan) == "titan");  // Both at once.
-  plan.sequence = 1022;
+  plan.workload.sequence = 1022;
   CHECK(refused_by_lowering(llama, plan) == "titan");
   plan = titan_plan(1);
   edit_titan(plan).compiled = true;
@@ -385,7 +385,7 @@ TEST_CASE(
   titan.compiled = true;
   titan.float8 = Float8Recipe::kTensorwise;
   ParallelPlan plan = titan_plan(2, titan);
-  plan.micro_batch = 8;
+  plan.workload.micro_batch = 8;
   test::check_phases(
       titan_model("llama"), plan,
       {{"step1", 877'272'064, 1'914'382'848}, {"step2", 877'272'576, 2'352'732'160}});
@@ -405,7 +405,7 @@ TEST_CASE(
   titan.compiled = true;
   titan.selective_operators = true;
   ParallelPlan plan = titan_plan(2, titan);
-  plan.micro_batch = 8;
+  plan.workload.micro_batch = 8;
   for (const Float8Recipe recipe : {Float8Recipe::kRowwise, Float8Recipe::kRowwiseGradientHp}) {
     edit_titan(plan).float8 = recipe;
     test::check_phases(

@@ -102,7 +102,7 @@ TEST_CASE("torchtune: what its recipes do not do is refused by name") {
   plan.recompute = Recompute::kNone;
   CHECK(is_refused(plan));
   plan = recipe({.optimizer_in_backward = true});
-  plan.accumulation = 2;
+  plan.workload.accumulation = 2;
   CHECK(is_refused(plan));
   plan = recipe({.offload_activations = true});
   plan.recompute_every = 2;

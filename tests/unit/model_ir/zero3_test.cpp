@@ -32,7 +32,7 @@ ParallelPlan partitioned(const ZeroPlan& zero = auto_sizes()) {
   plan.runtime = "deepspeed";
   plan.precision = Precision::kBf16Master;
   plan.optimizer.form = OptimizerForm::kForeach;
-  plan.sequence = 1100;
+  plan.workload.sequence = 1100;
   plan.world = 4;
   plan.clip_norm = 1.0;
   edit_zero(plan) = zero;
@@ -71,7 +71,7 @@ TEST_CASE(
     "zero 3: an evaluation follows the trace of training and keeps what backward would need") {
   ParallelPlan plan = partitioned();
   plan.world = 8;
-  plan.evaluation = true;
+  plan.workload.evaluation = true;
   test::check_phases(
       test::wide_llama(), plan,
       {{"step2.step", 319'787'008, 444'727'808}, {"evaluation", 571'969'536, 1'124'634'624}});
@@ -84,7 +84,7 @@ TEST_CASE("zero 3: every module of an encoder is a step of the trace") {
                                          "bert")
                              .value();
   ParallelPlan plan = partitioned();
-  plan.sequence = 500;
+  plan.workload.sequence = 500;
   test::check_phases(bert, plan,
                      {{"model", 44'679'680, 107'624'960},
                       {"deepspeed.initialize", 119'215'616, 182'130'176},
@@ -100,7 +100,7 @@ TEST_CASE("zero 3: of a tied table that is saved, the copy is gathered beside th
   const auto saving = [](std::vector<std::string> targets, std::string table) {
     ParallelPlan plan = partitioned();
     plan.precision = Precision::kFp32;
-    plan.sequence = 500;
+    plan.workload.sequence = 500;
     edit_zero(plan).reduce_bucket_size = 512 * 512;
     edit_zero(plan).prefetch_bucket_size = 235'929;
     edit_zero(plan).param_persistence_threshold = 5'120;
@@ -140,7 +140,7 @@ TEST_CASE("zero 3: an encoder-decoder hands its biases from module to module, re
                                        "t5")
                            .value();
   ParallelPlan plan = partitioned();
-  plan.sequence = 500;
+  plan.workload.sequence = 500;
   plan.recompute = Recompute::kFull;
   test::check_phases(t5, plan,
                      {{"model", 95'820'800, 161'618'944},
@@ -353,7 +353,7 @@ TEST_CASE("zero 3: a block of experts is gathered, kept and reduced as one") {
   defaults.stage = 3;
   ParallelPlan plan = partitioned(defaults);
   plan.world = 8;
-  plan.sequence = 1024;
+  plan.workload.sequence = 1024;
   plan.recompute = Recompute::kFull;
   test::check_phases(mixtral, plan,
                      {{"model", 792'745'984, 3'460'319'232},

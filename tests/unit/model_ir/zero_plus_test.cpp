@@ -25,7 +25,7 @@ ParallelPlan plan_of_stage(int stage) {
   plan.runtime = "deepspeed";
   plan.precision = Precision::kBf16Master;
   plan.optimizer.form = OptimizerForm::kForeach;
-  plan.sequence = 1100;
+  plan.workload.sequence = 1100;
   plan.world = 16;
   plan.clip_norm = 1.0;
   edit_zero(plan) = {};
@@ -94,7 +94,7 @@ TEST_CASE("zero++: weights gathered as integers and gradients exchanged in 4 bit
 TEST_CASE("zero++: gradients in 4 bits, added up over two micro-batches") {
   ParallelPlan plan = plan_of_stage(3);
   edit_zero(plan).quantized_gradients = true;
-  plan.accumulation = 2;
+  plan.workload.accumulation = 2;
   plan.recompute = Recompute::kFull;
   test::check_phases(test::wide_llama(), plan,
                      {{"step1.1.backward", 131'912'704, 772'999'680},

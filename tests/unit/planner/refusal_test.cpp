@@ -27,7 +27,7 @@ Error refusal(const Asked& asked) {
                                   .value();
   SpaceQuestion question{.model = model, .base = {}, .global_batch = 32, .constraints = {}};
   question.base.precision = ir::Precision::kBf16Master;
-  question.base.sequence = 512;
+  question.base.workload.sequence = 512;
   question.constraints.of(Axis::kGpus) = {8};
   for (const auto& [axis, text] : asked) {
     question.constraints.of(axis) = parse_axis(axis, text).value();
@@ -40,8 +40,8 @@ Error refusal(const Asked& asked) {
 TEST_CASE("refusal: torchtitan's code is named where it is what refuses an axis") {
   const Error layers =
       refusal({{Axis::kRuntime, "torchtitan"}, {megatron_axes::kRecomputeLayers, "3"}});
-  CHECK(layers.got == "--runtime torchtitan with --recompute-layers 3");
-  CHECK(layers.fix == "use --runtime megatron");
+  CHECK(layers.got == "torchtitan cannot have --recompute-layers 3");
+  CHECK(layers.fix == "use --runtime megatron, or leave out --recompute-layers");
   const Error precision = refusal({{Axis::kRuntime, "torchtitan"}, {Axis::kPrecision, "fp32"}});
   CHECK(precision.got == "--runtime torchtitan with --precision fp32");
   CHECK(precision.fix.ends_with("or --precision bf16-master"));
@@ -52,8 +52,8 @@ TEST_CASE("refusal: torchtitan's code is named where it is what refuses an axis"
 
 TEST_CASE("refusal: torchtitan's code is offered where it has what was asked for") {
   const Error error = refusal({{Axis::kRuntime, "deepspeed"}, {Axis::kTensor, "2"}});
-  CHECK(error.got == "--runtime deepspeed with --tp 2");
-  CHECK(error.fix == "use --runtime megatron,torchtitan, or --tp 1");
+  CHECK(error.got == "deepspeed cannot have --tp 2");
+  CHECK(error.fix == "use --runtime megatron,torchtitan, or leave out --tp");
 }
 
 TEST_CASE("refusal: torchtitan's code is offered where it alone has what was asked for") {

@@ -31,7 +31,7 @@ ir::ModelSpec llama(std::int64_t layers) {
 SpaceQuestion question_of(const ir::ModelSpec& model, std::int64_t gpus) {
   SpaceQuestion question{.model = model, .base = {}, .global_batch = 32, .constraints = {}};
   question.base.precision = ir::Precision::kBf16Master;
-  question.base.sequence = 512;
+  question.base.workload.sequence = 512;
   question.constraints.of(Axis::kRuntime) = parse_axis(Axis::kRuntime, "torchtitan").value();
   question.constraints.of(Axis::kGpus) = {gpus};
   return question;
@@ -73,8 +73,8 @@ TEST_CASE("torchtitan's space: the batch of a step is the same for all plans") {
     const ir::TitanPlan& titan = titan_of(plan);
     const std::int64_t data =
         plan.world / plan.mesh.tensor / plan.mesh.pipeline / plan.mesh.context;
-    CHECK(plan.micro_batch * plan.accumulation * data == 32);
-    CHECK(plan.micro_batch / titan.pipeline_batch >= plan.mesh.pipeline);
+    CHECK(plan.workload.micro_batch * plan.workload.accumulation * data == 32);
+    CHECK(plan.workload.micro_batch / titan.pipeline_batch >= plan.mesh.pipeline);
   }
 }
 
@@ -158,9 +158,9 @@ TEST_CASE("torchtitan's step: micro-batches that are not replayed take what othe
     plan.runtime = "torchtitan";
     plan.precision = ir::Precision::kFp32;
     plan.world = 4;
-    plan.sequence = 512;
-    plan.micro_batch = 2 * pipeline;
-    plan.accumulation = accumulation;
+    plan.workload.sequence = 512;
+    plan.workload.micro_batch = 2 * pipeline;
+    plan.workload.accumulation = accumulation;
     edit_titan(plan) = ir::TitanPlan{};
     plan.mesh.pipeline = pipeline;
     return cost::estimate(model, plan, device, Bytes{}, &machine).value().time->total.value();

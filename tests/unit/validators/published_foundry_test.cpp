@@ -46,7 +46,7 @@ TEST_CASE("published MPT row: blocks without biases under FSDP1, gradients reduc
   CHECK(fsdp_of(setting.run.plan).reduce_dtype == ir::DType::kBf16);
   CHECK(fsdp_of(setting.run.plan).reshard_after_forward);
   CHECK(setting.run.plan.recompute == ir::Recompute::kFull);
-  CHECK(setting.run.plan.accumulation == 3);
+  CHECK(setting.run.plan.workload.accumulation == 3);
   CHECK_FALSE(setting.run.model.qkv_bias);
   CHECK(setting.run.model.position_rows == 1024);
 }

@@ -94,7 +94,7 @@ TEST_CASE("published Megatron row: degrees, chunks and recomputation of a table"
   CHECK(megatron.attention == ir::MegatronAttention::kUnfused);
   CHECK(megatron.recompute == ir::MegatronRecompute::kSelective);
   CHECK(megatron.recompute_modules.core_attention);
-  CHECK(setting.run.plan.accumulation == 16);  // 64 sequences on 4 replicas.
+  CHECK(setting.run.plan.workload.accumulation == 16);  // 64 sequences on 4 replicas.
   CHECK(setting.run.plan.precision == ir::Precision::kFp16Master);
   CHECK(setting.run.model.position == ir::PositionKind::kLearned);
   CHECK(setting.run.model.qkv_bias);

@@ -97,9 +97,9 @@ TEST_CASE("published row: a regular one becomes a model, a plan and a device") {
   CHECK(setting.run.model.tied_embeddings);
   CHECK(setting.run.model.layers.size() == 2);
   CHECK(setting.run.plan.precision == ir::Precision::kBf16);
-  CHECK(setting.run.plan.micro_batch == 4);
-  CHECK(setting.run.plan.sequence == 768);
-  CHECK(setting.run.plan.accumulation == 2);
+  CHECK(setting.run.plan.workload.micro_batch == 4);
+  CHECK(setting.run.plan.workload.sequence == 768);
+  CHECK(setting.run.plan.workload.accumulation == 2);
   CHECK(setting.run.plan.lora->rank == 32);
 }
 
@@ -391,8 +391,8 @@ Scoring score_arguments(const std::string& gpu, const std::string& with) {
   tools.predict = [](const ir::RunSetting& setting) -> Result<Prediction> {
     // What the setting says, as a peak that can be read off the score.
     const auto attention = static_cast<double>(megatron_of(setting.plan).attention);
-    const double peak = static_cast<double>(setting.plan.accumulation) * 100 + attention * 10 +
-                        static_cast<double>(setting.rank);
+    const double peak = static_cast<double>(setting.plan.workload.accumulation) * 100 +
+                        attention * 10 + static_cast<double>(setting.rank);
     return Prediction{.fits = true,
                       .phases = {{.name = ir::parse_phase_name("step1"),
                                   .values = {{Metric::kPeakAllocated, peak}}}}};

@@ -75,7 +75,7 @@ TEST_CASE("published row: torchtitan's words become its modelling code and its c
   CHECK(plan.loss == ir::LossKind::kChunked);
   CHECK(plan.optimizer.form == ir::OptimizerForm::kFused);
   CHECK_FALSE(plan.allocator.expandable_segments);
-  CHECK(plan.accumulation == 2);  // 32 sequences, eight data-parallel ranks of two.
+  CHECK(plan.workload.accumulation == 2);  // 32 sequences, eight data-parallel ranks of two.
 }
 
 TEST_CASE("published row: torchtitan's blocks are compiled where the row says so") {

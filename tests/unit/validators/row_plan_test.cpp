@@ -113,16 +113,16 @@ TEST_CASE("row plan: every transformers key lands in the plan") {
   const ir::ParallelPlan& plan = setting.plan;
   CHECK(plan.attention == ir::AttentionKind::kEager);
   CHECK(plan.precision == ir::Precision::kBf16AutocastBf16);
-  CHECK(plan.micro_batch == 3);
-  CHECK(plan.sequence == 500);
-  CHECK(plan.accumulation == 2);
-  CHECK(plan.steps == 4);
+  CHECK(plan.workload.micro_batch == 3);
+  CHECK(plan.workload.sequence == 500);
+  CHECK(plan.workload.accumulation == 2);
+  CHECK(plan.workload.steps == 4);
   CHECK(plan.clip_norm == 1.0);
   CHECK(plan.recompute == ir::Recompute::kFullReentrant);
   CHECK(plan.optimizer.kind == ir::OptimizerKind::kSgd);
   CHECK(plan.optimizer.momentum == 0.9);
-  CHECK(plan.keep_logits);
-  CHECK(plan.evaluation);
+  CHECK(plan.workload.keep_logits);
+  CHECK(plan.workload.evaluation);
   CHECK(plan.allocator.expandable_segments);
   CHECK(plan.allocator.max_split_size == Bytes{128 * kMiB});
   CHECK(setting.capacity == Bytes{1000});
@@ -207,7 +207,7 @@ TEST_CASE("row plan: DeepSpeed's optimizer, its groups, its types and its quanti
   CHECK(zero_of(setting.plan).torch_adam);
   CHECK(zero_of(setting.plan).decay_groups);
   CHECK(zero_of(setting.plan).grad_accum_dtype == ir::DType::kFp32);
-  CHECK(setting.plan.evaluation);
+  CHECK(setting.plan.workload.evaluation);
   const ir::RunSetting other =
       setting_of("deepspeed",
                  R"("zero": 2, "optimizer": "fused", "param_dtype": "fp32",)"
@@ -252,7 +252,7 @@ TEST_CASE("row plan: quantised weights, adapters and 8-bit states") {
   CHECK(setting.plan.precision == ir::Precision::kBf16AutocastBf16);
   CHECK(setting.plan.lora->rank == 64);
   CHECK(setting.plan.optimizer.form == ir::OptimizerForm::kPagedEightBit);
-  CHECK(setting.plan.keep_batch);  // Its loop assigns the next batch to the same names.
+  CHECK(setting.plan.workload.keep_batch);  // Its loop assigns the next batch to the same names.
   const ir::RunSetting paged =
       setting_of("transformers+bitsandbytes", R"("quant": {"bits": 4, "type": "fp4"},)"
                                               R"( "optimizer": "paged_adamw32bit")");
