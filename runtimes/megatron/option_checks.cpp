@@ -47,12 +47,12 @@ Status check_megatron_ranks(const ParallelPlan& plan) {
 
 Status check_megatron_pieces(const ParallelPlan& plan) {
   const std::int64_t tensor = plan.mesh.tensor;
-  const std::int64_t own = plan.sequence / plan.mesh.context;
+  const std::int64_t own = plan.workload.sequence / plan.mesh.context;
   if (own % tensor == 0) {
     return ok();
   }
   const std::int64_t step = tensor * plan.mesh.context * (plan.mesh.context > 1 ? 2 : 1);
-  const std::int64_t longer = (plan.sequence / step + 1) * step;
+  const std::int64_t longer = (plan.workload.sequence / step + 1) * step;
   return Error::invalid_argument(
       "megatron",
       "sequence-parallel with tp=" + std::to_string(tensor) + " and " + std::to_string(own) +
