@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,6 +29,19 @@ struct HostMemory {
 
   /// Memory that is left; negative: missing. Requires `capacity`.
   [[nodiscard]] Bytes margin() const { return *capacity - bytes; }
+  /// What is left of the memory or of the drives, whichever is less; negative: missing. Nothing if
+  /// neither is judged.
+  [[nodiscard]] std::optional<Bytes> least_margin() const {
+    std::optional<Bytes> least;
+    if (capacity) {
+      least = margin();
+    }
+    if (nvme_capacity) {
+      const Bytes drives = *nvme_capacity - nvme;
+      least = least ? std::min(*least, drives) : drives;
+    }
+    return least;
+  }
   [[nodiscard]] bool fits() const {
     return (!capacity || bytes <= *capacity) && (!nvme_capacity || nvme <= *nvme_capacity);
   }

@@ -141,13 +141,14 @@ std::vector<Remedy> shown_of(std::vector<Remedy> mending, std::size_t count) {
 /// replaced by replays.
 std::vector<Remedy> most_helpful(RemedyJudge& judge, const StepEstimate& found,
                                  std::vector<Remedy> tried, std::size_t count) {
-  const bool host_is_short = found.host.capacity && !found.host.fits();
-  const Bytes lack = host_is_short ? -found.host.margin() : -found.margin;
+  const bool host_is_short = !found.host.fits();
+  const Bytes lack = host_is_short ? -*found.host.least_margin() : -found.margin;
   const auto saved = [&](const Remedy& remedy) {
     if (!host_is_short) {
       return remedy.saved;
     }
-    return remedy.host.capacity ? remedy.host.margin() + lack : Bytes{0};
+    const std::optional<Bytes> margin = remedy.host.least_margin();
+    return margin ? *margin + lack : Bytes{0};
   };
   std::ranges::stable_sort(tried, std::ranges::greater{}, saved);
   const auto helps = [&](const Remedy& remedy) {

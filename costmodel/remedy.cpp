@@ -18,7 +18,7 @@ std::optional<ir::ParallelPlan> with_change(const ir::ParallelPlan& plan, const 
 }
 
 Bytes least_margin(Bytes device_margin, const HostMemory& host) {
-  return host.capacity ? std::min(device_margin, host.margin()) : device_margin;
+  return std::min(device_margin, host.least_margin().value_or(device_margin));
 }
 
 }  // namespace headroom::cost

@@ -66,10 +66,9 @@ class WiderSearch {
   }
 
   [[nodiscard]] WiderRemedies& found() { return found_; }
-
- private:
   [[nodiscard]] bool out_of_time() const { return std::chrono::steady_clock::now() > deadline_; }
 
+ private:
   /// The plan on at least `gpus`; with twice the stages where the framework has stages.
   std::optional<ParallelPlan> widened(const ir::Runtime& runtime, const ParallelPlan& plan,
                                       std::int64_t gpus) const {
@@ -162,6 +161,7 @@ WiderRemedies wider_remedies(const RemedyQuestion& question, std::int64_t least_
       search.run(*std::move(sharded), std::max({least_gpus, question.plan.world, node}));
     }
   }
+  search.found().cut_short = !search.found().mending && search.out_of_time();
   return std::move(search.found());
 }
 

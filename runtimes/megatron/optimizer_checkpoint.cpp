@@ -55,9 +55,9 @@ void Optimizer::save() {
   const std::array<std::int64_t, 4> bits = {bits_of(context_.dtype), precise ? 16 : 32, moment_bits,
                                             moment_bits};
   // Every rank writes its shards, or its share of what the data-parallel ranks hold alike.
-  const std::int64_t sharing = context_.megatron.distributed_optimizer
-                                   ? 1
-                                   : context_.grid.data.size * context_.grid.context.size;
+  const std::int64_t alike = experts_ ? context_.grid.expert_data.size
+                                      : context_.grid.data.size * context_.grid.context.size;
+  const std::int64_t sharing = context_.megatron.distributed_optimizer ? 1 : alike;
   Bytes requested;
   Bytes taken;
   for (const std::int64_t elements : shards_) {

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "runtimes/interface/host_terms.h"
 #include "runtimes/torch/ddp_plan.h"
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/changes.h"
@@ -15,6 +16,19 @@
 
 namespace headroom::ir::transformers {
 namespace {
+
+/// Bits of an element of the optimizer's states.
+std::int64_t state_bits(const ParallelPlan& plan) {
+  switch (plan.optimizer.form) {
+    case OptimizerForm::kEightBit:
+    case OptimizerForm::kPagedEightBit:
+      return 8;
+    case OptimizerForm::kPaged:
+      return 32;
+    default:
+      return bits_of(param_dtype(plan.precision));
+  }
+}
 
 class Transformers final : public Runtime {
  public:
@@ -81,7 +95,8 @@ class Transformers final : public Runtime {
                                                  const ParallelPlan& plan) const override {
     // Several ranks read the states to their devices.
     const double states =
-        plan.world == 1 ? 2.0 * static_cast<double>(bits_of(param_dtype(plan.precision))) / 8 : 0;
+        plan.world == 1 ? static_cast<double>(state_count(plan.optimizer) * state_bits(plan)) / 8
+                        : 0;
     return joined(joined(loading_terms(model, plan, LoadedBy::kEveryRank),
                          saving_terms(model, plan, SavedFrom::kDevice)),
                   resuming_terms(model, plan, states,

@@ -152,6 +152,54 @@ TEST_CASE("host memory: a run that resumes reads its states beside those that it
   CHECK(peak().rank_bytes == before + Bytes{12 * kParameters / 4});
 }
 
+TEST_CASE("host memory: resuming on one GPU reads the states that the optimizer has") {
+  ir::ParallelPlan plan;
+  plan.precision = ir::Precision::kFp32;
+  plan.workload.resume = true;
+  const auto states = [&](ir::OptimizerPlan optimizer) {
+    plan.optimizer = optimizer;
+    Bytes bytes;
+    for (const HostTerm& term : host_memory(small_model(), plan, std::nullopt, {}).terms) {
+      bytes += term.span == HostSpan::kResuming ? term.bytes : Bytes{0};
+    }
+    return bytes;
+  };
+  CHECK(states({}) == Bytes{8 * kParameters});
+  CHECK(states({.form = ir::OptimizerForm::kEightBit}) == Bytes{2 * kParameters});
+  CHECK(states({.kind = ir::OptimizerKind::kLion}) == Bytes{4 * kParameters});
+  CHECK(states({.kind = ir::OptimizerKind::kSgd}) == Bytes{0});
+}
+
+TEST_CASE("host memory: Megatron-Core's ranks share in saving the experts that they hold alike") {
+  ir::ModelSpec model = small_model();
+  model.moe = ir::MoeSpec{.experts = 4, .top_k = 2, .expert_ffn = 512};
+  for (ir::LayerSpec& layer : model.layers) {
+    layer.moe = true;
+  }
+  ir::ParallelPlan plan;
+  plan.runtime = "megatron";
+  plan.precision = ir::Precision::kBf16Master;
+  plan.workload.sequence = 128;
+  plan.workload.steps = 1;
+  plan.workload.checkpoint_save = true;
+  plan.world = 4;
+  ir::edit_megatron(plan);
+  const auto saved = [&] {
+    const auto program = ir::lower(model, plan, ir::Rank{0}, DeviceTraits{});
+    REQUIRE(program);
+    Bytes requested;
+    for (const HostTerm& term : host_memory(model, plan, std::nullopt, program.value()).terms) {
+      requested += term.use == HostUse::kSaving ? term.requested : Bytes{0};
+    }
+    return static_cast<double>(requested.value());
+  };
+  // With as many expert-parallel ranks as GPUs, a rank has a quarter of the experts for itself;
+  // without, it writes a quarter of all of them.
+  const double alike = saved();
+  plan.mesh.expert = 4;
+  CHECK(saved() == doctest::Approx(alike).epsilon(0.01));
+}
+
 TEST_CASE("host memory: torchtune gathers weights and states on rank 0, and reads them on all") {
   ir::ParallelPlan plan;
   plan.runtime = "torchtune";
@@ -303,6 +351,10 @@ TEST_CASE("host memory: drives that are too small are no answer") {
   CHECK(memory.fits());  // Nobody knows how large they are.
   memory.nvme_capacity = Bytes{199};
   CHECK_FALSE(memory.fits());
+  CHECK(memory.least_margin() == Bytes{-1});
+  memory.nvme = Bytes{0};
+  CHECK(memory.least_margin() == Bytes{90});
+  CHECK_FALSE(HostMemory{}.least_margin());
 }
 
 TEST_CASE("host: a node's host is the catalogue's, a tray's of a rack, or assumed") {

@@ -1,6 +1,7 @@
 #include "costmodel/remedies.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <span>
 #include <vector>
@@ -9,6 +10,7 @@
 
 #include "costmodel/layer_bound.h"
 #include "costmodel/memory_floor.h"
+#include "costmodel/wider_remedy.h"
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/megatron/plan.h"
@@ -180,6 +182,17 @@ TEST_CASE("find_remedies: bounds rule out without a replay, and what is listed i
     };
     CHECK(mending(fast) == mending(slow));
   }
+}
+
+TEST_CASE("wider_remedies: a search that ran out of time says so") {
+  const ir::ModelSpec model = eight_layers();
+  const ir::ParallelPlan plan = usual_plan();
+  const DeviceSpec device = device_with(Bytes{kMiB});
+  const RemedyQuestion question{.model = model, .plan = plan, .device = device, .budget = Bytes{0}};
+  CHECK(wider_remedies(question, 1, std::chrono::steady_clock::now() - std::chrono::seconds(1))
+            .cut_short);
+  CHECK_FALSE(wider_remedies(question, 1, std::chrono::steady_clock::now() + std::chrono::hours(1))
+                  .cut_short);
 }
 
 TEST_CASE("with_change: a change that is made already, or does not apply, is none") {
