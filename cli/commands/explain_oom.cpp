@@ -1,7 +1,11 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/calibration.h"
 #include "cli/commands/verbs.h"
@@ -19,6 +23,60 @@ namespace {
 
 /// More messages that all differ are a log of many runs.
 constexpr std::size_t kMostReadings = 64;
+/// The ranks beyond these are counted only.
+constexpr std::size_t kMostRanks = 1'024;
+
+/// Messages, each once, with who printed it.
+class Readings {
+ public:
+  void add(check::OutOfMemoryMessage message) {
+    const auto is_same = [&message](const OomReading& other) {
+      const check::OutOfMemoryMessage& known = other.message;
+      return known.asked == message.asked && known.allocated == message.allocated &&
+             known.reserved == message.reserved && known.free == message.free &&
+             known.others == message.others;
+    };
+    const auto known = std::ranges::find_if(all_, is_same);
+    const auto at = static_cast<std::size_t>(known - all_.begin());
+    if (at == kMostReadings) {
+      ++left_out_;
+      return;
+    }
+    const std::string rank = message.rank;
+    if (known == all_.end()) {
+      check::OomAccount account = check::account_of(message);
+      std::vector<check::OomCause> causes = check::causes_of(message, account);
+      all_.push_back({.message = std::move(message),
+                      .ranks = {},
+                      .more_ranks = 0,
+                      .times = 0,
+                      .account = std::move(account),
+                      .causes = std::move(causes),
+                      .match = {}});
+    }
+    ++all_[at].times;
+    add_rank(at, rank);
+  }
+  [[nodiscard]] std::size_t left_out() const { return left_out_; }
+  [[nodiscard]] std::vector<OomReading> take() { return std::move(all_); }
+
+ private:
+  void add_rank(std::size_t at, const std::string& rank) {
+    if (rank.empty() || !ranks_.emplace(at, rank).second) {
+      return;
+    }
+    OomReading& reading = all_[at];
+    if (reading.ranks.size() < kMostRanks) {
+      reading.ranks.push_back(rank);
+    } else {
+      ++reading.more_ranks;
+    }
+  }
+
+  std::vector<OomReading> all_;
+  std::set<std::pair<std::size_t, std::string>> ranks_;  ///< Of each of `all_`.
+  std::size_t left_out_ = 0;
+};
 
 /// The messages of the file, each once; those after the first `kMostReadings` are left out.
 Result<std::vector<OomReading>> read_messages(const std::string& path, const Context& context) {
@@ -27,42 +85,16 @@ Result<std::vector<OomReading>> read_messages(const std::string& path, const Con
   if (!text) {
     return text.error();
   }
-  std::vector<OomReading> readings;
-  std::size_t left_out = 0;
+  Readings all;
   for (check::OutOfMemoryMessage& message : check::read_out_of_memory(*text)) {
-    const auto is_same = [&message](const OomReading& other) {
-      const check::OutOfMemoryMessage& known = other.message;
-      return known.asked == message.asked && known.allocated == message.allocated &&
-             known.reserved == message.reserved && known.free == message.free &&
-             known.others == message.others;
-    };
-    auto reading = std::ranges::find_if(readings, is_same);
-    if (reading == readings.end() && readings.size() == kMostReadings) {
-      ++left_out;
-      continue;
-    }
-    if (reading == readings.end()) {
-      check::OomAccount account = check::account_of(message);
-      std::vector<check::OomCause> causes = check::causes_of(message, account);
-      readings.push_back({.message = std::move(message),
-                          .ranks = {},
-                          .times = 0,
-                          .account = std::move(account),
-                          .causes = std::move(causes),
-                          .match = {}});
-      reading = readings.end() - 1;
-      message.rank = reading->message.rank;
-    }
-    ++reading->times;
-    if (!message.rank.empty() &&
-        std::ranges::find(reading->ranks, message.rank) == reading->ranks.end()) {
-      reading->ranks.push_back(message.rank);
-    }
+    all.add(std::move(message));
   }
-  if (left_out > 0) {
-    add_notes(context, {name + ": " + std::to_string(left_out) + " messages after the first " +
-                        std::to_string(kMostReadings) + " that differ are left out"});
+  if (all.left_out() > 0) {
+    add_notes(context,
+              {name + ": " + std::to_string(all.left_out()) + " messages after the first " +
+               std::to_string(kMostReadings) + " that differ are left out"});
   }
+  std::vector<OomReading> readings = all.take();
   if (readings.empty()) {
     return Error::invalid_input(
         name, "/", "no out-of-memory message",
@@ -117,6 +149,23 @@ Result<FitAnswer> answer_run(const Arguments& arguments, const Context& context,
   return answer;
 }
 
+/// The error about an option of the run without a run.
+std::optional<Error> option_without_model(const Arguments& arguments) {
+  for (const OptionSpec& option : explain_oom_command().verb.options) {
+    const std::optional<std::string> value = arguments.value(option.name);
+    if (value && option.name != oom_option().name) {
+      const Error typed =
+          arguments.as_typed(Error::invalid_argument(std::string(option.name), *value, {}));
+      return Error::invalid_argument(
+          "MODEL", "nothing, and --" + typed.key + " is given",
+          "the model of the run, which its options describe: a name from headroom catalog models, "
+          "or a path to a config.json",
+          "add MODEL or --plan, or leave out the options of the run");
+    }
+  }
+  return std::nullopt;
+}
+
 Result<ExitCode> run_explain_oom(const Arguments& typed, const Context& context) {
   const std::string path = typed.value("oom").value_or("-");
   const auto& given = typed.positionals();
@@ -125,13 +174,17 @@ Result<ExitCode> run_explain_oom(const Arguments& typed, const Context& context)
                                    "one thing to read from standard input",
                                    "name the file of one of them");
   }
+  const bool knows_run = !given.empty() || typed.has("plan");
+  if (const auto fault = knows_run ? std::nullopt : option_without_model(typed)) {
+    return *fault;
+  }
   Result<std::vector<OomReading>> readings = read_messages(path, context);
   if (!readings) {
     return std::move(readings).error();
   }
   Arguments arguments = typed;
   OomAnswer answer{.readings = std::move(readings).value(), .fit = {}, .notes = {}};
-  if (!given.empty() || typed.has("plan")) {
+  if (knows_run) {
     constexpr std::int64_t kLeastShare = 64 * kMiB;
     const std::optional<Bytes> share = own_share(answer.readings);
     if (share && *share > Bytes{kLeastShare} && !typed.has("budget")) {

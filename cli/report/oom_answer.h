@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ namespace headroom::cli {
 struct OomReading {
   check::OutOfMemoryMessage message;
   std::vector<std::string> ranks;  ///< Who printed it, as far as the log says; each once.
+  std::size_t more_ranks = 0;      ///< Those who printed it, too, and are not in `ranks`.
   std::size_t times = 1;
   check::OomAccount account;
   std::vector<check::OomCause> causes;

@@ -106,6 +106,7 @@ JsonValue reading_json(const OomReading& reading) {
   fields.add("kind", reading.message.kind);
   fields.add("gpu", reading.message.gpu ? JsonValue{*reading.message.gpu} : JsonValue{});
   fields.add("ranks", ir::json_texts(reading.ranks));
+  fields.add("more_ranks", reading.more_ranks);
   fields.add("times", reading.times);
   fields.add("asked_bytes", reading.message.asked.bytes);
   fields.add("hint", hint_word(reading.message.hint));

@@ -45,8 +45,9 @@ std::string ranks_text(const OomReading& reading) {
   for (std::size_t at = 0; at < std::min(reading.ranks.size(), kMostNamed); ++at) {
     text += (text.empty() ? "" : ", ") + printable(reading.ranks[at]);
   }
-  if (reading.ranks.size() > kMostNamed) {
-    text += " and " + std::to_string(reading.ranks.size() - kMostNamed) + " more";
+  const std::size_t ranks = reading.ranks.size() + reading.more_ranks;
+  if (ranks > kMostNamed) {
+    text += " and " + std::to_string(ranks - kMostNamed) + " more";
   }
   return text;
 }

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -141,6 +143,44 @@ TEST_CASE("explain --oom: a log of several ranks shows each message once") {
   REQUIRE(answer.array("messages").size() == 1);
   CHECK(answer.integer("messages/0/times") == 3);
   CHECK(answer.array("messages/0/ranks").size() == 2);
+}
+
+TEST_CASE("explain --oom: of very many ranks, the first are listed and the rest is counted") {
+  const test::TemporaryFolder folder;
+  std::string log;
+  constexpr int kRanks = 20'000;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    log += "[rank" + std::to_string(rank) + "]: CUDA out of memory. Tried to allocate 1.00 GiB.\n";
+  }
+  const std::string path = folder.write("train.log", log + "[rank0]: again\n" + log);
+  const test::Document answer = test::json_of("explain --oom " + path);
+  REQUIRE(answer.array("messages").size() == 1);
+  CHECK(answer.integer("messages/0/times") == 2 * kRanks);
+  CHECK(answer.array("messages/0/ranks").size() == 1'024);
+  CHECK(answer.text("messages/0/ranks/1023") == "rank1023");
+  CHECK(answer.integer("messages/0/more_ranks") == kRanks - 1'024);
+  const Answer text = test::headroom("explain --oom " + path);
+  CHECK(text.says("rank0, rank1"));
+  CHECK(text.says(std::to_string(kRanks - 8) + " more"));
+}
+
+TEST_CASE("explain --oom: options of the run without MODEL are refused") {
+  const test::TemporaryFolder folder;
+  const std::string log = folder.write("train.log", kShared);
+  for (const auto& [options, named] : std::vector<std::pair<std::string, std::string>>{
+           {"--gpu nosuch", "--gpu is given"},
+           {"--micro-batch 4", "--micro-batch is given"},
+           {"--batch-size 4", "--batch-size is given"},
+           {"--tp 2", "--tp is given"},
+           {"--budget 20GiB", "--budget is given"}}) {
+    CAPTURE(options);
+    const Answer answer = test::headroom("explain --oom " + log + " " + options);
+    CHECK(answer.code == ExitCode::kUsage);
+    CHECK(answer.complains("MODEL"));
+    CHECK(answer.complains(named));
+    CHECK(answer.complains("add MODEL or --plan"));
+  }
+  CHECK(test::headroom("explain --oom " + log + " --json --color never").code == ExitCode::kYes);
 }
 
 TEST_CASE(

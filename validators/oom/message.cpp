@@ -15,6 +15,9 @@ namespace {
 constexpr std::string_view kBegin = " out of memory. Tried to allocate ";
 /// No message is longer, apart from the list of processes.
 constexpr std::size_t kLongest = 4'000;
+/// No prefix of a launcher is longer, and no name of a backend ("CUDA").
+constexpr std::size_t kLongestPrefix = 80;
+constexpr std::size_t kLongestKind = 16;
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -227,7 +230,6 @@ struct PlainLine {
 /// Takes the prefix in brackets, "[rank3]:" or "(worker pid=12)", off a line.
 bool take_bracket(PlainLine& line) {
   const char close = line.text.starts_with("[") ? ']' : line.text.starts_with("(") ? ')' : '\0';
-  constexpr std::size_t kLongestPrefix = 80;
   const std::size_t end = close == '\0' ? std::string_view::npos : line.text.find(close);
   if (end == std::string_view::npos || end > kLongestPrefix) {
     return false;
@@ -251,11 +253,13 @@ bool take_bracket(PlainLine& line) {
 /// Takes "3: " (srun --label) or "worker-1: " (pdsh) off a line.
 bool take_label(PlainLine& line) {
   std::size_t end = 0;
-  while (end < line.text.size() && (is_word(line.text[end]) || line.text[end] == '-')) {
+  while (end < line.text.size() && end <= kLongestPrefix &&
+         (is_word(line.text[end]) || line.text[end] == '-')) {
     ++end;
   }
-  const bool is_label = end > 0 && line.text.substr(end).starts_with(": ") &&
-                        is_digit(line.text[end - 1]) && line.prefix.empty();
+  const bool is_label = end > 0 && end <= kLongestPrefix &&
+                        line.text.substr(end).starts_with(": ") && is_digit(line.text[end - 1]) &&
+                        line.prefix.empty();
   if (is_label) {
     line.prefix = line.text.substr(0, end);
     line.text.remove_prefix(end + 2);
@@ -280,6 +284,7 @@ PlainLine without_prefixes(std::string_view text) {
 struct RankText {
   std::string rank;
   std::string text;
+  std::size_t begin = std::string::npos;  ///< Where the last `kBegin` of `text` is, if anywhere.
 };
 
 void add_words(std::string& text, std::string_view words) {
@@ -295,21 +300,32 @@ void add_words(std::string& text, std::string_view words) {
   }
 }
 
+/// Adds the words of a line, and finds the last `kBegin`, which may be broken into lines.
+void add_line(RankText& rank, std::string_view line) {
+  const std::size_t from = rank.text.size() - std::min(rank.text.size(), kBegin.size());
+  add_words(rank.text, line);
+  const std::size_t at = std::string_view(rank.text).substr(from).rfind(kBegin);
+  rank.begin = at == std::string_view::npos ? rank.begin : from + at;
+}
+
 /// Collects the lines of each rank.
 class RankTexts {
  public:
   void add(std::string_view raw) {
     const std::string plain = plain_line(raw);
     PlainLine line = without_prefixes(plain);
+    if (line.prefix.empty() && line.text.empty()) {
+      return;
+    }
     if (line.prefix.empty() && continues(line.text)) {
       line.prefix = ranks_[last_].rank;
     }
     const auto [known, is_new] = places_.try_emplace(line.prefix, ranks_.size());
     if (is_new) {
-      ranks_.push_back({.rank = line.prefix, .text = {}});
+      ranks_.push_back({.rank = line.prefix, .text = {}, .begin = std::string::npos});
     }
     last_ = known->second;
-    add_words(ranks_[last_].text, line.text);
+    add_line(ranks_[last_], line.text);
   }
   [[nodiscard]] const std::vector<RankText>& all() const { return ranks_; }
 
@@ -319,9 +335,8 @@ class RankTexts {
     if (ranks_.empty() || line.find(kBegin.substr(0, 14)) != std::string_view::npos) {
       return false;
     }
-    const std::string_view before = ranks_[last_].text;
-    const std::size_t recent = before.size() - std::min(before.size(), kLongest);
-    return before.find(kBegin, recent) != std::string_view::npos;
+    const RankText& before = ranks_[last_];
+    return before.begin != std::string::npos && before.text.size() - before.begin <= kLongest;
   }
 
   std::vector<RankText> ranks_;
@@ -345,10 +360,10 @@ RankTexts texts_by_rank(std::string_view text) {
   return ranks;
 }
 
-/// The word that ends at `end`: "CUDA".
+/// The word that ends at `end`: "CUDA". Of a longer one, the last `kLongestKind` characters.
 std::string_view word_before(std::string_view text, std::size_t end) {
   std::size_t begin = end;
-  while (begin > 0 && is_word(text[begin - 1])) {
+  while (begin > 0 && end - begin < kLongestKind && is_word(text[begin - 1])) {
     --begin;
   }
   return text.substr(begin, end - begin);

@@ -153,6 +153,48 @@ TEST_CASE("out-of-memory message: prefixes of launchers") {
   }
 }
 
+TEST_CASE("out-of-memory message: lines without a prefix go on with a message that began lately") {
+  const std::string begin =
+      "[rank3]: CUDA out of memory.\n[rank3]: Tried to allocate 1.00 GiB. GPU 0 has a total\n";
+  const std::string rest = "capacity of 10.00 GiB of which\n2.00 GiB is free.\n";
+  const OutOfMemoryMessage near = only(begin + "\n\n  \n" + rest);
+  CHECK(near.rank == "rank3");
+  CHECK(near.capacity->bytes == gib(10));
+  CHECK(near.free->bytes == gib(2));
+
+  const OutOfMemoryMessage far = only(begin + "[rank3]: " + std::string(6'000, 'x') + "\n" + rest);
+  CHECK(far.rank == "rank3");
+  CHECK_FALSE(far.capacity);
+
+  const std::string again = begin + "[rank3]: " + std::string(6'000, 'x') + "\n" + begin + rest;
+  const std::vector<OutOfMemoryMessage> twice = read_out_of_memory(again);
+  REQUIRE(twice.size() == 2);
+  CHECK_FALSE(twice[0].free);
+  CHECK(twice[1].free->bytes == gib(2));
+}
+
+TEST_CASE("out-of-memory message: a log of very many short or empty lines is read") {
+  // Reading the last 4,000 characters again at each of these lines takes many times as long.
+  std::string log = "[rank3]: " + std::string(6'000, 'x') + "\n";
+  log += std::string(std::size_t{8} << 20U, '\n');
+  for (int line = 0; line < 2'000'000; ++line) {
+    log += "x\n";
+  }
+  CHECK(only(log + std::string(kRelease25)).allocated->bytes == gib(31.66));
+}
+
+TEST_CASE("out-of-memory message: names of backends and ranks are not longer than real ones") {
+  const std::string long_word(10'000, 'a');
+  const std::string message = " out of memory. Tried to allocate 1.00 GiB.";
+  CHECK(only(long_word + message).kind == std::string(16, 'a'));
+  CHECK(only(std::string(16, 'a') + message).kind == std::string(16, 'a'));
+  CHECK(only(long_word + "1: CUDA" + message).rank.empty());
+  CHECK(only("[" + long_word + "rank1]: CUDA" + message).rank.empty());
+  const std::string host = std::string(79, 'a') + "1";
+  CHECK(only(host + ": CUDA" + message).rank == host);
+  CHECK(only("a" + host + ": CUDA" + message).rank.empty());
+}
+
 TEST_CASE("out-of-memory message: who holds the memory, and what follows") {
   const OutOfMemoryMessage fragmented = only(
       "CUDA out of memory. Tried to allocate 3.15 GiB. GPU 0 has a total capacity of 39.56 GiB of "
