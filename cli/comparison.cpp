@@ -191,6 +191,20 @@ Result<std::vector<AskedPlan>> asked_plans(const VerbSpec& verb, const Arguments
   return all;
 }
 
+/// Refuses plans of which several would read standard input, which has one configuration.
+Status check_standard_input(const std::vector<AskedPlan>& asked) {
+  const auto reads = [](const AskedPlan& one) {
+    const std::vector<std::string>& given = one.arguments.positionals();
+    return std::ranges::find(given, "-") != given.end();
+  };
+  const auto readers = std::ranges::count_if(asked, reads);
+  return readers < 2 ? ok()
+                     : Status(Error::invalid_argument(
+                           "MODEL", "-, for " + std::to_string(readers) + " of the plans",
+                           "one plan at most that reads standard input",
+                           "write the configuration into a file and name that file"));
+}
+
 void take_estimate(const cost::StepEstimate& estimate, ComparedPlan& plan) {
   plan.verdict = estimate.verdict;
   plan.yes = cost::is_yes(estimate.verdict, estimate.chance);
@@ -313,6 +327,9 @@ Result<std::vector<ComparedPlan>> compare_plans(const VerbSpec& verb, const Argu
   const Result<std::vector<AskedPlan>> asked = asked_plans(verb, arguments);
   if (!asked) {
     return asked.error();
+  }
+  if (Status readable = check_standard_input(*asked); !readable) {
+    return std::move(readable).error();
   }
   std::vector<ComparedPlan> plans;
   for (const AskedPlan& one : *asked) {

@@ -36,6 +36,22 @@ std::string device_name(const Arguments& arguments, const cost::DeviceSpec& devi
   return typed.ends_with(".json") ? whole_path(typed) : device.name;
 }
 
+/// The name under which a plan file has the GPU that `name` means.
+std::string filed_device(const Arguments& arguments, const std::string& name) {
+  if (name.ends_with(".json")) {
+    return whole_path(name);
+  }
+  const Result<cost::DeviceSpec> device = find_gpu(arguments, name);
+  return device ? device->name : name;
+}
+
+/// Whether --gpu was typed and means another GPU than the plan file's.
+bool has_other_device(const Arguments& arguments, const std::string& filed) {
+  const std::optional<std::string> typed = arguments.value("gpu");
+  return typed && !filed.empty() && *typed != filed &&
+         filed_device(arguments, *typed) != filed_device(arguments, filed);
+}
+
 const OptionSpec* option_of(const VerbSpec& verb, std::string_view name) {
   const auto found = std::ranges::find(verb.options, name, &OptionSpec::name);
   return found == verb.options.end() ? nullptr : &*found;
@@ -58,11 +74,13 @@ Result<ir::PlanText> read_plan_text(const VerbSpec& verb, const Arguments& argum
     return ir::PlanText::parse(text, name);
   }
   const std::vector<std::string>& given = arguments.positionals();
+  const std::optional<std::string> gpu = arguments.value("gpu");
   const bool has_model = verb.model_at && given.size() > *verb.model_at;
   const Result<ir::JsonValue> chosen =
       chosen_answer(*answers,
                     {.model = has_model ? std::optional(given[*verb.model_at]) : std::nullopt,
-                     .gpu = arguments.value("gpu"),
+                     .gpu = gpu,
+                     .device = gpu ? std::optional(filed_device(arguments, *gpu)) : std::nullopt,
                      .gpus = arguments.value("gpus")},
                     name);
   return chosen ? Result<ir::PlanText>(ir::PlanText(*chosen, name))
@@ -158,8 +176,7 @@ Result<Arguments> with_plan_file(const VerbSpec& verb, Arguments arguments) {
       document.notes.push_back(typed_instead(name, "MODEL", file->model, given[*verb.model_at]));
     }
   }
-  const std::optional<std::string> gpu = arguments.value("gpu");
-  const bool other_device = gpu && !file->device.empty() && *gpu != file->device;
+  const bool other_device = has_other_device(arguments, file->device);
   std::vector<ir::Assumption> assumptions = file->assumptions;
   if (!file->device.empty()) {
     assumptions.insert(assumptions.begin(), {.option = "gpu", .value = file->device});
@@ -179,7 +196,7 @@ Result<Arguments> with_plan_file(const VerbSpec& verb, Arguments arguments) {
     }
     if (!typed) {
       arguments.set(assumption.option, assumption.value);
-    } else if (*typed != assumption.value) {
+    } else if (*typed != assumption.value && (assumption.option != "gpu" || other_device)) {
       document.notes.push_back(
           typed_instead(name, "--" + assumption.option, assumption.value, *typed));
     }

@@ -35,7 +35,8 @@ namespace headroom::cli {
 
 /// The arguments with what the file of `--plan` says and nobody typed: MODEL, --gpu and the
 /// assumptions that `verb` has options for. The plan itself is read by the verb, from
-/// `Arguments::plan_document`. Without --plan, the same arguments.
+/// `Arguments::plan_document`. Without --plan, the same arguments. If --gpu means another GPU than
+/// the file's, under whatever name, the file's options of the device and its host are left out.
 ///
 /// Errors:  those of `ir::read_plan_file`; kInvalidArgument if MODEL and the plan are both to be
 ///          read from standard input.

@@ -98,6 +98,23 @@ std::optional<cost::DeviceSpec> device_with_product(const std::string& config_di
 
 }  // namespace
 
+Result<cost::DeviceSpec> find_gpu(const Arguments& arguments, const std::string& name) {
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  if (!folder) {
+    return folder.error();
+  }
+  Result<cost::DeviceSpec> device = cost::load_device(folder->path, name);
+  if (!device && device.error().code == ErrorCode::kInvalidArgument) {
+    if (std::optional<cost::DeviceSpec> same = device_with_product(folder->path, name)) {
+      device = std::move(*same);
+    }
+  }
+  if (device) {
+    device->name = printable(device->name);
+  }
+  return device;
+}
+
 Result<cost::DeviceSpec> read_gpu(const Arguments& arguments) {
   const std::optional<std::string> name = arguments.value("gpu");
   if (!name || name->empty()) {
@@ -108,16 +125,7 @@ Result<cost::DeviceSpec> read_gpu(const Arguments& arguments) {
   if (!folder) {
     return folder.error();
   }
-  Result<cost::DeviceSpec> device = cost::load_device(folder->path, *name);
-  if (!device && device.error().code == ErrorCode::kInvalidArgument) {
-    if (std::optional<cost::DeviceSpec> same = device_with_product(folder->path, *name)) {
-      device = std::move(*same);
-    }
-  }
-
-  if (device) {
-    device->name = printable(device->name);
-  }
+  Result<cost::DeviceSpec> device = find_gpu(arguments, *name);
   return device ? with_asked_host(arguments, folder->path, std::move(device).value())
                 : std::move(device);
 }

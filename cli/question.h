@@ -29,6 +29,12 @@ struct Question {
 /// The same without the options of the device, for verbs that need no device.
 [[nodiscard]] std::vector<OptionSpec> plan_question_options();
 
+/// The GPU that `name` means: a name of the catalogue, another name or the product's name of an
+/// entry, or a .json file. What --host-memory and its like say of the host is left out.
+///
+/// Errors:  those of `find_config_dir` and `cost::load_device`.
+[[nodiscard]] Result<cost::DeviceSpec> find_gpu(const Arguments& arguments,
+                                                const std::string& name);
 /// Reads --gpu. Errors: kInvalidArgument if it is missing; those of `cost::load_device`.
 [[nodiscard]] Result<cost::DeviceSpec> read_gpu(const Arguments& arguments);
 /// Reads --budget; 0 if it is not given. Errors: kInvalidArgument.

@@ -38,7 +38,29 @@ bool is_wanted(const ir::JsonValue& answer, const AnswerWanted& wanted) {
     return !typed || *typed == text_in(answer, key);
   };
   return fits(wanted.model, "model") && fits(wanted.gpus, "gpus") &&
-         (fits(wanted.gpu, "gpu") || *wanted.gpu == device_in(answer));
+         (fits(wanted.gpu, "gpu") || wanted.device == device_in(answer));
+}
+
+/// Leaves those whose sweep was given the name of the GPU that is typed now, if there are any.
+void prefer_typed_name(std::vector<const ir::JsonValue*>& answers, const std::string& gpu) {
+  const auto other = [&gpu](const ir::JsonValue* answer) { return text_in(*answer, "gpu") != gpu; };
+  if (!std::ranges::all_of(answers, other)) {
+    std::erase_if(answers, other);
+  }
+}
+
+/// The answers of the document of --json; nothing if the text is none.
+std::optional<std::vector<ir::JsonValue>> answers_of_document(std::string_view text) {
+  if (text.find("\"answers\"") == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const Result<ir::JsonValue> document = ir::parse_json(text, "");
+  const ir::JsonValue* const all = document ? document->find("answers") : nullptr;
+  if (all == nullptr || all->as_array() == nullptr ||
+      !std::ranges::all_of(*all->as_array(), is_answer)) {
+    return std::nullopt;
+  }
+  return std::vector<ir::JsonValue>(all->as_array()->begin(), all->as_array()->end());
 }
 
 /// "gpt2 --gpu h100 --gpus 8", as it is typed.
@@ -59,33 +81,23 @@ std::string listed(const std::vector<const ir::JsonValue*>& answers) {
 }  // namespace
 
 std::optional<std::vector<ir::JsonValue>> sweep_answers(std::string_view text) {
-  std::vector<ir::JsonValue> answers;
-  constexpr std::string_view kDocumentKey = "\"answers\"";
-  if (text.find(kDocumentKey) != std::string_view::npos) {
-    const Result<ir::JsonValue> document = ir::parse_json(text, "");
-    const ir::JsonValue* const all = document ? document->find("answers") : nullptr;
-    if (all == nullptr || all->as_array() == nullptr ||
-        !std::ranges::all_of(*all->as_array(), is_answer)) {
-      return std::nullopt;
-    }
-    return std::vector<ir::JsonValue>(all->as_array()->begin(), all->as_array()->end());
+  if (std::optional<std::vector<ir::JsonValue>> document = answers_of_document(text)) {
+    return document;
   }
   constexpr std::string_view kLineBegin = "{\"model\":";  // As `sweep` writes a line.
   if (!text.starts_with(kLineBegin)) {
     return std::nullopt;
   }
+  std::vector<ir::JsonValue> answers;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
-    if (line.empty()) {
-      continue;
-    }
     Result<ir::JsonValue> answer = ir::parse_json(line, "");
-    if (!answer || !is_answer(*answer)) {
-      if (begin >= text.size()) {
-        break;  // A sweep that is still running, or was interrupted, ends within a line.
-      }
+    if (!answer) {
+      continue;  // Empty, or cut where a sweep was interrupted; the next sweep begins a new line.
+    }
+    if (!is_answer(*answer)) {
       return std::nullopt;
     }
     answers.push_back(std::move(answer).value());
@@ -110,6 +122,9 @@ Result<ir::JsonValue> chosen_answer(const std::vector<ir::JsonValue>& answers,
                                 "an answer with a plan_file",
                                 "nothing fitted, or the file is of an older release: run the sweep "
                                 "again into a new file");
+  }
+  if (wanted.gpu) {
+    prefer_typed_name(meant, *wanted.gpu);
   }
   if (meant.size() == 1) {
     return *meant.front();

@@ -122,6 +122,12 @@ QStringList notes_on(const std::string& path, const std::vector<ir::Assumption>&
               .arg(QString::fromStdString(path), names.join(QStringLiteral(", ")))};
 }
 
+/// The name of the catalogue's entry that `gpu` means; a path stays itself.
+std::string entry_name(const std::string& config_dir, const std::string& gpu) {
+  const auto device = cost::load_device(config_dir, gpu);
+  return device && !gpu.ends_with(".json") ? device->name : gpu;
+}
+
 /// The scenario of --plan, which MODEL and --gpu change.
 Status take_plan(const LaunchOptions& options, const std::string& config_dir, WindowSetup& setup) {
   Result<PlanScenario> plan = read_plan_scenario(config_dir, *options.plan, setup.scenario);
@@ -130,7 +136,8 @@ Status take_plan(const LaunchOptions& options, const std::string& config_dir, Wi
   }
   setup.scenario = std::move(plan->scenario);
   setup.notes = notes_on(*options.plan, plan->left_out);
-  if (options.gpu && *options.gpu != setup.scenario.gpu) {
+  if (options.gpu &&
+      entry_name(config_dir, *options.gpu) != entry_name(config_dir, setup.scenario.gpu)) {
     setup.scenario.host.node.reset();  // It holds the file's GPU.
   }
   return ok();

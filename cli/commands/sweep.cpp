@@ -198,7 +198,7 @@ class Sweep {
     // No rank may add to the files before every rank has read them.
     ranks_.wait();
     const Status mine = run_share();
-    const Status all = gather();
+    const Status all = gather(mine.has_value());
     ranks_.wait();
     if (file_) {
       file_->remove_own();
@@ -243,8 +243,9 @@ class Sweep {
     return ok();
   }
 
-  /// Sends all lines to the first rank, which writes them in the order of the items.
-  Status gather() {
+  /// Sends all lines to the first rank, which writes them in the order of the items. If its own
+  /// share failed (`complete` is false), its error takes the place of the document of --json.
+  Status gather(bool complete) {
     std::string text;
     for (std::size_t i = 0; i < items_.size(); ++i) {
       const auto line = lines_.find(items_[i]);
@@ -267,7 +268,9 @@ class Sweep {
     }
     const Status finished = file_ ? file_->finish(items_, lines_) : ok();
     if (finished && context_.json) {
-      print_document();
+      if (complete) {
+        print_document();
+      }
     } else if (finished && !file_) {
       print();
     }
@@ -293,7 +296,10 @@ class Sweep {
     } else {
       ir::JsonValue::Array answers;
       for (const SweepItem& item : items_) {
-        answers.push_back(ir::parse_json(lines_.at(item), "sweep").value());
+        // Another rank whose share failed has said so, and has sent fewer lines.
+        if (const auto line = lines_.find(item); line != lines_.end()) {
+          answers.push_back(ir::parse_json(line->second, "sweep").value());
+        }
       }
       document.add("answers", ir::JsonValue{std::move(answers)});
     }

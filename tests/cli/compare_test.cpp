@@ -212,6 +212,12 @@ TEST_CASE("compare: wrong use is refused with what to type") {
   CHECK(unknown.complains("checkpointing"));
   CHECK(test::headroom("compare gpt2 --gpu h100 --vary liger=maybe,no").code == ExitCode::kUsage);
   CHECK(test::headroom("compare gpt2 --gpu h100 --vary checkpointing").code == ExitCode::kUsage);
+  for (const char* more : {"- gpt2 --vary zero=1,2", "- --vary zero=1,2", "- -"}) {
+    const Answer input = test::headroom(std::string("compare --gpu h100 ") + more);
+    CHECK(input.code == ExitCode::kUsage);
+    CHECK(input.complains("-, for 2 of the plans"));
+    CHECK(input.complains("write the configuration into a file"));
+  }
 }
 
 }  // namespace headroom::cli

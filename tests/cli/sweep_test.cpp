@@ -1,3 +1,6 @@
+#include <unistd.h>
+
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -39,6 +42,28 @@ std::string sweep_into(const std::string& path, const std::string& more = "") {
   CHECK(answer.out.empty());
   return read_file(path).value();
 }
+
+/// Standard input with this text, until it goes out of scope.
+class StandardInput {
+ public:
+  explicit StandardInput(const std::string& text) : before_(::dup(STDIN_FILENO)) {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe(ends.data()) == 0);
+    REQUIRE(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    ::close(ends[1]);
+    ::dup2(ends[0], STDIN_FILENO);
+    ::close(ends[0]);
+  }
+  StandardInput(const StandardInput&) = delete;
+  StandardInput& operator=(const StandardInput&) = delete;
+  ~StandardInput() {
+    ::dup2(before_, STDIN_FILENO);
+    ::close(before_);
+  }
+
+ private:
+  int before_;
+};
 
 }  // namespace
 
@@ -147,6 +172,62 @@ TEST_CASE("sweep: its file is a plan file, of which the command line says which 
       "\n";
   CHECK(test::headroom("fit --plan " + folder.write("none.jsonl", none + none))
             .complains("without any plan"));
+}
+
+TEST_CASE("sweep: a plan is read from its file under each name of the GPU, with the file's node") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("sweep.jsonl");
+  REQUIRE(test::headroom("sweep gpt2 --gpu h100 --gpus 1,2 --runtime transformers --micro-batch 1 "
+                         "--node gcp-a3-highgpu-8g --output " +
+                         path)
+              .code == cli::ExitCode::kYes);
+  for (const std::string gpu : {"h100", "h100-80gb", "H100_80GB"}) {
+    const std::string line = "fit gpt2 --plan " + path + " --gpus 2 --gpu " + gpu;
+    CAPTURE(line);
+    CHECK(test::json_of(line).text("time/node") == "gcp-a3-highgpu-8g");
+    CHECK_FALSE(test::headroom(line).complains("has --gpu"));
+  }
+}
+
+TEST_CASE("sweep: of two names of one GPU, the typed one says which answer is meant") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write(
+      "sweep.jsonl", test::headroom("sweep gpt2 --gpu h100,h100-80gb --runtime transformers "
+                                    "--micro-batch 1")
+                         .out);
+  for (const std::string gpu : {"h100", "h100-80gb"}) {
+    CHECK(test::headroom("fit gpt2 --gpu " + gpu + " --plan " + path).code == cli::ExitCode::kYes);
+  }
+  CHECK(test::headroom("fit gpt2 --plan " + path).complains("2 plans, several of a sweep"));
+}
+
+TEST_CASE("sweep: its file is a plan file with lines that were cut, and with any model's name") {
+  const test::TemporaryFolder folder;
+  const std::vector<std::string> lines = lines_of(test::headroom(kSweep).out);
+  REQUIRE(lines.size() == 4);
+  const std::string cut = lines[1].substr(0, lines[1].size() / 2);
+  const std::string question = "fit gpt2 --gpu a100-80gb --gpus 2 --plan ";
+  const std::vector<std::vector<std::string>> files = {
+      {lines[0], cut, lines[1], lines[2]}, {cut, lines[0], lines[1]}, {lines[0], lines[1], cut}};
+  for (const std::vector<std::string>& file : files) {
+    const std::string path = folder.write("cut.jsonl", joined(file));
+    CHECK(test::json_of(question + path).integer("plan/gpus") == 2);
+  }
+  const std::string only_cut = folder.write("only.jsonl", cut + "\n" + cut + "\n");
+  CHECK(test::headroom(question + only_cut).code == cli::ExitCode::kBadInput);
+  std::string answers = lines[1];
+  answers.replace(0, answers.find(','), R"({"model":"answers")");
+  const std::string named = folder.write("named.jsonl", joined({lines[0], answers}));
+  CHECK(test::json_of("fit --gpus 2 --plan " + named).integer("plan/gpus") == 2);
+}
+
+TEST_CASE("sweep: --json prints the error alone where an answer cannot be found") {
+  // Standard input is empty when the search itself reads it, after the check of all items.
+  const StandardInput input(read_file(test::source_file("configs/models/gpt2.json")).value());
+  const test::Answer answer =
+      test::headroom("sweep /dev/stdin --gpu a100-80gb --runtime transformers --json");
+  CHECK(answer.code == cli::ExitCode::kBadInput);
+  CHECK(test::Document(answer.out).text("error/message").find("/dev/stdin") != std::string::npos);
 }
 
 TEST_CASE("sweep and plan: --output never overwrites an input or a file of something else") {

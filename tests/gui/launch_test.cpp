@@ -210,6 +210,8 @@ TEST_CASE("window_setup: a note says what the window leaves out of a plan file")
   MainWindow window(*setup);
   CHECK(window.findChild<QLabel*>(QStringLiteral("notes"))->text() == setup->notes[0]);
   CHECK(MainWindow(test::fake_setup()).findChild<QLabel*>(QStringLiteral("notes")) == nullptr);
+  options->gpu = "A100_80GB";  // Another name of the node's own GPU.
+  CHECK(window_setup(*options)->scenario.host.node.has_value());
   options->gpu = "h100";  // The node holds the other GPU.
   CHECK_FALSE(window_setup(*options)->scenario.host.node);
   write(path, R"({"schema_version": 1, "assumptions": {"host-memory": "much"},
