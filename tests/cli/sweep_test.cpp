@@ -223,10 +223,11 @@ TEST_CASE("sweep: its file is a plan file with lines that were cut, and with any
 
 TEST_CASE("sweep: --json prints the error alone where an answer cannot be found") {
   // Standard input is empty when the search itself reads it, after the check of all items.
-  const StandardInput input(read_file(test::source_file("configs/models/gpt2.json")).value());
+  const StandardInput input(R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, )"
+                            R"("vocab_size": 50257, "n_positions": 1024})");
   const test::Answer answer =
       test::headroom("sweep /dev/stdin --gpu a100-80gb --runtime transformers --json");
-  CHECK(answer.code == cli::ExitCode::kBadInput);
+  CHECK(answer.code == cli::ExitCode::kEnvironment);
   CHECK(test::Document(answer.out).text("error/message").find("/dev/stdin") != std::string::npos);
 }
 
