@@ -25,7 +25,7 @@ namespace {
 
 /// One option with the values that are tried.
 struct Variation {
-  OptionSpec option;  ///< As it was typed, which can be another name of `meant`.
+  OptionSpec option;  ///< The typed option, perhaps by another name than `meant`.
   std::string meant;  ///< The option of the verb.
   std::vector<std::string> values;
 };

@@ -29,7 +29,7 @@ struct ComparedPlan {
   Bytes peak_reserved;
   cost::RoleBytes by_role{};
   std::string moment;
-  cost::HostMemory host;  ///< Of a node.
+  cost::HostMemory host;  ///< What a node of the run holds.
   cost::Verdict host_verdict{};
   std::string host_assumed;  ///< What is assumed of the host; empty: nothing.
   /// Nothing if nobody has measured a GPU of the kind.

@@ -74,7 +74,7 @@ class Readings {
   }
 
   std::vector<OomReading> all_;
-  std::set<std::pair<std::size_t, std::string>> ranks_;  ///< Of each of `all_`.
+  std::set<std::pair<std::size_t, std::string>> ranks_;  ///< Index in `all_`, and a rank of it.
   std::size_t left_out_ = 0;
 };
 

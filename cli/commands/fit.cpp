@@ -43,7 +43,7 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kNone;
   Result<FitAnswer> answer = answer_fit(arguments, std::move(question).value(), tree);
   if (!answer) {
-    // What the GPU does with a plan is idle where there is no such plan.
+    // The notes about the GPU describe how it runs the plan, which was refused.
     std::erase_if(notes, [&of_device](const std::string& note) {
       return std::ranges::find(of_device, note) != of_device.end();
     });

@@ -80,7 +80,7 @@ void add_host(Bytes needed, Bytes capacity, ir::JsonFields& fields) {
   fields.add("host_short_bytes", std::max(needed - capacity, Bytes{0}));
 }
 
-/// What `fit` would say of the plan.
+/// Adds the verdict, the chance to fit and the host memory, as `fit` states them.
 void add_verdict(const cost::StepEstimate& estimate, ir::JsonFields& fields) {
   fields.add("verdict", name_of(estimate.verdict));
   fields.add("yes", cost::is_yes(estimate.verdict, estimate.chance));

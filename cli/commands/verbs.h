@@ -21,7 +21,7 @@ namespace headroom::cli {
 /// `headroom explain --oom FILE [MODEL ...]`: reads PyTorch's out-of-memory messages, and says
 /// where a run asked for that memory.
 [[nodiscard]] Command explain_oom_command();
-/// Its option `--oom FILE`.
+/// The option `--oom FILE` of that command.
 [[nodiscard]] OptionSpec oom_option();
 
 /// `headroom fit MODEL --gpu G`: prints the verdict, the peak and what to change.

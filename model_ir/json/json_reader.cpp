@@ -79,8 +79,8 @@ struct JsonObject::State {
     return found != opened.end() ? &*found : nullptr;
   }
 
-  /// Calls `visit(pointer, key, requested keys)` for every field below `value` that nobody
-  /// requested.
+  /// Calls `visit(pointer, field, requested keys, whether it was requested)` for every field below
+  /// `value`, and for those below the requested ones.
   template <typename Visit>
   void walk(const JsonValue& value, const std::string& pointer, const Visit& visit) const {
     if (const JsonValue::Array* items = value.as_array()) {
@@ -96,37 +96,10 @@ struct JsonObject::State {
     for (const JsonMember& member : *value.as_object()) {
       const std::string place = pointer + "/" + escaped(member.key);
       const auto& asked = object->asked;
-      if (std::find(asked.begin(), asked.end(), member.key) == asked.end()) {
-        visit(place, member, asked);
-      } else {
+      const bool requested = std::find(asked.begin(), asked.end(), member.key) != asked.end();
+      visit(place, member, asked, requested);
+      if (requested) {
         walk(member.value, place, visit);
-      }
-    }
-  }
-
-  /// Adds the pointers of requested fields below `value` that are null.
-  void gather_nulls(const JsonValue& value, const std::string& pointer,
-                    std::vector<std::string>& nulls) const {
-    if (const JsonValue::Array* items = value.as_array()) {
-      for (std::size_t i = 0; i < items->size(); ++i) {
-        gather_nulls((*items)[i], pointer + "/" + std::to_string(i), nulls);
-      }
-      return;
-    }
-    const Opened* const object = find(&value);
-    if (object == nullptr) {
-      return;
-    }
-    for (const JsonMember& member : *value.as_object()) {
-      const std::string place = pointer + "/" + escaped(member.key);
-      const auto& asked = object->asked;
-      if (std::find(asked.begin(), asked.end(), member.key) == asked.end()) {
-        continue;
-      }
-      if (member.value.is_null()) {
-        nulls.push_back(place);
-      } else {
-        gather_nulls(member.value, place, nulls);
       }
     }
   }
@@ -514,7 +487,13 @@ bool JsonReader::has_errors() const {
 
 std::vector<std::string> JsonReader::nulls() const {
   std::vector<std::string> nulls;
-  state_->gather_nulls(*state_->root, "", nulls);
+  state_->walk(*state_->root, "",
+               [&nulls](const std::string& place, const JsonMember& member,
+                        const std::vector<std::string>&, bool requested) {
+                 if (requested && member.value.is_null()) {
+                   nulls.push_back(place);
+                 }
+               });
   return nulls;
 }
 
@@ -522,7 +501,11 @@ std::vector<std::string> JsonReader::unread() const {
   std::vector<std::string> pointers;
   state_->walk(*state_->root, "",
                [&pointers](const std::string& place, const JsonMember&,
-                           const std::vector<std::string>&) { pointers.push_back(place); });
+                           const std::vector<std::string>&, bool requested) {
+                 if (!requested) {
+                   pointers.push_back(place);
+                 }
+               });
   return pointers;
 }
 
@@ -530,7 +513,10 @@ Status JsonReader::finish_refusing_unknown_keys() const {
   std::vector<Error> faults = state_->errors;
   state_->walk(*state_->root, "",
                [&](const std::string& place, const JsonMember& member,
-                   const std::vector<std::string>& asked) {
+                   const std::vector<std::string>& asked, bool requested) {
+                 if (requested) {
+                   return;
+                 }
                  const auto near = closest_word(member.key, asked);
                  faults.push_back(Error::invalid_input(
                      state_->file, place, "\"" + member.key + "\"", "a known key",

@@ -113,7 +113,7 @@ struct ParallelPlan {
   OptimizerPlan optimizer;
   AttentionKind attention = AttentionKind::kSdpa;
   LossKind loss = LossKind::kHf;
-  bool liger = false;             ///< Liger's RMSNorm, SwiGLU or GeGLU and rotary kernels.
+  bool liger = false;  ///< Liger's RMSNorm, SwiGLU or GeGLU and rotary kernels.
   Workload workload;
   Recompute recompute = Recompute::kNone;
   std::int64_t recompute_every = 1;  ///< Every k-th layer.

@@ -73,6 +73,16 @@ struct SearchAxis {
   bool offered = false;
 };
 
+/// `SearchAxis::get` and `set` of an axis that is a degree of the plan's mesh.
+template <std::int64_t ir::Mesh::*kDegree>
+std::int64_t get_degree(const ir::ParallelPlan& plan) {
+  return plan.mesh.*kDegree;
+}
+template <std::int64_t ir::Mesh::*kDegree>
+void set_degree(SpaceWalk& walk, std::int64_t value) {
+  walk.plan.mesh.*kDegree = value;
+}
+
 /// A value of an axis for which an explanation is useful.
 struct Alternative {
   Axis axis;

@@ -135,9 +135,7 @@ class Fsdp final : public Runtime {
   }
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
-    if (has_fsdp(plan)) {
-      plan.mesh.replicas = 1;
-    }
+    plan.mesh.replicas = 1;
     return plan;
   }
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override {

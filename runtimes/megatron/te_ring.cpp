@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtimes/megatron/te_exchange.h"
 #include "runtimes/megatron/streams.h"
+#include "runtimes/megatron/te_exchange.h"
 #include "runtimes/megatron/te_kernels.h"
 #include "runtimes/torch/collective.h"
 #include "runtimes/torch/functions.h"

@@ -76,7 +76,7 @@ bool is_known(const ModelSpec& spec) {
 
 std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPlan& plan) {
   const TitanPlan titan = titan_of(plan);
-  const std::int64_t replicas = has_fsdp(plan) ? plan.mesh.replicas : 1;
+  const std::int64_t replicas = plan.mesh.replicas;
   const std::int64_t ranks = plan.mesh.tensor * plan.mesh.pipeline * replicas;
   if (const std::optional<Error> error =
           unsupported_pipeline(plan, static_cast<std::int64_t>(spec.layers.size()))) {
@@ -159,7 +159,7 @@ bool shards_by_columns(const ModelSpec& spec, const ParallelPlan& plan, std::int
 /// Errors in the degrees of the experts.
 std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPlan& plan) {
   const std::int64_t inner = plan.mesh.expert * titan_expert_tensor(plan.mesh);
-  const std::int64_t replicas = has_fsdp(plan) ? plan.mesh.replicas : 1;
+  const std::int64_t replicas = plan.mesh.replicas;
   const std::int64_t ranks = plan.world / replicas / plan.mesh.pipeline;
   const std::string degrees = "ep=" + std::to_string(plan.mesh.expert) +
                               ",etp=" + std::to_string(titan_expert_tensor(plan.mesh));
@@ -200,7 +200,7 @@ std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPl
     return refused("titan", "compiled for a model with experts",
                    "eager blocks: compiled experts are not modelled");
   }
-  if (plan.world == (has_fsdp(plan) ? plan.mesh.replicas : 1)) {
+  if (plan.world == plan.mesh.replicas) {
     return refused("gpus", std::to_string(plan.world),
                    "two or more FSDP ranks for a model with experts");
   }

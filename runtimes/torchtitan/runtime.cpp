@@ -105,9 +105,7 @@ class Torchtitan final : public Runtime {
   }
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
-    if (has_fsdp(plan)) {
-      plan.mesh.replicas = 1;
-    }
+    plan.mesh.replicas = 1;
     return plan;
   }
   /// Its peaks are those of FSDP's groups, regardless of the model code.

@@ -12,7 +12,7 @@ namespace {
 /// Words for degrees, pipeline and sharding.
 std::string degree_words(const ParallelPlan& plan, const TitanPlan& titan) {
   const bool pipelined = plan.mesh.pipeline > 1;
-  const std::int64_t replicas = has_fsdp(plan) ? plan.mesh.replicas : 1;
+  const std::int64_t replicas = plan.mesh.replicas;
   std::string text;
   add_degree(text, "tp", plan.mesh.tensor, true);
   add_degree(text, "pp", plan.mesh.pipeline, true);

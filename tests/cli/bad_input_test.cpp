@@ -161,9 +161,9 @@ TEST_CASE("bad input: what cannot be written leaves no partial file") {
   for (const char* name : {"nowhere/out.csv", "taken"}) {
     CAPTURE(name);
     std::filesystem::create_directories(folder.path("taken"));
-    check_refused(
-        {"timeline", config, "--gpu", "h100-80gb", "--format", "csv", "--output", folder.path(name)},
-        ExitCode::kEnvironment);
+    check_refused({"timeline", config, "--gpu", "h100-80gb", "--format", "csv", "--output",
+                   folder.path(name)},
+                  ExitCode::kEnvironment);
   }
   std::size_t entries = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path())) {

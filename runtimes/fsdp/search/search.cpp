@@ -23,12 +23,12 @@ AxisValues replicas_below(SpaceWalk& walk) {
 std::vector<SearchAxis> fsdp_axes() {
   std::vector<SearchAxis> rows = {
       {.axis = Axis::kReplicas,
-       .get = [](const ParallelPlan& plan) { return has_fsdp(plan) ? plan.mesh.replicas : 1; },
+       .get = get_degree<&ir::Mesh::replicas>,
        .rule = [](const SpaceQuestion& question) -> std::string {
          return "a divisor of the GPUs (" + gpus_text(question) + ") below them";
        },
        .candidates = replicas_below,
-       .set = [](SpaceWalk& walk, std::int64_t value) { walk.plan.mesh.replicas = value; }},
+       .set = set_degree<&ir::Mesh::replicas>},
       {.axis = Axis::kReshard,
        .get = [](const ParallelPlan& plan) -> std::int64_t {
          return has_fsdp(plan) && fsdp_of(plan).reshard_after_forward ? 1 : 0;

@@ -60,14 +60,6 @@ template <std::int64_t MegatronPlan::*kMember>
 std::int64_t get_number(const ParallelPlan& plan) {
   return megatron_of(plan).*kMember;
 }
-template <std::int64_t Mesh::*kDegree>
-std::int64_t get_degree(const ParallelPlan& plan) {
-  return plan.mesh.*kDegree;
-}
-template <std::int64_t Mesh::*kDegree>
-void set_degree(SpaceWalk& walk, std::int64_t value) {
-  walk.plan.mesh.*kDegree = value;
-}
 
 /// Values of which all but the first must be requested by the user.
 AxisValues first_or_asked(const SpaceWalk& walk, Axis axis, bool possible) {

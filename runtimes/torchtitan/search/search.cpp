@@ -31,14 +31,6 @@ template <std::int64_t TitanPlan::*kMember>
 std::int64_t get_number(const ParallelPlan& plan) {
   return titan_of(plan).*kMember;
 }
-template <std::int64_t Mesh::*kDegree>
-std::int64_t get_degree(const ParallelPlan& plan) {
-  return plan.mesh.*kDegree;
-}
-template <std::int64_t Mesh::*kDegree>
-void set_degree(SpaceWalk& walk, std::int64_t value) {
-  walk.plan.mesh.*kDegree = value;
-}
 
 bool is_pipelined(const ParallelPlan& plan) {
   return has_titan(plan) && plan.mesh.pipeline > 1;
@@ -255,12 +247,11 @@ std::vector<SearchAxis> make_axes() {
                   .rule = context_rule,
                   .candidates = context_degrees,
                   .set = set_degree<&Mesh::context>});
-  rows.push_back(
-      {.axis = Axis::kReplicas,
-       .get = [](const ParallelPlan& plan) { return has_fsdp(plan) ? plan.mesh.replicas : 1; },
-       .rule = replicas_rule,
-       .candidates = replica_counts,
-       .set = [](SpaceWalk& walk, std::int64_t value) { walk.plan.mesh.replicas = value; }});
+  rows.push_back({.axis = Axis::kReplicas,
+                  .get = get_degree<&ir::Mesh::replicas>,
+                  .rule = replicas_rule,
+                  .candidates = replica_counts,
+                  .set = set_degree<&ir::Mesh::replicas>});
   rows.push_back({.axis = Axis::kExpert,
                   .get = get_degree<&Mesh::expert>,
                   .rule = expert_rule,

@@ -184,7 +184,7 @@ std::vector<TitanChoice> recomputations_of(const Constraints& allowed,
 }  // namespace
 
 bool is_unsharded_titan(const ParallelPlan& plan) {
-  const std::int64_t replicas = has_fsdp(plan) ? plan.mesh.replicas : 1;
+  const std::int64_t replicas = plan.mesh.replicas;
   return plan.world == replicas && plan.mesh.tensor == 1 && plan.mesh.pipeline == 1 &&
          plan.mesh.context == 1;
 }

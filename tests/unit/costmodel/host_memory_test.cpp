@@ -49,6 +49,24 @@ ir::ModelSpec small_model() {
   return ir::load_model(test::kConfigs + "/models", "llama-3.2-1b").value();
 }
 
+/// One step of Megatron-Core after which a checkpoint is saved.
+ir::ParallelPlan saving_plan() {
+  ir::ParallelPlan plan;
+  plan.runtime = "megatron";
+  plan.precision = ir::Precision::kBf16Master;
+  plan.workload.sequence = 128;
+  plan.workload.steps = 1;
+  plan.workload.checkpoint_save = true;
+  ir::edit_megatron(plan) = {};
+  return plan;
+}
+
+HostMemory memory_of_rank(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  const auto program = ir::lower(model, plan, ir::Rank{0}, DeviceTraits{});
+  REQUIRE(program);
+  return host_memory(model, plan, std::nullopt, program.value());
+}
+
 Bytes bytes_of_use(const HostMemory& memory, HostUse use) {
   return std::accumulate(
       memory.terms.begin(), memory.terms.end(), Bytes{0},
@@ -176,19 +194,11 @@ TEST_CASE("host memory: Megatron-Core's ranks share in saving the experts that t
   for (ir::LayerSpec& layer : model.layers) {
     layer.moe = true;
   }
-  ir::ParallelPlan plan;
-  plan.runtime = "megatron";
-  plan.precision = ir::Precision::kBf16Master;
-  plan.workload.sequence = 128;
-  plan.workload.steps = 1;
-  plan.workload.checkpoint_save = true;
+  ir::ParallelPlan plan = saving_plan();
   plan.world = 4;
-  ir::edit_megatron(plan);
   const auto saved = [&] {
-    const auto program = ir::lower(model, plan, ir::Rank{0}, DeviceTraits{});
-    REQUIRE(program);
     Bytes requested;
-    for (const HostTerm& term : host_memory(model, plan, std::nullopt, program.value()).terms) {
+    for (const HostTerm& term : memory_of_rank(model, plan).terms) {
       requested += term.use == HostUse::kSaving ? term.requested : Bytes{0};
     }
     return static_cast<double>(requested.value());
@@ -256,16 +266,9 @@ TEST_CASE("host memory: LitGPT reads a run's checkpoint whole, and has four data
 }
 
 TEST_CASE("host memory: Megatron-Core saves by way of pinned copies of all that a rank writes") {
-  ir::ParallelPlan plan;
-  plan.runtime = "megatron";
-  plan.precision = ir::Precision::kBf16Master;
-  plan.workload.sequence = 128;
-  plan.workload.steps = 1;
-  plan.workload.checkpoint_save = true;
+  ir::ParallelPlan plan = saving_plan();
   const auto saved = [&] {
-    const auto program = ir::lower(small_model(), plan, ir::Rank{0}, DeviceTraits{});
-    REQUIRE(program);
-    const HostMemory memory = host_memory(small_model(), plan, std::nullopt, program.value());
+    const HostMemory memory = memory_of_rank(small_model(), plan);
     CHECK(memory.peak_span == HostSpan::kSaving);
     CHECK(memory.pinned >= bytes_of_use(memory, HostUse::kSaving));
     for (const HostTerm& term : memory.terms) {
