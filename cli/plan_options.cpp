@@ -332,11 +332,11 @@ void note_trainers(const Arguments& arguments, PlanRequest& request) {
       }
     }
     if (!settings.empty()) {
-      text += (text.empty() ? "" : ", ") + std::string(trainer.trainer) + " " + settings;
+      text += (text.empty() ? "" : ", and ") + std::string(trainer.trainer) + " uses " + settings;
     }
   }
   if (!text.empty()) {
-    request.notes.push_back("of what was not typed, trainers would set: " + text);
+    request.notes.push_back("unless told otherwise, " + text);
   }
 }
 

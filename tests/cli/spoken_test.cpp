@@ -182,19 +182,19 @@ TEST_CASE(
     "spoken: what trainers would set is said where a question about adapters leaves it open") {
   const Answer open = fit("--lora r=8");
   CHECK(
-      open.complains("of what was not typed, trainers would set: TRL's SFTTrainer --micro-batch 8 "
+      open.complains("unless told otherwise, TRL's SFTTrainer uses --micro-batch 8 "
                      "--checkpointing full --clip-norm 1"));
-  CHECK(open.complains("transformers' Trainer --micro-batch 8 --clip-norm 1"));
+  CHECK(open.complains("and transformers' Trainer uses --micro-batch 8 --clip-norm 1"));
   const Answer typed =
       fit("--lora r=8 --micro-batch 2 --checkpointing none --clip-norm 1 --seq 64");
-  CHECK_FALSE(typed.complains("trainers would set"));
-  CHECK_FALSE(fit("--micro-batch 2").complains("trainers would set"));
+  CHECK_FALSE(typed.complains("unless told otherwise"));
+  CHECK_FALSE(fit("--micro-batch 2").complains("unless told otherwise"));
   // PEFT's preparation has switched recomputation on, which its own note says.
   const Answer prepared = fit("--qlora r=8 --micro-batch 8 --seq 64");
   CHECK(prepared.complains("prepare_model_for_kbit_training"));
-  CHECK_FALSE(prepared.complains("SFTTrainer --checkpointing"));
+  CHECK_FALSE(prepared.complains("SFTTrainer uses --checkpointing"));
   const Answer unprepared = fit("--qlora r=8,prepare=no --micro-batch 8 --seq 64 --clip-norm 1");
-  CHECK(unprepared.complains("TRL's SFTTrainer --checkpointing full"));
+  CHECK(unprepared.complains("TRL's SFTTrainer uses --checkpointing full"));
 }
 
 TEST_CASE("spoken: a null of a config.json that stands for a default is said") {
