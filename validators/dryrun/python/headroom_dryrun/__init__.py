@@ -4,6 +4,7 @@
 modules when the user's program imports them, so a program without PyTorch costs nothing and writes nothing.
 """
 
+import os
 from typing import Optional
 
 from . import imports
@@ -20,6 +21,8 @@ def start(settings: Optional[Settings] = None) -> None:
     from . import session, world
 
     settings = settings or Settings.from_environment()
+    if os.environ.get("TORCH_CUDNN_SDPA_PREFERRED") == "0":  # PyTorch 2.6 and later ask for it by another name.
+        os.environ.setdefault("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
     world.set_rank_variables(settings)
     _session = session.Session(settings)
     imports.install(session.watched_modules(_session), _session.report_failure)

@@ -35,6 +35,9 @@ def describe(frames: Sequence[Dict[str, Any]]) -> str:
 
 
 def stack(summary: Iterable[Any]) -> List[str]:
-    """A traceback.StackSummary (outermost first) as lines "file:line function", innermost first, without ours."""
-    lines = [f"{short(f.filename)}:{f.lineno} {f.name}" for f in summary if not f.filename.startswith(_OURS)]
-    return lines[::-1]
+    """A traceback.StackSummary (outermost first) as lines "file:line function", innermost first.
+
+    Frames that only pass on what a line further out asked for are left out, unless there are no others."""
+    found = [f for f in summary if not f.filename.startswith(_OURS)][::-1]
+    chosen = [f for f in found if not is_library(f.filename)] or found
+    return [f"{short(f.filename)}:{f.lineno} {f.name}" for f in chosen]

@@ -110,7 +110,7 @@ def live_rows(
     rows += [{"bytes": s, "count": n, "frame": "(smaller ones)", "category": k} for k, (s, n) in sorted(rest.items())]
     missing = (total or 0) - sum(row["bytes"] for row in rows)
     if missing > 0:
-        rows.append({"bytes": missing, "count": 0, "frame": "(ends of blocks that were not split)", "category": "other"})
+        rows.append({"bytes": missing, "count": 0, "frame": "(ends of blocks that the allocator did not split)", "category": "other"})
     return rows
 
 
@@ -152,17 +152,21 @@ class History:
         """The highest point of the events that the allocator still has, or an earlier one if that was higher."""
         if not self._on:
             return None
-        snapshot = self._memory._snapshot()
-        traces = snapshot.get("device_traces") or []
-        trace = traces[device] if device < len(traces) else []
-        point = high_point(live_now(snapshot["segments"], device), trace)
+        point = high_point(*self._read(device))
         if device not in self.best or point.size >= self.best[device].size:
             self.best[device] = point
         return self.best[device]
 
     def live(self, device: int) -> List[Block]:
         """What is alive now."""
-        return list(live_now(self._memory._snapshot()["segments"], device).values())
+        live, trace = self._read(device)
+        return _alive_before(live, trace, len(trace))
+
+    def _read(self, device: int) -> Tuple[Dict[int, Block], List[Dict[str, Any]]]:
+        """The blocks in use and the events that the allocator still has."""
+        snapshot = self._memory._snapshot()
+        traces = snapshot.get("device_traces") or []
+        return live_now(snapshot["segments"], device), traces[device] if device < len(traces) else []
 
     def dump(self, path: str) -> None:
         """Writes the allocator's snapshot as torch.cuda.memory._dump_snapshot does."""

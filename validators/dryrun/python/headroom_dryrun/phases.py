@@ -182,7 +182,10 @@ class PhaseRecorder:
             return
         if self._state == "load" and self._loaded is not None:
             self._begun = self._loaded
-        self._close("end" if self._state == "between" and not failed else self.name, "off")
+        name = "end" if self._state == "between" and not failed else self.name
+        self._close(name, "off")
+        if name == "end" and all(row["peak_allocated"] == row["allocated_before"] for row in self._last):
+            del self.rows[len(self.rows) - len(self._last) :]  # Nothing was allocated after the last step.
 
     def _close(self, name: str, state: str, step: Optional[int] = None) -> None:
         """Writes the rows of the phase that ends; `state` begins."""

@@ -189,8 +189,7 @@ class Session:
         def hook(kind, error, trace):
             try:
                 lines = frames.stack(traceback.extract_tb(trace))
-                theirs = [line for line in lines if not line.startswith("torch/")]
-                where = (theirs or lines or [""])[0]
+                where = lines[0] if lines else ""
                 self.exception = {"type": kind.__name__, "message": str(error)[:2000], "where": where}
             except Exception as failure:
                 self.report_failure("exception", failure)
