@@ -30,6 +30,7 @@ class Categories:
 
     def __init__(self) -> None:
         self._seen: Dict[int, List[Tuple[int, str]]] = collections.defaultdict(list)
+        self._has_model = False
 
     def see(self, tensors: Iterable[Any], category: str, time: int) -> None:
         """Notes where `tensors` are. Two sightings of one kind are kept per address: the first and the last."""
@@ -60,11 +61,29 @@ class Categories:
         self.see((p.grad for p in found if p.grad is not None), "gradients", time)
         self.see(found, "parameters", time)
 
+    def see_model(self, module: Any, time: int) -> None:
+        """Notes the parameters of the module that the program calls."""
+        addresses = len(self._seen)
+        self.see(module.parameters(), "parameters", time)
+        self._has_model = self._has_model or len(self._seen) > addresses
+
     def see_optimizer(self, optimizer: Any, time: int, states: bool) -> None:
-        """Notes parameters and gradients of `optimizer`, and its states if `states`."""
+        """Notes parameters and gradients of `optimizer`, and its states if `states`.
+
+        A parameter that is no module's is a copy in another precision (DeepSpeed, Megatron-Core): a state."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.see((p.grad for p in parameters if getattr(p, "grad", None) is not None), "gradients", time)
-        self.see(parameters, "parameters", time)
+        copies = [p for p in parameters if self._has_model and not self._is_parameter(p)]
+        copied = set(map(id, copies))
+        self.see(copies, "optimizer states", time)
+        self.see((p for p in parameters if id(p) not in copied), "parameters", time)
         if states:
             values = (v for state in optimizer.state.values() if isinstance(state, dict) for v in state.values())
             self.see((v for v in values if hasattr(v, "untyped_storage")), "optimizer states", time)
+
+    def _is_parameter(self, tensor: Any) -> bool:
+        try:
+            seen = self._seen.get(_address(tensor), ())
+        except Exception:
+            return True
+        return any(category == "parameters" for _, category in seen)

@@ -7,6 +7,9 @@ _OURS = os.path.dirname(os.path.abspath(__file__))
 # Parts of torch whose own allocations are worth naming: they hold states, shards and buckets.
 _NAMED_PARTS = ("/torch/optim/", "/torch/distributed/fsdp/", "/torch/distributed/_composable/", "/clip_grad.py")
 
+# Decorators and wrappers of libraries: the line that they call says more.
+_WRAPPERS = ("/deepspeed/utils/nvtx.py", "/transformers/utils/generic.py", "/transformers/utils/output_capturing.py")
+
 
 def short(filename: str) -> str:
     """`filename` without what stands before the package."""
@@ -23,6 +26,8 @@ def is_library(filename: str) -> bool:
         return True
     if any(part in filename for part in _NAMED_PARTS):
         return False
+    if filename.endswith(_WRAPPERS):
+        return True
     return "/torch/" in filename or "/lib/python3" in filename and "-packages/" not in filename
 
 

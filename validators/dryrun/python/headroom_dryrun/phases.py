@@ -76,7 +76,7 @@ class PhaseRecorder:
         self.steps = 0  # Optimizer steps that have ended.
         self.after_row: Callable[[Row], None] = lambda row: None
         self._probe = probe
-        self._state = "off"  # off, load, forward, backward, between (backward and optimizer), after (an optimizer step)
+        self._state = "off"  # off, load, forward, backward, between (backward and step), stepping, after (a step)
         self._micro_batch = 1
         self._before: Dict[int, int] = {}
         self._since = 0.0
@@ -87,7 +87,7 @@ class PhaseRecorder:
     @property
     def name(self) -> str:
         """The phase that an error would have come from now."""
-        return {"between": "optimizer", "after": "end"}.get(self._state, self._state)
+        return {"between": "optimizer", "stepping": "optimizer", "after": "end"}.get(self._state, self._state)
 
     @property
     def step(self) -> int:
@@ -130,7 +130,7 @@ class PhaseRecorder:
             return
         if self._state == "load":
             self.forward()
-        if self._state == "between":  # No optimizer step since the last one: gradients accumulate.
+        if self._state in ("between", "stepping"):  # No optimizer step since the last one: gradients accumulate.
             self._micro_batch += 1
         self._close("forward", "backward")
 
@@ -140,9 +140,10 @@ class PhaseRecorder:
             self._close("backward", "between")
 
     def step_begins(self) -> None:
-        """An optimizer is about to step. What was only released since the backward pass was the end of that pass;
+        """Gradients are about to be clipped, or an optimizer to step. What was only released since the backward pass was the end of that pass;
         if anything was allocated (clipping), it was the beginning of the step."""
-        if self._state == "between" and not self._begun:
+        if self._state == "between":
+            self._state = "stepping"
             part = self._cut()
             if any(row["peak_allocated"] > row["allocated_before"] for row in part):
                 self._begun = part
@@ -182,7 +183,7 @@ class PhaseRecorder:
             return
         if self._state == "load" and self._loaded is not None:
             self._begun = self._loaded
-        name = "end" if self._state == "between" and not failed else self.name
+        name = "end" if self._state in ("between", "stepping") and not failed else self.name
         self._close(name, "off")
         if name == "end" and all(row["peak_allocated"] == row["allocated_before"] for row in self._last):
             del self.rows[len(self.rows) - len(self._last) :]  # Nothing was allocated after the last step.

@@ -77,7 +77,7 @@ def recognise(session: Any, module: Any) -> None:
     first = next(iter(model.parameters()), None)
     if first is None:
         return
-    session.categories.see(module.parameters(), "parameters", int(time.time() * 1e6))
+    session.categories.see_model(module, int(time.time() * 1e6))
     found.update(_inputs())
     wrapper = next((w for w in (_wrapper(module), _wrapper(model)) if w), None)
     if wrapper:

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import sys
 import time
 from typing import Any, Callable
 
@@ -28,7 +29,8 @@ class TorchHooks:
 
     def install(self) -> None:
         """Puts the hooks in; each is optional."""
-        for put in (self._wrap_backward, self._hook_optimizers, self._wrap_zero_grad, self.await_forward):
+        parts = (self._wrap_backward, self._hook_optimizers, self._wrap_clipping, self._wrap_zero_grad, self.await_forward)
+        for put in parts:
             try:
                 put()
             except Exception as error:
@@ -92,7 +94,7 @@ class TorchHooks:
         if not self.step_depth:
             self.guarded(self._session.phases.step_begins)
             self.guarded(self._session.categories.see_optimizer, optimizer, _now(), False)
-            self.guarded(program.recognise_optimizer, self._session, optimizer)
+        self.guarded(program.recognise_optimizer, self._session, optimizer)
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.guarded(self._session.categories.see_optimizer, optimizer, _now(), True)
@@ -134,6 +136,26 @@ class TorchHooks:
             return result
 
         return step
+
+    def _wrap_clipping(self) -> None:
+        """Clipping and the removal of the loss scale begin the optimizer's phase."""
+        for module in (self._torch.nn.utils, self._torch.nn.utils.clip_grad):
+            for name in ("clip_grad_norm_", "clip_grad_value_", "get_total_norm"):
+                if hasattr(module, name):
+                    setattr(module, name, self._beginning_step(getattr(module, name)))
+        for name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
+            scaler = getattr(sys.modules.get(name), "GradScaler", None)
+            if scaler is not None and "unscale_" in vars(scaler):
+                scaler.unscale_ = self._beginning_step(scaler.unscale_)
+
+    def _beginning_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def first(*args: Any, **kwargs: Any) -> Any:
+            if not self._compiling() and not self.step_depth:
+                self.guarded(self._session.phases.step_begins)
+            return original(*args, **kwargs)
+
+        return first
 
     def _wrap_zero_grad(self) -> None:
         for owner in (self._torch.optim.Optimizer, self._torch.nn.Module):
