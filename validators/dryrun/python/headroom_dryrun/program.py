@@ -1,0 +1,98 @@
+"""What can be told of the plan from the module that the program calls first."""
+
+import json
+import sys
+import time
+from typing import Any, Dict, Optional
+
+
+def _config(module: Any) -> Optional[Dict[str, Any]]:
+    """The config.json of a transformers model, as far as JSON can hold it."""
+    config = getattr(module, "config", None)
+    if config is None or not hasattr(config, "to_dict"):
+        return None
+    return json.loads(json.dumps(config.to_dict(), default=str))
+
+
+def _wrapper(module: Any) -> Optional[str]:
+    names = {type(module).__name__} | {base.__name__ for base in type(module).__mro__}
+    if "DistributedDataParallel" in names:
+        return "ddp"
+    if "DeepSpeedEngine" in names:
+        return "deepspeed"
+    if "FullyShardedDataParallel" in names:
+        return "fsdp"
+    if "FSDPModule" in names:
+        return "fsdp2"
+    return None
+
+
+def _inner(module: Any) -> Any:
+    """The user's model inside DDP, FSDP, DeepSpeed, torch.compile and PEFT."""
+    for _ in range(6):
+        for name in ("_orig_mod", "module", "_fsdp_wrapped_module"):
+            inner = module.__dict__.get("_modules", {}).get(name)
+            if inner is not None:
+                break
+        else:
+            return module
+        module = inner
+    return module
+
+
+def _inputs(depth: int = 8) -> Dict[str, Any]:
+    """Shape of the token ids: read from the call of the module, which is a few frames out."""
+    frame = sys._getframe(2)
+    for _ in range(depth):
+        if frame is None:
+            break
+        if frame.f_code.co_name in ("_call_impl", "inner"):
+            kwargs = frame.f_locals.get("kwargs") or {}
+            args = frame.f_locals.get("args") or ()
+            ids = kwargs.get("input_ids", args[0] if args else None) if isinstance(kwargs, dict) else None
+            shape = getattr(ids, "shape", None)
+            if shape is not None and len(shape) == 2 and "int" in str(ids.dtype):
+                return {"micro_batch": int(shape[0]), "sequence": int(shape[1])}
+        frame = frame.f_back
+    return {}
+
+
+def _lora(model: Any) -> Optional[Dict[str, Any]]:
+    peft = getattr(model, "peft_config", None)
+    if not isinstance(peft, dict):
+        return None
+    for adapter in peft.values():
+        targets = getattr(adapter, "target_modules", None)
+        listed = sorted(targets) if isinstance(targets, (set, list, tuple)) else targets
+        return {"r": getattr(adapter, "r", None), "alpha": getattr(adapter, "lora_alpha", None), "targets": listed}
+    return None
+
+
+def recognise(session: Any, module: Any) -> None:
+    """Fills `session.program` from the first module that has parameters; later calls add nothing."""
+    found = session.program
+    if found:
+        return
+    model = _inner(module)
+    first = next(iter(model.parameters()), None)
+    if first is None:
+        return
+    session.categories.see_model(module, int(time.time() * 1e6))
+    found.update(_inputs())
+    wrapper = next((w for w in (_wrapper(module), _wrapper(model)) if w), None)
+    if wrapper:
+        found["wrapper"] = wrapper
+    config = _config(model)
+    if config is not None:
+        found["model_type"] = config.get("model_type")
+        found["config"] = config
+    found["param_dtype"] = str(first.dtype).replace("torch.", "")
+    found["checkpointing"] = bool(getattr(model, "is_gradient_checkpointing", False))
+    lora = _lora(model)
+    if lora:
+        found["lora"] = lora
+
+
+def recognise_optimizer(session: Any, optimizer: Any) -> None:
+    """Notes the optimizer's class."""
+    session.program.setdefault("optimizer", type(optimizer).__name__)
