@@ -22,7 +22,7 @@ namespace {
 std::vector<Command> commands() {
   return {fit_command(),     plan_command(),     explain_command(), compare_command(),
           sweep_command(),   timeline_command(), graph_command(),   emit_command(),
-          catalog_command(), validate_command()};
+          catalog_command(), validate_command(), dryrun_command()};
 }
 
 /// The command that answers: that of the verb, or another one that an option asks for.
@@ -39,7 +39,7 @@ std::optional<Command> command_for(std::string_view verb, std::span<const std::s
     }
     if (command.when.empty()) {
       usual = std::move(command);
-    } else if (std::ranges::any_of(rest, asks)) {
+    } else if (std::ranges::any_of(own_words(command.verb, rest), asks)) {
       return std::move(command);
     }
   }
@@ -146,8 +146,14 @@ Result<Arguments> with_filed(const VerbSpec& verb, const Arguments& arguments) {
   return filed ? filed : arguments.as_typed(filed.error());
 }
 
+/// A command without `--` before it, whose options would be taken for ours.
+Error command_without_dashes(const VerbSpec& verb) {
+  return Error::invalid_argument("COMMAND", "nothing", "-- and the command to start",
+                                 "put -- before it: headroom " + verb.example);
+}
+
 /// The arguments in the program's own spelling, whatever spelling was typed.
-Result<Arguments> read_arguments(const VerbSpec& verb, std::span<const std::string> rest) {
+Result<Arguments> read_own_arguments(const VerbSpec& verb, std::span<const std::string> rest) {
   VerbSpec all = verb;
   const std::vector<OptionSpec> others = synonym_specs(verb);
   all.options.insert(all.options.end(), others.begin(), others.end());
@@ -166,10 +172,27 @@ Result<Arguments> read_arguments(const VerbSpec& verb, std::span<const std::stri
   return own->has("help") ? own : with_filed(verb, *own);
 }
 
+/// The same with the user's own command, if the verb takes one.
+Result<Arguments> read_arguments(const VerbSpec& verb, std::span<const std::string> rest) {
+  const std::span<const std::string> own = own_words(verb, rest);
+  const bool asks_help = std::ranges::any_of(
+      own, [](const std::string& word) { return word == "--help" || word == "-h"; });
+  if (verb.takes_command && own.size() + 1 >= rest.size() && !asks_help) {
+    return command_without_dashes(verb);
+  }
+  Result<Arguments> arguments = read_own_arguments(verb, own);
+  if (arguments && own.size() < rest.size()) {
+    const auto command = rest.subspan(own.size() + 1);
+    arguments->set_command({command.begin(), command.end()});
+  }
+  return arguments;
+}
+
 ExitCode run_command(const Command& command, std::span<const std::string> rest, std::ostream& out,
                      std::ostream& err) {
   // Determined before any error can occur, so that every error has the right form.
-  const bool json = std::find(rest.begin(), rest.end(), "--json") != rest.end();
+  const std::span<const std::string> own = own_words(command.verb, rest);
+  const bool json = std::ranges::find(own, "--json") != own.end();
   Notes notes;
   const Context plain{.out = out,
                       .err = err,
@@ -187,7 +210,7 @@ ExitCode run_command(const Command& command, std::span<const std::string> rest, 
   }
   const Terminal terminal = &out == &std::cout ? standard_terminal(*color) : plain_terminal(*color);
   if (arguments->has("help")) {
-    const Result<std::string> help = help_of(command.verb, rest, terminal);
+    const Result<std::string> help = help_of(command.verb, own, terminal);
     if (!help) {
       return report(help.error(), plain);
     }

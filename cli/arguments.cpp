@@ -200,6 +200,12 @@ std::span<const OptionSpec> common_options() {
   return kCommon;
 }
 
+std::span<const std::string> own_words(const VerbSpec& verb,
+                                       std::span<const std::string> arguments) {
+  const auto end = verb.takes_command ? std::ranges::find(arguments, "--") : arguments.end();
+  return arguments.first(static_cast<std::size_t>(end - arguments.begin()));
+}
+
 Result<Arguments> parse_arguments(const VerbSpec& verb, std::span<const std::string> arguments) {
   CLI::App app;
   app.set_help_flag();  // CLI11's help neither wraps nor shows units.

@@ -36,6 +36,8 @@ struct VerbSpec {
   std::optional<std::size_t> model_at{};
   /// Whether the frameworks' own arguments (`own_option_specs`) are among the options.
   bool takes_own_options = false;
+  /// Whether a command of the user stands behind `--` (`Arguments::command`).
+  bool takes_command = false;
 };
 
 /// The content of the file that `--plan` names. It is read and parsed once.
@@ -52,6 +54,10 @@ class Arguments {
   /// The value of an option; nothing if the option was not given.
   [[nodiscard]] std::optional<std::string> value(std::string_view option) const;
   [[nodiscard]] const std::vector<std::string>& positionals() const { return positionals_; }
+
+  /// The user's own command, behind `--`, word by word.
+  [[nodiscard]] const std::vector<std::string>& command() const { return command_; }
+  void set_command(std::vector<std::string> words) { command_ = std::move(words); }
 
   /// The values of all options but one.
   [[nodiscard]] std::vector<std::string> values_except(std::string_view option) const;
@@ -78,6 +84,7 @@ class Arguments {
  private:
   std::vector<std::pair<std::string, std::string>> options_;
   std::vector<std::string> positionals_;
+  std::vector<std::string> command_;
   struct TypedName {
     std::string option;
     std::string name;
@@ -94,6 +101,11 @@ class Arguments {
 ///          value.
 [[nodiscard]] Result<Arguments> parse_arguments(const VerbSpec& verb,
                                                 std::span<const std::string> arguments);
+
+/// The words of a command line that are the program's own: for a verb with `takes_command`, those
+/// before the first `--`.
+[[nodiscard]] std::span<const std::string> own_words(const VerbSpec& verb,
+                                                     std::span<const std::string> arguments);
 
 /// The options that every verb has: --config-dir, --json, --color, --help.
 [[nodiscard]] std::span<const OptionSpec> common_options();

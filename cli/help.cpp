@@ -97,8 +97,8 @@ std::string program_help(std::span<const Command> commands, const Terminal& term
 std::string verb_help(const VerbSpec& verb, const Terminal& terminal) {
   const std::string name(verb.name);
   std::string text = "usage: headroom " + name;
-  text += verb.positionals.empty() ? "" : " " + verb.positionals;
-  text += " [OPTIONS]\n\n" + wrap(verb.summary, terminal.width, 0) + "\n";
+  text += verb.positionals.empty() || verb.takes_command ? "" : " " + verb.positionals;
+  text += " [OPTIONS]" + (verb.takes_command ? " " + verb.positionals : "") + "\n\n" + wrap(verb.summary, terminal.width, 0) + "\n";
   if (!verb.detail.empty()) {
     text += "\n" + wrap(verb.detail, terminal.width, 0) + "\n";
   }

@@ -27,7 +27,9 @@ int main(int count, char** arguments) {
   using headroom::cli::ExitCode;
   std::ios::sync_with_stdio(false);
   const std::vector<std::string> given(arguments + (count > 0 ? 1 : 0), arguments + count);
-  const bool json = std::find(given.begin(), given.end(), "--json") != given.end();
+  // What stands behind `--` belongs to the program that `dryrun` starts.
+  const auto own = std::find(given.begin(), given.end(), "--");
+  const bool json = std::find(given.begin(), own, "--json") != own;
   try {
     const ExitCode code = headroom::cli::run(given, std::cout, std::cerr);
     std::cout.flush();

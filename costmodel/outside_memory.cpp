@@ -108,14 +108,19 @@ OutsideTerm nvls_term(const ir::ParallelPlan& plan, const DeviceSpec& device) {
 
 }  // namespace
 
+std::vector<OutsideTerm> process_terms(const DeviceSpec& device, std::int64_t ranks) {
+  std::vector<OutsideTerm> terms = {context_term(device), kernels_term(device)};
+  if (ranks > 1) {
+    terms.push_back(nccl_term(ranks, device));
+  }
+  return terms;
+}
+
 std::vector<OutsideTerm> outside_terms(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                        const DeviceSpec& device) {
-  std::vector<OutsideTerm> terms = {context_term(device), kernels_term(device)};
-  if (plan.world > 1) {
-    terms.push_back(nccl_term(plan.world, device));
-    if (uses_nvls(plan, device)) {
-      terms.push_back(nvls_term(plan, device));
-    }
+  std::vector<OutsideTerm> terms = process_terms(device, plan.world);
+  if (plan.world > 1 && uses_nvls(plan, device)) {
+    terms.push_back(nvls_term(plan, device));
   }
   for (OutsideTerm& own : ir::runtime_of(plan).outside_terms(model, plan)) {
     terms.push_back(std::move(own));

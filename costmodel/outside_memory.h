@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "costmodel/hardware/hardware_spec.h"
@@ -24,6 +25,10 @@ using ir::OutsideTerm;
 [[nodiscard]] std::vector<OutsideTerm> outside_terms(const ir::ModelSpec& model,
                                                      const ir::ParallelPlan& plan,
                                                      const DeviceSpec& device);
+
+/// The part of `outside_terms` that every process has on `device`, whatever it runs: the CUDA
+/// context, kernels that are loaded later and, with several ranks, an NCCL communicator.
+[[nodiscard]] std::vector<OutsideTerm> process_terms(const DeviceSpec& device, std::int64_t ranks);
 
 /// Sum of `OutsideTerm::bytes`.
 [[nodiscard]] Bytes total_of(const std::vector<OutsideTerm>& terms);

@@ -11,6 +11,10 @@ namespace headroom::cli {
 /// `headroom compare A B [C...]`: plans side by side, what differs and what it does.
 [[nodiscard]] Command compare_command();
 
+/// `headroom dryrun --gpu G -- COMMAND...`: runs the user's own program on a GPU that computes
+/// nothing, and says what its framework allocates.
+[[nodiscard]] Command dryrun_command();
+
 /// `headroom emit FRAMEWORK MODEL`: writes the framework's configuration for the plan.
 [[nodiscard]] Command emit_command();
 

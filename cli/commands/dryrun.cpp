@@ -1,0 +1,251 @@
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands/verbs.h"
+#include "cli/output.h"
+#include "cli/question.h"
+#include "cli/report/dryrun_answer.h"
+#include "cli/scalars.h"
+#include "cli/shell_words.h"
+#include "cli/time_options.h"
+#include "runtimes/interface/common_options.h"
+#include "validators/dryrun/interpreter.h"
+#include "validators/dryrun/launcher.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr std::int64_t kMostWorld = std::int64_t{1} << 20;
+constexpr std::int64_t kMostDrySteps = 1'000'000;
+constexpr std::int64_t kMostLag = 1'000'000;
+
+/// A whole number; `usual` if the option is not given.
+Result<std::int64_t> whole_of(const Arguments& arguments, std::string_view option,
+                              std::int64_t usual, ir::IntegerRange range) {
+  const std::optional<std::string> text = arguments.value(option);
+  return text ? parse_whole(option, *text, range.least, range.greatest)
+              : Result<std::int64_t>(usual);
+}
+
+Result<check::DryRunWorld> read_world(const Arguments& arguments, int per_node) {
+  const bool real = arguments.has("all-ranks");
+  const Result<std::int64_t> ranks =
+      whole_of(arguments, "gpus", real ? per_node : 1, {.least = 1, .greatest = kMostWorld});
+  if (!ranks) {
+    return ranks.error();
+  }
+  if (real && arguments.has("rank")) {
+    return Error::invalid_argument("rank", "is given, and --all-ranks as well",
+                                   "one of them: --all-ranks starts every rank");
+  }
+  const Result<std::int64_t> rank =
+      whole_of(arguments, "rank", 0, {.least = 0, .greatest = *ranks - 1});
+  if (!rank) {
+    return rank.error();
+  }
+  return check::DryRunWorld{.ranks = *ranks, .rank = *rank, .real = real};
+}
+
+Result<std::string> read_routing(const Arguments& arguments) {
+  const std::string text = arguments.value("routing").value_or("uniform");
+  constexpr std::string_view kSkewed = "skewed:";
+  if (text == "uniform") {
+    return text;
+  }
+  if (text.starts_with(kSkewed) &&
+      parse_real("routing", std::string_view(text).substr(kSkewed.size()), 0, 1)) {
+    return text;
+  }
+  return Error::invalid_argument("routing", text,
+                                 "uniform, or skewed:F with F from 0 to 1, such as skewed:0.3");
+}
+
+/// The file of `--snapshot` with its whole path, so that the program can change its folder.
+Result<std::string> read_snapshot(const Arguments& arguments) {
+  const std::optional<std::string> path = arguments.value("snapshot");
+  if (!path) {
+    return std::string();
+  }
+  std::error_code fault;
+  const std::filesystem::path whole = std::filesystem::absolute(*path, fault);
+  if (path->empty() || fault || !std::filesystem::is_directory(whole.parent_path(), fault)) {
+    return Error::invalid_argument("snapshot", *path, "a file in a folder that exists");
+  }
+  return whole.string();
+}
+
+Result<check::DryRunRequest> read_request(const Arguments& arguments) {
+  const Result<cost::DeviceSpec> device = read_gpu(arguments);
+  if (!device) {
+    return device.error();
+  }
+  const Result<Bytes> budget = read_budget(arguments);
+  if (!budget) {
+    return budget.error();
+  }
+  const Result<check::DryRunWorld> world =
+      read_world(arguments, device->host ? device->host->devices : 8);
+  if (!world) {
+    return world.error();
+  }
+  Result<check::DryRunDevice> profile = check::profile_of(*device, *budget, *world);
+  if (!profile) {
+    return std::move(profile).error();
+  }
+  const Result<std::int64_t> steps =
+      whole_of(arguments, "steps", 3, {.least = 0, .greatest = kMostDrySteps});
+  const Result<std::int64_t> lag =
+      whole_of(arguments, "lag", 0, {.least = 0, .greatest = kMostLag});
+  if (!steps || !lag) {
+    return steps ? lag.error() : steps.error();
+  }
+  Result<std::string> routing = read_routing(arguments);
+  Result<std::string> snapshot = read_snapshot(arguments);
+  if (!routing || !snapshot) {
+    return routing ? std::move(snapshot).error() : std::move(routing).error();
+  }
+  return check::DryRunRequest{.command = arguments.command(),
+                              .device = std::move(profile).value(),
+                              .world = *world,
+                              .steps = *steps,
+                              .routing = std::move(routing).value(),
+                              .lag = *lag,
+                              .snapshot = std::move(snapshot).value(),
+                              .output_to_error = arguments.has("json")};
+}
+
+/// What to look at next.
+std::string next_of(const check::DryRunRequest& request) {
+  if (request.snapshot.empty()) {
+    return {};
+  }
+  std::error_code fault;
+  return std::filesystem::exists(request.snapshot, fault)
+             ? "headroom snapshot " + shell_word(request.snapshot)
+             : std::string();
+}
+
+ExitCode code_of(const DryRunAnswer& answer) {
+  if (answer.end.interrupted) {
+    return ExitCode::kInterrupted;
+  }
+  switch (answer.judged.verdict) {
+    case check::DryRunVerdict::kFits:
+    case check::DryRunVerdict::kTight:
+      return ExitCode::kYes;
+    case check::DryRunVerdict::kDoesNotFit:
+      return ExitCode::kNo;
+    case check::DryRunVerdict::kUnknown:
+      break;
+  }
+  return answer.end.signal != 0 ? ExitCode::kEnvironment : ExitCode::kBadInput;
+}
+
+Result<ExitCode> put_answer(const Arguments& arguments, const Context& context,
+                            const DryRunAnswer& answer) {
+  ir::JsonFields summary;
+  summary.add("schema_version", 1);
+  summary.add("verdict", name_of(answer.judged.verdict));
+  const bool json = context.json || arguments.has("output");
+  Result<ExitCode> written = put_out(arguments, context,
+                                     json ? dryrun_json(answer)
+                                          : dryrun_text(answer, context.terminal),
+                                     std::move(summary), json);
+  if (!written) {
+    return written;
+  }
+  if (arguments.has("output") && !context.json) {
+    context.out << dryrun_text(answer, context.terminal);
+  }
+  return code_of(answer);
+}
+
+Result<ExitCode> run_dryrun(const Arguments& arguments, const Context& context) {
+  if (!arguments.positionals().empty()) {
+    return Error::invalid_argument("COMMAND", arguments.positionals().front() + " before --",
+                                   "options only before --",
+                                   "put the whole command behind -- and options before it");
+  }
+  if (Status safe = check_output(arguments); !safe) {
+    return std::move(safe).error();
+  }
+  Result<check::DryRunRequest> request = read_request(arguments);
+  if (!request) {
+    return std::move(request).error();
+  }
+  const Result<check::DryRunFiles> files = check::find_dry_run_files(check::dry_run_places());
+  if (!files) {
+    return files.error();
+  }
+  if (Status able = check::check_interpreter(request->command); !able) {
+    return std::move(able).error();
+  }
+  Result<check::DryRunEnd> end = check::run_dry(*request, *files);
+  if (!end) {
+    return std::move(end).error();
+  }
+  if (end->reports.empty()) {
+    if (end->interrupted) {
+      context.err << "error: interrupted before the program reported anything\n";
+      return ExitCode::kInterrupted;
+    }
+    return check::no_report(request->command, *end);
+  }
+  const std::size_t binding = check::binding_report(end->reports);
+  DryRunAnswer answer{.request = std::move(request).value(),
+                      .end = std::move(end).value(),
+                      .binding = binding,
+                      .judged = {},
+                      .next = {},
+                      .notes = context.notes->lines};
+  answer.judged = check::judge_dry_run(answer.request.device, answer.end, answer.report());
+  answer.next = next_of(answer.request);
+  return put_answer(arguments, context, answer);
+}
+
+std::vector<OptionSpec> dryrun_options() {
+  std::vector<OptionSpec> options(device_options().begin(), device_options().end());
+  const std::vector<OptionSpec> own = {
+      {"node", "NAME", "one of the catalogue with this GPU",
+       "machine that holds the GPUs (headroom catalog nodes lists them)"},
+      {"gpus", "N", "1",
+       "GPUs of the run, each with one rank: the program believes to be one of N ranks"},
+      {"rank", "R", "0", "rank that the program believes to be"},
+      {"all-ranks", "", "",
+       "start the command as it is, with as many processes as it makes; --gpus is then the number "
+       "of GPUs that they see"},
+      {"steps", "N", "3", "optimizer steps after which the program is stopped; 0: it is not"},
+      {"routing", "HOW", "uniform",
+       "how many tokens each expert gets: uniform, or skewed:0.3 (0: even, 1: one gets all)"},
+      {"lag", "N", "0",
+       "launches by which the GPU lags behind the host, so that memory used on a second stream "
+       "is free later"},
+      {"snapshot", "FILE", "",
+       "file for PyTorch's memory snapshot, written at the end or when memory runs out"}};
+  options.insert(options.end(), own.begin(), own.end());
+  options.push_back({"output", "FILE", "", "also write the JSON document to this file"});
+  return options;
+}
+
+}  // namespace
+
+Command dryrun_command() {
+  return {.verb = {.name = "dryrun",
+                   .summary = "Runs your own training program on a GPU that computes nothing, and "
+                              "says what its framework allocates",
+                   .positionals = "-- COMMAND...",
+                   .detail = "COMMAND starts the program as always: python train.py, torchrun, "
+                             "accelerate launch, deepspeed. No GPU is needed. Stand-ins for "
+                             "CUDA's libraries are loaded into the program alone; they count "
+                             "device memory and compute nothing, so that losses are meaningless.",
+                   .options = dryrun_options(),
+                   .example = "dryrun --gpu h100-80gb -- python train.py",
+                   .takes_command = true},
+          .run = run_dryrun};
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,198 @@
+#include "validators/dryrun/launcher.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "validators/dryrun/child_process.h"
+
+namespace headroom::check {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Separators of LD_PRELOAD and PYTHONPATH, which have no way to quote them (ld.so(8)).
+constexpr std::string_view kSeparators = ": ;";
+
+/// A temporary folder, removed with everything in it at the end of its scope.
+class ReportFolder {
+ public:
+  ReportFolder() {
+    std::error_code fault;
+    fs::path base = fs::temp_directory_path(fault);
+    if (fault || base.string().find_first_of(kSeparators) != std::string::npos) {
+      base = "/tmp";
+    }
+    std::string name = (base / "headroom-dryrun-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) {
+      path_ = name;
+      fs::create_directory(path_ / "reports", fault);
+    }
+  }
+  ReportFolder(const ReportFolder&) = delete;
+  ReportFolder& operator=(const ReportFolder&) = delete;
+  ~ReportFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) {
+      fs::remove_all(path_, ignored);
+    }
+  }
+
+  [[nodiscard]] bool exists() const { return !path_.empty(); }
+  [[nodiscard]] std::string reports() const { return (path_ / "reports").string(); }
+  /// `folder` under a name without separators.
+  [[nodiscard]] std::string plain_name(const std::string& folder, const char* name) const {
+    if (folder.find_first_of(kSeparators) == std::string::npos) {
+      return folder;
+    }
+    std::error_code fault;
+    const fs::path link = path_ / name;
+    fs::create_directory_symlink(fs::absolute(folder), link, fault);
+    return fault ? folder : link.string();
+  }
+
+ private:
+  fs::path path_;
+};
+
+/// The files, where LD_PRELOAD and PYTHONPATH can name them.
+DryRunFiles nameable(DryRunFiles files, const ReportFolder& folder) {
+  const fs::path libraries = fs::path(files.libraries.front()).parent_path();
+  const std::string plain = folder.plain_name(libraries.string(), "lib");
+  for (std::string& library : files.libraries) {
+    library = (fs::path(plain) / fs::path(library).filename()).string();
+  }
+  files.python = folder.plain_name(files.python, "python");
+  return files;
+}
+
+/// An environment in which variables are replaced one by one.
+class Environment {
+ public:
+  explicit Environment(std::span<const std::string> own) : lines_(own.begin(), own.end()) {}
+
+  [[nodiscard]] std::string value(std::string_view name) const {
+    const auto found = std::ranges::find_if(
+        lines_, [name](const std::string& line) { return is_of(line, name); });
+    return found == lines_.end() ? std::string() : found->substr(name.size() + 1);
+  }
+  void remove(std::string_view name) {
+    std::erase_if(lines_, [name](const std::string& line) { return is_of(line, name); });
+  }
+  void set(std::string_view name, const std::string& value) {
+    remove(name);
+    lines_.push_back(std::string(name) + "=" + value);
+  }
+  void set(std::string_view name, std::int64_t value) { set(name, std::to_string(value)); }
+  /// Puts `values` before what the variable holds, with colons between them.
+  void put_before(std::string_view name, const std::vector<std::string>& values) {
+    std::string all;
+    for (const std::string& one : values) {
+      all += (all.empty() ? "" : ":") + one;
+    }
+    const std::string before = value(name);
+    set(name, before.empty() ? all : all + ":" + before);
+  }
+  [[nodiscard]] std::vector<std::string> take() { return std::move(lines_); }
+
+ private:
+  static bool is_of(const std::string& line, std::string_view name) {
+    return line.size() > name.size() && line[name.size()] == '=' && line.starts_with(name);
+  }
+  std::vector<std::string> lines_;
+};
+
+/// Devices that a process sees: those of its node, as `set_device(local_rank)` needs them.
+std::int64_t visible_devices(const DryRunRequest& request) {
+  return std::min<std::int64_t>(request.world.ranks, request.device.per_node);
+}
+
+void set_device(const DryRunRequest& request, Environment& environment) {
+  const DryRunDevice& device = request.device;
+  environment.set("HEADROOM_GPU_BYTES", device.total.value());
+  environment.set("HEADROOM_GPU_CONTEXT", device.outside.value());
+  environment.set("HEADROOM_GPU_CC", device.capability);
+  environment.set("HEADROOM_GPU_SMS", device.multiprocessors);
+  environment.set("HEADROOM_GPU_NAME", device.product);
+  environment.set("HEADROOM_GPU_COUNT", visible_devices(request));
+  environment.set("HEADROOM_GPU_LAG", request.lag);
+}
+
+void set_world(const DryRunRequest& request, Environment& environment) {
+  for (const char* const name :
+       {"HEADROOM_DRYRUN_WORLD", "HEADROOM_DRYRUN_RANK", "HEADROOM_DRYRUN_PER_NODE"}) {
+    environment.remove(name);
+  }
+  if (request.world.ranks > 1 && !request.world.real) {
+    environment.set("HEADROOM_DRYRUN_WORLD", request.world.ranks);
+    environment.set("HEADROOM_DRYRUN_RANK", request.world.rank);
+    environment.set("HEADROOM_DRYRUN_PER_NODE", visible_devices(request));
+  }
+}
+
+}  // namespace
+
+std::string command_text(const std::vector<std::string>& command) {
+  constexpr std::size_t kMost = 60;
+  std::string text;
+  for (const std::string& word : command) {
+    text += (text.empty() ? "" : " ") + word;
+  }
+  return printable(text.size() > kMost ? text.substr(0, kMost) + "..." : text);
+}
+
+std::vector<std::string> dry_run_environment(const DryRunRequest& request,
+                                             const DryRunFiles& files, const std::string& reports,
+                                             std::span<const std::string> own) {
+  Environment environment(own);
+  environment.put_before("LD_PRELOAD", files.libraries);
+  environment.put_before("PYTHONPATH", {files.python});
+  environment.remove("CUDA_VISIBLE_DEVICES");  // The devices of the dry run are all visible.
+  environment.set("HEADROOM_DRYRUN_DIR", reports);
+  environment.set("HEADROOM_DRYRUN_STEPS", request.steps);
+  environment.set("HEADROOM_DRYRUN_ROUTING", request.routing);
+  environment.remove("HEADROOM_DRYRUN_SNAPSHOT");
+  if (!request.snapshot.empty()) {
+    environment.set("HEADROOM_DRYRUN_SNAPSHOT", request.snapshot);
+  }
+  set_world(request, environment);
+  set_device(request, environment);
+  // PyTorch prefers cuDNN's attention, which the stand-in refuses, to its own flash kernels.
+  environment.set("TORCH_CUDNN_SDPA_PREFERRED", "0");
+  // A world of one process: nobody else hands out NCCL's ids, and nobody watches.
+  environment.set("TORCH_NCCL_RANKS_PER_ROOT", 1'000'000);
+  environment.set("TORCH_NCCL_ENABLE_MONITORING", "0");
+  environment.set("TORCH_NCCL_DUMP_ON_TIMEOUT", "0");
+  return environment.take();
+}
+
+Result<DryRunEnd> run_dry(const DryRunRequest& request, const DryRunFiles& files) {
+  const ReportFolder folder;
+  if (!folder.exists()) {
+    return Error::environment("TMPDIR", "no temporary folder can be created", {},
+                              "set TMPDIR to a folder that can be written");
+  }
+  const Result<ChildEnd> ended =
+      run_child({.command = request.command,
+                 .environment = dry_run_environment(request, nameable(files, folder),
+                                                    folder.reports(), own_environment()),
+                 .output_to_error = request.output_to_error});
+  if (!ended) {
+    return ended.error();
+  }
+  Result<std::vector<DryRunReport>> reports = read_reports(folder.reports());
+  if (!reports) {
+    return std::move(reports).error();
+  }
+  return DryRunEnd{.exit_code = ended->exit_code,
+                   .signal = ended->signal,
+                   .interrupted = ended->interrupted,
+                   .seconds = ended->seconds,
+                   .reports = std::move(reports).value()};
+}
+
+}  // namespace headroom::check
