@@ -7,8 +7,8 @@
 /// layouts of the binary interface of CUDA 12 and 13.
 ///
 /// Source: the headers cuda_runtime_api.h, driver_types.h, cuda.h, cublasLt.h, nccl.h and nvml.h of
-///         CUDA 12.8, CUDA 13.0, NCCL 2.27 and 2.28; numbers and layouts are the same in both majors
-///         where no major is named.
+///         CUDA 12.8, CUDA 13.0, NCCL 2.27 and 2.28; numbers and layouts are the same in both
+///         majors where no major is named.
 namespace headroom::standin {
 
 using Status = int;  ///< Of every call; each library has its own numbers.
@@ -23,12 +23,7 @@ constexpr Status kNotReady = 600;
 constexpr Status kNotSupported = 801;
 
 /// cudaMemoryType; the driver's CUmemorytype has the same numbers for host and device.
-enum MemoryType : int {
-  kUnregistered = 0,
-  kHostMemory = 1,
-  kDeviceMemory = 2,
-  kManagedMemory = 3
-};
+enum MemoryType : int { kUnregistered = 0, kHostMemory = 1, kDeviceMemory = 2, kManagedMemory = 3 };
 
 /// struct cudaPointerAttributes up to what both majors have (CUDA 13 appends reserved words).
 struct PointerAttributes {

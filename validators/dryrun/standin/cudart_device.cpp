@@ -67,7 +67,8 @@ Status cudaGetDeviceProperties_v2(void* properties, int of) {
   return kSuccess;
 }
 Status cudaDeviceGetPCIBusId(char* text, int size, int of) {
-  std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", static_cast<unsigned>(of + 1));
+  std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0",
+                static_cast<unsigned>(of + 1));
   return kSuccess;
 }
 Status cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {

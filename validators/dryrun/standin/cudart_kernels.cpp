@@ -61,8 +61,7 @@ void __cudaRegisterFunction(void** /*handle*/, const char* host_function, char* 
   register_kernel(host_function, name);
 }
 void __cudaRegisterVar(void** /*handle*/, char* /*host*/, char* /*address*/, const char* /*name*/,
-                       int /*external*/, std::size_t /*bytes*/, int /*constant*/, int /*global*/) {
-}
+                       int /*external*/, std::size_t /*bytes*/, int /*constant*/, int /*global*/) {}
 char __cudaInitModule(void** /*handle*/) {
   return 1;
 }

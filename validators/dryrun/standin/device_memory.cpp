@@ -117,8 +117,7 @@ void DeviceMemory::unreserve(void* address, std::size_t bytes) {
 }
 
 bool DeviceMemory::take(std::size_t bytes, int device) {
-  return bytes <= total_ &&
-         grow(use_[static_cast<std::size_t>(device)], round_up(bytes, kPage), 0);
+  return bytes <= total_ && grow(use_[static_cast<std::size_t>(device)], round_up(bytes, kPage), 0);
 }
 
 void DeviceMemory::give(std::size_t bytes, int device) {

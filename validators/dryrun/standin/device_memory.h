@@ -17,7 +17,8 @@ namespace headroom::standin {
 ///          space is handed out in ascending order and used again only when it runs out, so that
 ///          every run of a program sees the same addresses in the same order.
 /// Source:  CUDA driver API, cuMemGetAllocationGranularity (2 MiB on every GPU of the catalogue);
-///          PyTorch, c10/cuda/CUDACachingAllocator.cpp (small segments are 2 MiB, others multiples).
+///          PyTorch, c10/cuda/CUDACachingAllocator.cpp (small segments are 2 MiB, others
+///          multiples).
 /// Not safe for threads; the caller holds the device's lock.
 class DeviceMemory {
  public:
@@ -49,9 +50,7 @@ class DeviceMemory {
   void map(void* address, std::size_t bytes, int device);
   void unmap(void* address);
 
-  [[nodiscard]] bool owns(const void* address) const {
-    return address >= begin_ && address < end_;
-  }
+  [[nodiscard]] bool owns(const void* address) const { return address >= begin_ && address < end_; }
   /// The allocation or mapping that holds an address.
   [[nodiscard]] std::optional<Allocation> find(const void* address) const;
 

@@ -60,7 +60,6 @@ using namespace headroom::standin;  // NOLINT: this file defines C functions
 
 extern "C" {
 
-
 Status cuInit(unsigned /*flags*/) {
   return kSuccess;
 }

@@ -15,7 +15,8 @@ struct Communicator {
   int rank;
 };
 
-/// Bytes of ncclDataType_t: int8, uint8, int32, uint32, int64, uint64, half, float, double, bf16, fp8.
+/// Bytes of ncclDataType_t: int8, uint8, int32, uint32, int64, uint64, half, float, double, bf16,
+/// fp8.
 constexpr std::array<std::size_t, 12> kTypeBytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
 std::size_t bytes_of(std::size_t count, int type) {

@@ -65,8 +65,9 @@ int nvmlShutdown() {
   return 0;
 }
 const char* nvmlErrorString(int status) {
-  return status == 0 ? "Success" : status == kNvmlInvalidArgument ? "Invalid Argument"
-                                                                   : "Not Supported";
+  return status == 0                      ? "Success"
+         : status == kNvmlInvalidArgument ? "Invalid Argument"
+                                          : "Not Supported";
 }
 int nvmlSystemGetDriverVersion(char* text, unsigned size) {
   print(text, size, kDriverRelease);

@@ -9,9 +9,8 @@
 
 namespace headroom::standin {
 
-/// The order of work on the device: launches are numbered, and a lagging device has finished all but
-/// the last `lag` of them.
-/// Not safe for threads; the caller holds the device's lock.
+/// The order of work on the device: launches are numbered, and a lagging device has finished all
+/// but the last `lag` of them. Not safe for threads; the caller holds the device's lock.
 class Queue {
  public:
   explicit Queue(std::uint64_t lag) : lag_(lag) {}

@@ -6,9 +6,9 @@ namespace headroom::standin {
 
 /// The releases that the libraries of a CUDA major version call themselves.
 struct LibraryVersions {
-  int cuda;             ///< cudaRuntimeGetVersion, cuDriverGetVersion.
-  int cublas;           ///< cublasGetVersion.
-  std::size_t cublaslt; ///< cublasLtGetVersion.
+  int cuda;              ///< cudaRuntimeGetVersion, cuDriverGetVersion.
+  int cublas;            ///< cublasGetVersion.
+  std::size_t cublaslt;  ///< cublasLtGetVersion.
 };
 
 /// Source: CUDA 12.8 update 1 and 13.0 update 2 release notes, versions of their components.
