@@ -143,10 +143,11 @@ class TorchHooks:
             for name in ("clip_grad_norm_", "clip_grad_value_", "get_total_norm"):
                 if hasattr(module, name):
                     setattr(module, name, self._beginning_step(getattr(module, name)))
-        for name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
-            scaler = getattr(sys.modules.get(name), "GradScaler", None)
-            if scaler is not None and "unscale_" in vars(scaler):
-                scaler.unscale_ = self._beginning_step(scaler.unscale_)
+        for module_name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
+            scaler = getattr(sys.modules.get(module_name), "GradScaler", None)
+            for name in ("unscale_", "step"):
+                if scaler is not None and name in vars(scaler):
+                    setattr(scaler, name, self._beginning_step(vars(scaler)[name]))
 
     def _beginning_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
