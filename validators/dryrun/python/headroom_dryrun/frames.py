@@ -1,6 +1,8 @@
 """Which line of a Python stack says something to the person who wrote the program."""
 
+import inspect
 import os
+import sys
 from typing import Any, Dict, Iterable, List, Sequence
 
 _OURS = os.path.dirname(os.path.abspath(__file__))
@@ -46,3 +48,17 @@ def stack(summary: Iterable[Any]) -> List[str]:
     found = [f for f in summary if not f.filename.startswith(_OURS)][::-1]
     chosen = [f for f in found if not is_library(f.filename)] or found
     return [f"{short(f.filename)}:{f.lineno} {f.name}" for f in chosen]
+
+
+def local_variables(frame: Any) -> Dict[str, Any]:
+    """The variables of a function's frame, without effect on how long its tensors live.
+
+    Before Python 3.13 a frame keeps the dictionary that it once handed out, and with it every tensor. So that one is
+    emptied; the variables themselves are stored elsewhere. Under a debugger it would be written back."""
+    if frame is None or not frame.f_code.co_flags & inspect.CO_OPTIMIZED or sys.gettrace() is not None:
+        return {}
+    shown = frame.f_locals
+    found = dict(shown)
+    if isinstance(shown, dict):
+        shown.clear()
+    return found

@@ -19,6 +19,8 @@ _ENDS = ("allocated_after", "reserved_after", "requested_after", "retries", "end
 # What is allocated between the making of the optimizer and the first forward is a batch if it adds at most 1 %;
 # more is a wrapper's buffers or a model that is moved only now.
 _BATCH = 1.01
+_MOST_ROWS = 20_000  # Rows of a report; a step has five for each micro-batch and device at most.
+_SEARCHED = 1_000  # Rows in which the last one of a kind is looked for.
 
 Row = Dict[str, Any]
 
@@ -76,7 +78,7 @@ class PhaseRecorder:
         self.steps = 0  # Optimizer steps that have ended.
         self.after_row: Callable[[Row], None] = lambda row: None
         self._probe = probe
-        self._state = "off"  # off, load, forward, backward, between (backward and step), stepping, after (a step)
+        self._state = "off"  # off, load, forward, backward, between (backward and step), stepping, after (a step), cleared
         self._micro_batch = 1
         self._before: Dict[int, int] = {}
         self._since = 0.0
@@ -87,12 +89,12 @@ class PhaseRecorder:
     @property
     def name(self) -> str:
         """The phase that an error would have come from now."""
-        return {"between": "optimizer", "stepping": "optimizer", "after": "end"}.get(self._state, self._state)
+        return {"between": "optimizer", "stepping": "optimizer", "after": "end", "cleared": "end"}.get(self._state, self._state)
 
     @property
     def step(self) -> int:
         """The number of the optimizer step that the program works on; the first is 1."""
-        return self.steps if self._state == "after" else self.steps + 1
+        return self.steps if self._state in ("after", "cleared") else self.steps + 1
 
     def start(self) -> None:
         """CUDA is ready."""
@@ -132,6 +134,7 @@ class PhaseRecorder:
             self.forward()
         if self._state in ("between", "stepping"):  # No optimizer step since the last one: gradients accumulate.
             self._micro_batch += 1
+        self.next_forward()
         self._close("forward", "backward")
 
     def backward_ends(self) -> None:
@@ -157,8 +160,9 @@ class PhaseRecorder:
         if self._state == "after":  # Another optimizer of the same step.
             merge(self._last, self._cut())
             return
+        counts = self._state != "cleared"  # Else one more optimizer of a step whose gradients are partly cleared.
         self._close("optimizer", "after")
-        self.steps += 1
+        self.steps += counts
         self._micro_batch = 1
 
     def clearing_begins(self) -> None:
@@ -170,11 +174,11 @@ class PhaseRecorder:
     def clearing_ends(self) -> None:
         """They have been set."""
         if self._state == "after":
-            self._close("zero_grad", "forward", self.steps)
+            self._close("zero_grad", "cleared")
 
     def next_forward(self) -> None:
         """A module is called for the first time since the last optimizer step."""
-        if self._state == "after":
+        if self._state in ("after", "cleared"):
             self._state = "forward"
 
     def finish(self, failed: bool = False) -> None:
@@ -188,21 +192,25 @@ class PhaseRecorder:
         if name == "end" and all(row["peak_allocated"] == row["allocated_before"] for row in self._last):
             del self.rows[len(self.rows) - len(self._last) :]  # Nothing was allocated after the last step.
 
-    def _close(self, name: str, state: str, step: Optional[int] = None) -> None:
+    def _close(self, name: str, state: str) -> None:
         """Writes the rows of the phase that ends; `state` begins."""
         self._probe.settle()
         rows = self._cut()
         if self._begun:
             merge(self._begun, rows)
             rows, self._begun = self._begun, []
-        self._emit(name, rows, step)
+        self._emit(name, rows)
         self._state = state
 
-    def _emit(self, name: str, rows: List[Row], step: Optional[int] = None) -> None:
+    def _emit(self, name: str, rows: List[Row]) -> None:
         for row in rows:
-            row.update(name=name, step=step or self.step, micro_batch=self._micro_batch)
-            self.rows.append(row)
+            row.update(name=name, step=self.step, micro_batch=self._micro_batch)
             self.after_row(row)
+        if len(self.rows) < _MOST_ROWS:
+            self.rows += rows
+        else:  # A long program: the last rows of this kind tell of the rest.
+            same = [row for row in self.rows[-_SEARCHED:] if row["name"] == name]
+            merge(same[-len(rows) :] or self.rows[-len(rows) :], rows)
         self._last = rows
         self._since = self._probe.now()
 

@@ -1,9 +1,8 @@
 """What can be told of the plan from the module that the program calls first."""
 
 import json
-import sys
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Sequence
 
 
 def _config(module: Any) -> Optional[Dict[str, Any]]:
@@ -40,21 +39,13 @@ def _inner(module: Any) -> Any:
     return module
 
 
-def _inputs(depth: int = 8) -> Dict[str, Any]:
-    """Shape of the token ids: read from the call of the module, which is a few frames out."""
-    frame = sys._getframe(2)
-    for _ in range(depth):
-        if frame is None:
-            break
-        if frame.f_code.co_name in ("_call_impl", "inner"):
-            kwargs = frame.f_locals.get("kwargs") or {}
-            args = frame.f_locals.get("args") or ()
-            ids = kwargs.get("input_ids", args[0] if args else None) if isinstance(kwargs, dict) else None
-            shape = getattr(ids, "shape", None)
-            if shape is not None and len(shape) == 2 and "int" in str(ids.dtype):
-                return {"micro_batch": int(shape[0]), "sequence": int(shape[1])}
-        frame = frame.f_back
-    return {}
+def _inputs(args: Sequence[Any], kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    """Shape of the token ids in the call of the module."""
+    ids = kwargs.get("input_ids", args[0] if args else None)
+    shape = getattr(ids, "shape", None)
+    if shape is None or len(shape) != 2 or "int" not in str(ids.dtype):
+        return {}
+    return {"micro_batch": int(shape[0]), "sequence": int(shape[1])}
 
 
 def _lora(model: Any) -> Optional[Dict[str, Any]]:
@@ -68,17 +59,17 @@ def _lora(model: Any) -> Optional[Dict[str, Any]]:
     return None
 
 
-def recognise(session: Any, module: Any) -> None:
+def recognise(session: Any, module: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> None:
     """Fills `session.program` from the first module that has parameters; later calls add nothing."""
     found = session.program
-    if found:
+    if "param_dtype" in found:
         return
     model = _inner(module)
     first = next(iter(model.parameters()), None)
     if first is None:
         return
     session.categories.see_model(module, int(time.time() * 1e6))
-    found.update(_inputs())
+    found.update(_inputs(args, kwargs))
     wrapper = next((w for w in (_wrapper(module), _wrapper(model)) if w), None)
     if wrapper:
         found["wrapper"] = wrapper

@@ -39,7 +39,7 @@ def _versions(torch: Any) -> Dict[str, str]:
 
 def _device(torch: Any, index: int) -> Dict[str, Any]:
     properties = torch.cuda.get_device_properties(index)
-    return {"name": properties.name, "bytes": properties.total_memory, "index": index}
+    return {"name": properties.name, "bytes": properties.total_memory}
 
 
 def _rank() -> Tuple[Optional[int], Optional[int]]:

@@ -106,6 +106,9 @@ class Session:
     def _reserved(self, device: int) -> int:
         return self._read(device).get("reserved_bytes", {}).get("all", {}).get("peak", 0)
 
+    def _has_allocated(self) -> bool:
+        return any(self._reserved(device) for device in self._used_devices()) or self.oom is not None
+
     def _settle(self) -> None:
         """Gives NCCL's watchdog the time that a real step would have given it."""
         if world.has_nccl_group():
@@ -232,6 +235,8 @@ class Session:
         try:
             if self.exception and stopped == "end":
                 stopped = "signal" if self.exception["type"] == "KeyboardInterrupt" else "exception"
+            if not self._has_allocated():
+                return  # A compiler's worker, a launcher: it only looked for a GPU.
             self.phases.finish(failed=stopped == "exception")
             if self.settings.snapshot and not (self.oom and os.path.exists(self.settings.snapshot)):
                 self.history.dump(self.settings.snapshot)

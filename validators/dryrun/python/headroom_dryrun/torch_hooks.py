@@ -22,7 +22,7 @@ class TorchHooks:
         self._torch = session.torch
         self._backward_depth = 0
         self.step_depth = 0  # Inside the step of a framework's engine: the steps of its parts are not steps.
-        self._handle: Any = None
+        self._waiting = False
         self._stepped: set = set()
         self._expected = 0
         session.torch_hooks = self
@@ -143,10 +143,11 @@ class TorchHooks:
             for name in ("clip_grad_norm_", "clip_grad_value_", "get_total_norm"):
                 if hasattr(module, name):
                     setattr(module, name, self._beginning_step(getattr(module, name)))
-        for name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
-            scaler = getattr(sys.modules.get(name), "GradScaler", None)
-            if scaler is not None and "unscale_" in vars(scaler):
-                scaler.unscale_ = self._beginning_step(scaler.unscale_)
+        for module_name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
+            scaler = getattr(sys.modules.get(module_name), "GradScaler", None)
+            for name in ("unscale_", "step"):
+                if scaler is not None and name in vars(scaler):
+                    setattr(scaler, name, self._beginning_step(vars(scaler)[name]))
 
     def _beginning_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -176,19 +177,30 @@ class TorchHooks:
     # Forward
 
     def await_forward(self) -> None:
-        """Waits for the next call of a module from outside. The hook takes itself away at that call."""
-        if self._handle is None:
-            register = self._torch.nn.modules.module.register_module_forward_pre_hook
-            self._handle = register(self._first_forward)
+        """Waits for the next call of a module from outside; the wrapper takes itself away at that call.
 
-    def _first_forward(self, module: Any, args: Any) -> None:
-        session = self._session
-        if not self._torch.cuda.is_initialized() or session.done:
+        A global forward hook would do the same, but torch.compile warns of those."""
+        if self._waiting:
             return
-        self._handle.remove()
-        self._handle = None
-        self.guarded(program.recognise, session, module)
+        module_class = self._torch.nn.Module
+        original = module_class.__call__
+        hooks = self
+
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not hooks._compiling() and hooks._torch.cuda.is_initialized():
+                module_class.__call__ = original
+                hooks._waiting = False
+                hooks.guarded(hooks._first_forward, self, args, kwargs)
+            return original(self, *args, **kwargs)
+
+        module_class.__call__ = call
+        self._waiting = True
+
+    def _first_forward(self, module: Any, args: Any, kwargs: Any) -> None:
+        session = self._session
         if session.phases.name == "end":
-            self.guarded(session.step_ended)
-        self.guarded(session.phases.next_forward)
-        self.guarded(session.phases.forward)
+            session.step_ended()
+        session.phases.next_forward()
+        session.phases.forward()
+        program.recognise(session, module, args, kwargs)

@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import frames
 
@@ -45,7 +45,7 @@ def _place(frame: Any) -> str:
 
 def _from_owner(frame: Any, names: Tuple[str, ...]) -> Optional[int]:
     """An integer attribute of the `self` of `frame`, or of its config."""
-    owner = frame.f_locals.get("self") if frame is not None else None
+    owner = frames.local_variables(frame).get("self")
     for holder in (owner, getattr(owner, "config", None)):
         for name in names:
             value = getattr(holder, name, None)
@@ -102,55 +102,96 @@ class Counts:
     def __init__(self, session: Any):
         self._session = session
         self._torch = session.torch
+        self._plain = (session.torch.Tensor, session.torch.nn.Parameter)
         self._calls: Dict[Tuple[int, int], int] = {}
 
     def install(self) -> None:
-        """Wraps nonzero and where with one argument."""
+        """Wraps nonzero, where with one argument, masked_select and indexing with a mask."""
         torch = self._torch
-        torch.Tensor.nonzero = self._counted(torch.Tensor.nonzero)
+        tensor = torch.Tensor
+        tensor.nonzero = self._counted(tensor.nonzero)
+        tensor.argwhere = self._counted(tensor.argwhere)
         torch.nonzero = self._counted(torch.nonzero)
         torch.argwhere = self._counted(torch.argwhere)
-        torch.where = self._counted(torch.where, only_condition=True)
+        torch.where = self._counted(torch.where, arguments=1)
+        tensor.masked_select = self._counted(tensor.masked_select, condition=1)
+        torch.masked_select = self._counted(torch.masked_select, condition=1)
+        tensor.__getitem__ = self._indexing(tensor.__getitem__)
+        tensor.__setitem__ = self._indexing(tensor.__setitem__)
 
-    def _counted(self, original: Callable[..., Any], only_condition: bool = False) -> Callable[..., Any]:
+    def _counted(self, original: Callable[..., Any], condition: int = 0, arguments: int = 0) -> Callable[..., Any]:
+        """`original`, whose condition is its argument number `condition`; `arguments`: only calls with so many."""
         compiling = _is_compiling(self._torch)
 
         @functools.wraps(original)
         def counted(*args: Any, **kwargs: Any) -> Any:
-            if not compiling() and args and getattr(args[0], "is_cuda", False):
-                if not only_condition or (len(args) == 1 and not kwargs):
-                    self._announce(args[0])
+            if len(args) > condition and (not arguments or len(args) == arguments and not kwargs) and not compiling():
+                self._announce(args[condition])
             return original(*args, **kwargs)
 
         return counted
 
-    def _announce(self, condition: Any) -> None:
-        frame = caller()
-        count, what = self._count(condition, frame)
-        told = self._session.device.announce_count(count)
-        if not told:
-            what = "nonzero found nothing: this stand-in cannot be told a count"
-        self._session.guess(what, _place(frame))
+    def _indexing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """x[mask] and x[mask] = y, which call nonzero in C++. A single value is filled in without a count."""
+        compiling = _is_compiling(self._torch)
+        plain, boolean = self._plain, self._torch.bool
+
+        @functools.wraps(original)
+        def index(self: Any, key: Any, *value: Any) -> Any:
+            if type(key) in plain and key.dtype is boolean and not compiling():
+                if not value:
+                    counts._announce(key)
+                elif getattr(value[0], "ndim", 0) > self.dim() - key.dim():
+                    counts._announce(key, value[0].shape[0])  # What is written must fit.
+                elif getattr(value[0], "ndim", 0) > 0:
+                    counts._announce(key)
+            return original(self, key, *value)
+
+        counts = self
+        return index
+
+    def _announce(self, condition: Any, known: Optional[int] = None) -> None:
+        if type(condition) not in self._plain or not condition.is_cuda or condition.numel() == 0:
+            return
+        try:
+            frame = caller()
+            if known is not None:
+                count, what = known, "A mask was taken to choose as many elements as are written"
+            else:
+                count, what = getattr(condition, "_headroom_count", None) or self._count(condition, frame)
+            condition._headroom_count = count, what  # The same mask chooses the same elements again.
+            if not self._session.device.announce_count(count):
+                what = "A search for nonzero elements found none: this stand-in cannot be told a count"
+            self._session.guess(what, _place(frame))
+        except Exception as error:
+            self._session.report_failure("nonzero", error)
 
     def _count(self, condition: Any, frame: Any) -> Tuple[int, str]:
         """The count that is announced, and the sentence that says so."""
         elements = condition.numel()
         experts = _from_owner(frame, _EXPERTS)
         if experts is None or elements <= experts:
-            return elements, "nonzero was taken to find every element"
-        where = (id(frame.f_locals.get("self")), frame.f_lineno)
+            return elements, "A search for nonzero elements was taken to find all of them"
+        where = (id(frame.f_code), frame.f_lineno)
         expert = self._calls.get(where, 0)
         self._calls[where] = (expert + 1) % experts
-        count = tokens_of(expert, experts, self._assignments(condition, frame, experts), self._session.settings.routing)
-        return min(count, elements), f"Tokens of an expert were taken from the routing `{self._session.settings.routing}`"
+        picked = _from_owner(frame, _PICKED) or 1
+        tokens, assignments = self._tokens(condition, frame, picked)
+        routing = self._session.settings.routing
+        count = tokens_of(expert, experts, assignments, routing)
+        return min(count, tokens), f"The tokens of an expert were counted by the routing `{routing}`"
 
-    def _assignments(self, condition: Any, frame: Any, experts: int) -> int:
-        """Tokens times experts per token. A mask of one expert has that many elements, or one per token."""
-        picked = _from_owner(frame, _PICKED)
+    def _tokens(self, condition: Any, frame: Any, picked: int) -> Tuple[int, int]:
+        """Tokens, and tokens times experts per token. A mask has an element for each of the second, or, if it is
+        flat and no flat list of chosen experts is among the variables, for each token."""
         elements = condition.numel()
-        if condition.dim() == 1 and picked:
-            return elements * picked
-        return elements
+        if condition.dim() > 1:
+            return max(1, elements // picked), elements
+        for value in frames.local_variables(frame).values():
+            if type(value) in self._plain and value.dim() == 1 and value.numel() == elements:
+                if value.dtype in (self._torch.int64, self._torch.int32):
+                    return max(1, elements // picked), elements
+        return elements, elements * picked
 
 
 def _is_compiling(torch: Any) -> Callable[[], bool]:
