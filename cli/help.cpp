@@ -98,7 +98,8 @@ std::string verb_help(const VerbSpec& verb, const Terminal& terminal) {
   const std::string name(verb.name);
   std::string text = "usage: headroom " + name;
   text += verb.positionals.empty() || verb.takes_command ? "" : " " + verb.positionals;
-  text += " [OPTIONS]" + (verb.takes_command ? " " + verb.positionals : "") + "\n\n" + wrap(verb.summary, terminal.width, 0) + "\n";
+  text += " [OPTIONS]" + (verb.takes_command ? " " + verb.positionals : "") + "\n\n" +
+          wrap(verb.summary, terminal.width, 0) + "\n";
   if (!verb.detail.empty()) {
     text += "\n" + wrap(verb.detail, terminal.width, 0) + "\n";
   }

@@ -73,4 +73,20 @@ std::string wrap_command(const std::vector<std::string>& words, std::size_t widt
   return text;
 }
 
+std::string break_command(const std::string& command, std::size_t width) {
+  constexpr std::string_view kBreak = " \\\n      ";
+  std::string text;
+  std::size_t column = 0;
+  for (std::size_t begin = 0; begin < command.size();) {
+    const std::size_t end = std::min(command.find(" --", begin + 1), command.size());
+    const std::size_t length = end - begin;
+    const bool breaks = column > 0 && column + length + 2 > width;
+    text += breaks ? kBreak : "";
+    text += command.substr(begin + (breaks ? 1 : 0), length - (breaks ? 1 : 0));
+    column = (breaks ? 0 : column) + length;
+    begin = end;
+  }
+  return text;
+}
+
 }  // namespace headroom::cli

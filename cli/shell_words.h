@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,5 +25,8 @@ namespace headroom::cli {
 /// end; lines after the first are indented. An option stays on the line of its value.
 [[nodiscard]] std::string wrap_command(const std::vector<std::string>& words, std::size_t width,
                                        std::size_t indent);
+
+/// A command line broken into several before options, so that a shell still reads it as one.
+[[nodiscard]] std::string break_command(const std::string& command, std::size_t width);
 
 }  // namespace headroom::cli

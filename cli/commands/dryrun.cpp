@@ -78,7 +78,7 @@ Result<std::string> read_snapshot(const Arguments& arguments) {
   return whole.string();
 }
 
-Result<check::DryRunRequest> read_request(const Arguments& arguments) {
+Result<check::DryRunRequest> read_request(const Arguments& arguments, const Context& context) {
   const Result<cost::DeviceSpec> device = read_gpu(arguments);
   if (!device) {
     return device.error();
@@ -108,6 +108,7 @@ Result<check::DryRunRequest> read_request(const Arguments& arguments) {
   if (!routing || !snapshot) {
     return routing ? std::move(snapshot).error() : std::move(routing).error();
   }
+  add_notes(context, asked_device_notes(arguments, *device, *budget));
   return check::DryRunRequest{.command = arguments.command(),
                               .device = std::move(profile).value(),
                               .world = *world,
@@ -119,14 +120,23 @@ Result<check::DryRunRequest> read_request(const Arguments& arguments) {
 }
 
 /// What to look at next.
-std::string next_of(const check::DryRunRequest& request) {
-  if (request.snapshot.empty()) {
-    return {};
-  }
+std::string next_of(const DryRunAnswer& answer) {
+  const std::string& snapshot = answer.request.snapshot;
   std::error_code fault;
-  return std::filesystem::exists(request.snapshot, fault)
-             ? "headroom snapshot " + shell_word(request.snapshot)
-             : std::string();
+  if (!snapshot.empty() && std::filesystem::exists(snapshot, fault)) {
+    return "headroom snapshot " + shell_word(snapshot);
+  }
+  return answer.prediction ? answer.prediction->command : std::string();
+}
+
+/// Adds what headroom predicts for the program, or why it does not.
+void add_prediction(const Arguments& arguments, DryRunAnswer& answer) {
+  Result<DryRunPrediction> prediction = predict_program(arguments, answer.request, answer.report());
+  if (prediction) {
+    answer.prediction = std::move(prediction).value();
+  } else {
+    answer.unpredicted = prediction.error().got;
+  }
 }
 
 ExitCode code_of(const DryRunAnswer& answer) {
@@ -151,10 +161,9 @@ Result<ExitCode> put_answer(const Arguments& arguments, const Context& context,
   summary.add("schema_version", 1);
   summary.add("verdict", name_of(answer.judged.verdict));
   const bool json = context.json || arguments.has("output");
-  Result<ExitCode> written = put_out(arguments, context,
-                                     json ? dryrun_json(answer)
-                                          : dryrun_text(answer, context.terminal),
-                                     std::move(summary), json);
+  Result<ExitCode> written = put_out(
+      arguments, context, json ? dryrun_json(answer) : dryrun_text(answer, context.terminal),
+      std::move(summary), json);
   if (!written) {
     return written;
   }
@@ -173,9 +182,18 @@ Result<ExitCode> run_dryrun(const Arguments& arguments, const Context& context) 
   if (Status safe = check_output(arguments); !safe) {
     return std::move(safe).error();
   }
-  Result<check::DryRunRequest> request = read_request(arguments);
+  Result<check::DryRunRequest> request = read_request(arguments, context);
   if (!request) {
     return std::move(request).error();
+  }
+  // A plan that cannot be read is said before the program runs.
+  std::optional<DryRunPrediction> given;
+  if (arguments.has("against")) {
+    Result<DryRunPrediction> plan = predict_plan(arguments);
+    if (!plan) {
+      return std::move(plan).error();
+    }
+    given = std::move(plan).value();
   }
   const Result<check::DryRunFiles> files = check::find_dry_run_files(check::dry_run_places());
   if (!files) {
@@ -188,7 +206,8 @@ Result<ExitCode> run_dryrun(const Arguments& arguments, const Context& context) 
   if (!end) {
     return std::move(end).error();
   }
-  if (end->reports.empty()) {
+  const auto measured = [](const check::DryRunReport& report) { return !report.phases.empty(); };
+  if (std::ranges::none_of(end->reports, measured)) {
     if (end->interrupted) {
       context.err << "error: interrupted before the program reported anything\n";
       return ExitCode::kInterrupted;
@@ -200,10 +219,15 @@ Result<ExitCode> run_dryrun(const Arguments& arguments, const Context& context) 
                       .end = std::move(end).value(),
                       .binding = binding,
                       .judged = {},
+                      .prediction = std::move(given),
+                      .unpredicted = {},
                       .next = {},
                       .notes = context.notes->lines};
   answer.judged = check::judge_dry_run(answer.request.device, answer.end, answer.report());
-  answer.next = next_of(answer.request);
+  if (!answer.prediction) {
+    add_prediction(arguments, answer);
+  }
+  answer.next = next_of(answer);
   return put_answer(arguments, context, answer);
 }
 
@@ -227,6 +251,7 @@ std::vector<OptionSpec> dryrun_options() {
       {"snapshot", "FILE", "",
        "file for PyTorch's memory snapshot, written at the end or when memory runs out"}};
   options.insert(options.end(), own.begin(), own.end());
+  options.push_back(against_option());
   options.push_back({"output", "FILE", "", "also write the JSON document to this file"});
   return options;
 }

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/dryrun_prediction.h"
 #include "cli/terminal.h"
 #include "validators/dryrun/launcher.h"
 #include "validators/dryrun/verdict.h"
@@ -16,7 +18,9 @@ struct DryRunAnswer {
   check::DryRunEnd end;     ///< With at least one report.
   std::size_t binding = 0;  ///< Index of the report that decides.
   check::DryRunJudgement judged;
-  std::string next;  ///< The command to run next; empty: none.
+  std::optional<DryRunPrediction> prediction;
+  std::string unpredicted;  ///< Why there is no prediction, in one phrase.
+  std::string next;         ///< The command to run next; empty: none.
   std::vector<std::string> notes;
 
   [[nodiscard]] const check::DryRunReport& report() const { return end.reports[binding]; }

@@ -42,8 +42,7 @@ JsonFields gpu_fields(const check::DryRunDevice& device) {
   return fields;
 }
 
-JsonFields category_fields(const std::vector<check::DryRunBlocks>& live) {
-  const std::vector<Bytes> sums = bytes_by_category(live);
+JsonFields sum_fields(const std::vector<Bytes>& sums) {
   JsonFields fields;
   for (std::size_t at = 0; at < sums.size(); ++at) {
     std::string key(check::dry_run_category(at));
@@ -51,6 +50,10 @@ JsonFields category_fields(const std::vector<check::DryRunBlocks>& live) {
     fields.add(key, sums[at]);
   }
   return fields;
+}
+
+JsonFields category_fields(const std::vector<check::DryRunBlocks>& live) {
+  return sum_fields(bytes_by_category(live));
 }
 
 JsonValue live_json(const std::vector<check::DryRunBlocks>& live) {
@@ -184,14 +187,30 @@ JsonValue report_json(const check::DryRunReport& report) {
 JsonFields child_fields(const DryRunAnswer& answer) {
   JsonFields fields;
   fields.add("words", ir::json_texts(answer.request.command));
-  fields.add("exit_code", answer.end.signal == 0 ? JsonValue{std::int64_t{answer.end.exit_code}}
-                                                 : JsonValue{});
-  fields.add("signal", answer.end.signal == 0 ? JsonValue{}
-                                              : JsonValue{std::int64_t{answer.end.signal}});
+  fields.add("exit_code",
+             answer.end.signal == 0 ? JsonValue{std::int64_t{answer.end.exit_code}} : JsonValue{});
+  fields.add("signal",
+             answer.end.signal == 0 ? JsonValue{} : JsonValue{std::int64_t{answer.end.signal}});
   fields.add("interrupted", answer.end.interrupted);
   fields.add("seconds", answer.end.seconds);
   fields.add("text", end_text(answer));
   return fields;
+}
+
+JsonValue prediction_json(const DryRunAnswer& answer) {
+  if (!answer.prediction) {
+    return JsonValue{};
+  }
+  const DryRunPrediction& predicted = *answer.prediction;
+  JsonFields fields;
+  fields.add("options", predicted.of);
+  fields.add("peak_allocated_bytes", predicted.peak_allocated);
+  fields.add("peak_reserved_bytes", predicted.peak_reserved);
+  fields.add("moment", predicted.moment);
+  fields.add("by_category", sum_fields(predicted.by_category));
+  fields.add("off_allocated_bytes", answer.judged.peak_allocated - predicted.peak_allocated);
+  fields.add("off_reserved_bytes", answer.judged.peak_reserved - predicted.peak_reserved);
+  return std::move(fields).finish();
 }
 
 }  // namespace
@@ -220,6 +239,8 @@ std::string dryrun_json(const DryRunAnswer& answer) {
     reports.push_back(report_json(report));
   }
   document.add("processes", JsonValue{std::move(reports)});
+  document.add("prediction", prediction_json(answer));
+  document.add("unpredicted", answer.unpredicted);
   document.add("next", answer.next);
   document.add("notes", ir::json_texts(answer.notes));
   return to_pretty_json(std::move(document).finish()) + "\n";

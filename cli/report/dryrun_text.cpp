@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <numeric>
 #include <string_view>
 
 #include "cli/report/dryrun_answer.h"
 #include "cli/scalars.h"
+#include "cli/shell_words.h"
 #include "model_ir/base/counted.h"
 
 namespace headroom::cli {
@@ -32,8 +34,8 @@ std::string sized(Bytes bytes, const TableUnit& unit) {
 }
 
 std::string term_line(std::string_view name, const std::string& size, const std::string& remark) {
-  return "  " + pad_right(name, kDryRunTermColumns) + size +
-         (remark.empty() ? "" : "  " + remark) + "\n";
+  return "  " + pad_right(name, kDryRunTermColumns) + size + (remark.empty() ? "" : "  " + remark) +
+         "\n";
 }
 
 Style style_of(DryRunVerdict verdict) {
@@ -127,7 +129,8 @@ std::string oom_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   }
   text = wrap(text, terminal.width - 2, 2) + "\n";
   for (std::size_t at = 0; at < std::min(oom.stack.size(), kMostFrames); ++at) {
-    text += "  " + std::string(at == 0 ? "asked by " : "         ") + printable(oom.stack[at]) + "\n";
+    text +=
+        "  " + std::string(at == 0 ? "asked by " : "         ") + printable(oom.stack[at]) + "\n";
   }
   return text;
 }
@@ -169,10 +172,9 @@ std::string device_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   const Bytes idle = report.peak.reserved - report.peak.allocated;
   const double share = static_cast<double>(idle.value()) /
                        static_cast<double>(std::max<std::int64_t>(report.peak.reserved.value(), 1));
-  text += term_line("reserved by PyTorch", sized(judged.peak_reserved, unit),
-                    idle > Bytes{0} ? to_text(idle) + " of it unallocated at the peak, " +
-                                          percent_text(share)
-                                    : "");
+  text += term_line(
+      "reserved by PyTorch", sized(judged.peak_reserved, unit),
+      idle > Bytes{0} ? "fragmentation " + percent_text(share) + ", " + to_text(idle) : "");
   const Bytes others = report.peak.device - device.outside - judged.peak_reserved;
   if (others > Bytes{0}) {
     text += term_line("other libraries", sized(others, unit), "beside PyTorch's allocator");
@@ -183,13 +185,12 @@ std::string device_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   text += term_line("device", sized(device.total, unit),
                     device.budget ? "--budget" : "usable, of " + device.product);
   const bool is_short = judged.margin < Bytes{0};
-  text += term_line(is_short ? "short" : "to spare",
-                    sized(is_short ? -judged.margin : judged.margin, unit),
-                    judged.retries > 0
-                        ? "PyTorch emptied its cache " +
-                              (judged.retries == 1 ? std::string("once")
-                                                   : counted(judged.retries, "time"))
-                        : "");
+  text += term_line(
+      is_short ? "short" : "to spare", sized(is_short ? -judged.margin : judged.margin, unit),
+      judged.retries > 0
+          ? "PyTorch emptied its cache " +
+                (judged.retries == 1 ? std::string("once") : counted(judged.retries, "time"))
+          : "");
   return text;
 }
 
@@ -233,8 +234,8 @@ std::string phase_lines(const DryRunAnswer& answer, const Terminal& terminal) {
                                                       phase->allocated_after};
     text += "  " + pad_right(printable(moment_of(*phase)), width);
     for (std::size_t at = 0; at < kColumns.size(); ++at) {
-      text +=
-          (at == 0 ? "" : "  ") + pad_left(table_figure(sizes.at(at), unit), kColumns.at(at).size());
+      text += (at == 0 ? "" : "  ") +
+              pad_left(table_figure(sizes.at(at), unit), kColumns.at(at).size());
     }
     text += "\n";
   }
@@ -273,8 +274,8 @@ std::string rank_lines(const DryRunAnswer& answer, const Terminal& terminal) {
     most = std::max(most, report.peak.reserved);
   }
   const TableUnit unit = unit_of(most);
-  std::string text = heading(terminal, pad_right("process", kCategoryColumns + 2) +
-                                           "peak allocated  peak reserved");
+  std::string text = heading(
+      terminal, pad_right("process", kCategoryColumns + 2) + "peak allocated  peak reserved");
   for (std::size_t at = 0; at < std::min(reports.size(), kMostTextRanks); ++at) {
     const DryRunReport& report = reports[at];
     const std::string name = report.rank ? "rank " + std::to_string(*report.rank)
@@ -282,7 +283,10 @@ std::string rank_lines(const DryRunAnswer& answer, const Terminal& terminal) {
     text += "  " + pad_right(name, kCategoryColumns) +
             pad_left(table_figure(report.peak.allocated, unit), 14) + "  " +
             pad_left(table_figure(report.peak.reserved, unit), 13) +
-            (report.oom ? "  out of memory" : at == answer.binding ? "  the highest" : "") + "\n";
+            (report.oom             ? "  out of memory"
+             : at == answer.binding ? "  the highest"
+                                    : "") +
+            "\n";
   }
   if (reports.size() > kMostTextRanks) {
     text += "  " + counted(reports.size() - kMostTextRanks, "other process", "other processes") +
@@ -300,7 +304,49 @@ std::string host_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   std::string text = heading(terminal, "on the host");
   text += term_line("resident at most", sized(report.host_peak, unit), "");
   if (report.pinned_peak > Bytes{0}) {
-    text += term_line("pinned at most", sized(report.pinned_peak, unit), "not in use here");
+    text += term_line("pinned at most", sized(report.pinned_peak, unit),
+                      "page-locked; not committed here");
+  }
+  return text;
+}
+
+/// "-12.0 MiB, -0.1 %": measured against predicted.
+std::string difference_text(Bytes predicted, Bytes measured) {
+  const Bytes off = measured - predicted;
+  if (off == Bytes{0}) {
+    return "the same";
+  }
+  const double share = static_cast<double>(std::abs(off.value())) /
+                       static_cast<double>(std::max<std::int64_t>(predicted.value(), 1));
+  return (off < Bytes{0} ? "-" + to_text(-off) : "+" + to_text(off)) + ", " +
+         (off < Bytes{0} ? "-" : "+") + percent_text(share);
+}
+
+std::string prediction_lines(const DryRunAnswer& answer, const Terminal& terminal) {
+  if (!answer.prediction) {
+    return answer.unpredicted.empty() ? ""
+                                      : heading(terminal, "no prediction") + "  " +
+                                            wrap(answer.unpredicted, terminal.width - 2, 2) + "\n";
+  }
+  const DryRunPrediction& predicted = *answer.prediction;
+  const check::DryRunJudgement& judged = answer.judged;
+  const TableUnit unit = unit_of(std::max(judged.peak_reserved, predicted.peak_reserved));
+  std::string text =
+      heading(terminal, pad_right("prediction", kCategoryColumns + 2) + " predicted    measured");
+  const auto line = [&](std::string_view name, Bytes expected, Bytes found) {
+    text += "  " + pad_right(name, kCategoryColumns) + sized(expected, unit) + "  " +
+            sized(found, unit) + "  " + difference_text(expected, found) + "\n";
+  };
+  line("peak allocated", predicted.peak_allocated, judged.peak_allocated);
+  line("peak reserved", predicted.peak_reserved, judged.peak_reserved);
+  const std::vector<Bytes> sums = bytes_by_category(live_of(answer));
+  for (std::size_t at = 0; at < sums.size(); ++at) {
+    if (sums[at] > Bytes{0} || predicted.by_category[at] > Bytes{0}) {
+      line(check::dry_run_category(at), predicted.by_category[at], sums[at]);
+    }
+  }
+  if (!predicted.moment.empty()) {
+    text += "  " + wrap("predicted in " + predicted.moment, terminal.width - 2, 2) + "\n";
   }
   return text;
 }
@@ -317,9 +363,9 @@ std::string remark_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   std::string text = report.guesses.empty() ? "" : heading(terminal, "guessed");
   for (std::size_t at = 0; at < std::min(report.guesses.size(), kMostRemarks); ++at) {
     const check::DryRunGuess& guess = report.guesses[at];
-    text += line(printable(guess.what) +
-                 (guess.where.empty() ? "" : ", " + printable(guess.where)) +
-                 times_text(guess.times));
+    text +=
+        line(printable(guess.what) + (guess.where.empty() ? "" : ", " + printable(guess.where)) +
+             times_text(guess.times));
   }
   text += report.refused.empty() ? "" : heading(terminal, "refused by the stand-in for CUDA");
   for (std::size_t at = 0; at < std::min(report.refused.size(), kMostRemarks); ++at) {
@@ -372,10 +418,10 @@ std::string dryrun_text(const DryRunAnswer& answer, const Terminal& terminal) {
                      exception_lines(answer, terminal) + oom_lines(answer, terminal) +
                      peak_lines(answer, terminal) + device_lines(answer, terminal) +
                      phase_lines(answer, terminal) + block_lines(answer, terminal) +
-                     rank_lines(answer, terminal) + host_lines(answer, terminal) +
-                     remark_lines(answer, terminal);
+                     rank_lines(answer, terminal) + prediction_lines(answer, terminal) +
+                     host_lines(answer, terminal) + remark_lines(answer, terminal);
   if (!answer.next.empty()) {
-    text += "\nnext: " + answer.next + "\n";
+    text += "\nnext: " + break_command(answer.next, terminal.width - 6) + "\n";
   }
   return text;
 }

@@ -15,6 +15,7 @@
 #include "cli/report/remedies_text.h"
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
+#include "cli/shell_words.h"
 #include "model_ir/base/counted.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/param_count.h"
@@ -466,30 +467,13 @@ std::string largest(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
-/// Breaks a command into several lines before options, so that a shell still reads it as one.
-std::string command_lines(const std::string& command, std::size_t width) {
-  constexpr std::string_view kBreak = " \\\n      ";
-  std::string text;
-  std::size_t column = 0;
-  for (std::size_t begin = 0; begin < command.size();) {
-    const std::size_t end = std::min(command.find(" --", begin + 1), command.size());
-    const std::size_t length = end - begin;
-    const bool breaks = column > 0 && column + length + 2 > width;
-    text += breaks ? kBreak : "";
-    text += command.substr(begin + (breaks ? 1 : 0), length - (breaks ? 1 : 0));
-    column = (breaks ? 0 : column) + length;
-    begin = end;
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string next_line(const FitAnswer& answer, const Terminal& terminal) {
   const std::string next = next_command(answer);
   const bool command = next.starts_with("headroom ");
   return "\nnext: " +
-         (command ? command_lines(next, terminal.width - 6) : wrap(next, terminal.width - 6, 6)) +
+         (command ? break_command(next, terminal.width - 6) : wrap(next, terminal.width - 6, 6)) +
          "\n";
 }
 

@@ -172,7 +172,7 @@ bool read_all(int descriptor, std::size_t most, std::chrono::milliseconds patien
     if (left <= 0 || poll(&waiting, 1, static_cast<int>(left)) <= 0) {
       return false;
     }
-    const ssize_t got = read(descriptor, some.data(), some.size());
+    const ssize_t got = ::read(descriptor, some.data(), some.size());
     if (got <= 0) {
       return got == 0;
     }

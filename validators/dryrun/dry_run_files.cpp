@@ -10,8 +10,6 @@
 namespace headroom::check {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// The library that has the functions; the others are names of it, and stand behind it.
 constexpr std::string_view kMainLibrary = "libheadroom_gpu.so";
 
@@ -29,11 +27,12 @@ Error nothing_found(const std::vector<std::string>& tried, std::string_view want
 /// missing.
 std::vector<std::string> libraries_in(const std::string& folder) {
   std::error_code fault;
-  if (!fs::exists(fs::path(folder) / kMainLibrary, fault)) {
+  if (!std::filesystem::exists(std::filesystem::path(folder) / kMainLibrary, fault)) {
     return {};
   }
   std::vector<std::string> names;
-  for (fs::directory_iterator at(folder, fault), end; !fault && at != end; at.increment(fault)) {
+  for (std::filesystem::directory_iterator at(folder, fault), end; !fault && at != end;
+       at.increment(fault)) {
     const std::string name = at->path().filename().string();
     if (name.starts_with("lib") && name.find(".so") != std::string::npos && name != kMainLibrary) {
       names.push_back(name);
@@ -44,7 +43,7 @@ std::vector<std::string> libraries_in(const std::string& folder) {
   std::vector<std::string> paths;
   paths.reserve(names.size());
   for (const std::string& name : names) {
-    paths.push_back((fs::path(folder) / name).string());
+    paths.push_back((std::filesystem::path(folder) / name).string());
   }
   return paths;
 }
@@ -54,14 +53,14 @@ std::vector<std::string> libraries_in(const std::string& folder) {
 DryRunPlaces dry_run_places() {
   const char* const home = std::getenv("HEADROOM_DRYRUN_HOME");  // NOLINT(concurrency-mt-unsafe)
   if (home != nullptr && *home != '\0') {
-    const fs::path folder = fs::absolute(home);
+    const std::filesystem::path folder = std::filesystem::absolute(home);
     return {.libraries = {(folder / "lib").string()}, .python = {(folder / "python").string()}};
   }
   DryRunPlaces places;
   std::error_code fault;
-  const fs::path program = fs::read_symlink("/proc/self/exe", fault);
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", fault);
   if (!fault) {
-    const fs::path prefix = program.parent_path().parent_path();
+    const std::filesystem::path prefix = program.parent_path().parent_path();
     places.libraries.push_back((prefix / HEADROOM_LIBRARY_FOLDER "/headroom/dryrun").string());
     places.python.push_back((prefix / "share/headroom/dryrun/python").string());
   }
@@ -83,7 +82,7 @@ Result<DryRunFiles> find_dry_run_files(const DryRunPlaces& places) {
   }
   std::error_code fault;
   const auto found = std::ranges::find_if(places.python, [&fault](const std::string& folder) {
-    return fs::exists(fs::path(folder) / "sitecustomize.py", fault);
+    return std::filesystem::exists(std::filesystem::path(folder) / "sitecustomize.py", fault);
   });
   if (found == places.python.end()) {
     return nothing_found(places.python, "the dry run's Python files");

@@ -1,10 +1,12 @@
 #include "validators/dryrun/interpreter.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <ios>
 #include <string_view>
 #include <system_error>
 
@@ -13,8 +15,6 @@
 
 namespace headroom::check {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// `torch/version.py` says for what the wheel was built, and does not import the rest.
 /// Source: pytorch 2.11, tools/generate_torch_version.py. libc10_cuda.so is linked to the CUDA
@@ -38,18 +38,20 @@ if found is not None and found.origin:
 print(json.dumps(answer))
 )";
 
-std::optional<fs::path> on_path(const std::string& program) {
+std::optional<std::filesystem::path> on_path(const std::string& program) {
   std::error_code fault;
   if (program.find('/') != std::string::npos) {
-    return fs::exists(program, fault) ? std::optional<fs::path>(program) : std::nullopt;
+    return std::filesystem::exists(program, fault) ? std::optional<std::filesystem::path>(program)
+                                                   : std::nullopt;
   }
   const char* const path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe)
   std::string_view rest = path == nullptr ? "" : path;
   while (!rest.empty()) {
     const std::string_view folder = rest.substr(0, rest.find(':'));
     rest.remove_prefix(std::min(folder.size() + 1, rest.size()));
-    const fs::path candidate = fs::path(folder.empty() ? "." : folder) / program;
-    if (fs::is_regular_file(candidate, fault)) {
+    const std::filesystem::path candidate =
+        std::filesystem::path(folder.empty() ? "." : folder) / program;
+    if (std::filesystem::is_regular_file(candidate, fault)) {
       return candidate;
     }
   }
@@ -63,7 +65,7 @@ bool is_python(std::string_view name) {
 }
 
 /// The first line of a script without "#!"; empty if it is none.
-std::string first_line_of(const fs::path& script) {
+std::string first_line_of(const std::filesystem::path& script) {
   std::ifstream file(script, std::ios::binary);
   std::array<char, 512> begin{};
   file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
@@ -96,7 +98,7 @@ std::optional<std::string> interpreter_of(const std::vector<std::string>& comman
   if (is_python(command.front())) {
     return command.front();
   }
-  const std::optional<fs::path> script = on_path(command.front());
+  const std::optional<std::filesystem::path> script = on_path(command.front());
   std::string line = script ? first_line_of(*script) : std::string();
   constexpr std::string_view kEnv = "/usr/bin/env ";
   if (line.starts_with(kEnv)) {
@@ -130,35 +132,43 @@ Status check_interpreter(const std::vector<std::string>& command) {
   if (!torch.answered) {
     return ok();  // What it is shows when it runs.
   }
-  const std::string wheel = "install a build for CUDA 12 or 13, which needs no GPU: pip install "
-                            "torch --index-url https://download.pytorch.org/whl/cu128";
+  const std::string wheel =
+      "install a build for CUDA 12 or 13, which needs no GPU: pip install "
+      "torch --index-url https://download.pytorch.org/whl/cu128";
   if (torch.version.empty()) {
     return Error::environment(*interpreter, "has no PyTorch", {},
                               "activate the environment of the program, or " + wheel);
   }
   const std::string found = "has PyTorch " + printable(torch.version);
   if (!torch.hip.empty()) {
-    return Error::environment(*interpreter, found + ", a build for AMD's GPUs",
-                              {}, wheel);
+    return Error::environment(*interpreter, found + ", a build for AMD's GPUs", {}, wheel);
   }
   if (torch.cuda.empty()) {
-    return Error::environment(*interpreter, found + ", a build without CUDA",
-                              {}, wheel);
+    return Error::environment(*interpreter, found + ", a build without CUDA", {}, wheel);
   }
   if (const std::string_view major = major_of(torch.cuda); major != "12" && major != "13") {
-    return Error::environment(*interpreter, found + " for CUDA " + printable(torch.cuda),
-                              {}, wheel);
+    return Error::environment(*interpreter, found + " for CUDA " + printable(torch.cuda), {},
+                              wheel);
   }
   if (!torch.shared) {
-    return Error::environment(*interpreter,
-                              found + ", which contains the CUDA runtime as a static library",
-                              {}, wheel);
+    return Error::environment(
+        *interpreter, found + ", which contains the CUDA runtime as a static library", {}, wheel);
   }
   return ok();
 }
 
 Error no_report(const std::vector<std::string>& command, const DryRunEnd& end) {
   const std::string name = command_text(command);
+  for (const DryRunReport& report : end.reports) {
+    if (report.exception) {
+      const DryRunException& fault = *report.exception;
+      return Error::invalid_input(
+          name, {},
+          "ended with " + printable(fault.type) +
+              " before it allocated anything on the GPU: " + printable(fault.message),
+          {}, fault.where.empty() ? "" : "look at " + printable(fault.where));
+    }
+  }
   if (end.signal != 0) {
     return Error::environment(
         name,

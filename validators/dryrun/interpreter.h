@@ -31,7 +31,7 @@ struct FoundTorch {
 ///          is neither 12 nor 13, a static CUDA runtime.
 [[nodiscard]] Status check_interpreter(const std::vector<std::string>& command);
 
-/// Why a program that ended wrote no report, and what to do. Requires that it wrote none.
+/// Why no process of a program that ended reported a phase, and what to do.
 [[nodiscard]] Error no_report(const std::vector<std::string>& command, const DryRunEnd& end);
 
 }  // namespace headroom::check

@@ -13,8 +13,6 @@
 namespace headroom::check {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// Separators of LD_PRELOAD and PYTHONPATH, which have no way to quote them (ld.so(8)).
 constexpr std::string_view kSeparators = ": ;";
 
@@ -23,14 +21,14 @@ class ReportFolder {
  public:
   ReportFolder() {
     std::error_code fault;
-    fs::path base = fs::temp_directory_path(fault);
+    std::filesystem::path base = std::filesystem::temp_directory_path(fault);
     if (fault || base.string().find_first_of(kSeparators) != std::string::npos) {
       base = "/tmp";
     }
     std::string name = (base / "headroom-dryrun-XXXXXX").string();
     if (mkdtemp(name.data()) != nullptr) {
       path_ = name;
-      fs::create_directory(path_ / "reports", fault);
+      std::filesystem::create_directory(path_ / "reports", fault);
     }
   }
   ReportFolder(const ReportFolder&) = delete;
@@ -38,7 +36,7 @@ class ReportFolder {
   ~ReportFolder() {
     std::error_code ignored;
     if (!path_.empty()) {
-      fs::remove_all(path_, ignored);
+      std::filesystem::remove_all(path_, ignored);
     }
   }
 
@@ -50,21 +48,22 @@ class ReportFolder {
       return folder;
     }
     std::error_code fault;
-    const fs::path link = path_ / name;
-    fs::create_directory_symlink(fs::absolute(folder), link, fault);
+    const std::filesystem::path link = path_ / name;
+    std::filesystem::create_directory_symlink(std::filesystem::absolute(folder), link, fault);
     return fault ? folder : link.string();
   }
 
  private:
-  fs::path path_;
+  std::filesystem::path path_;
 };
 
 /// The files, where LD_PRELOAD and PYTHONPATH can name them.
 DryRunFiles nameable(DryRunFiles files, const ReportFolder& folder) {
-  const fs::path libraries = fs::path(files.libraries.front()).parent_path();
+  const std::filesystem::path libraries =
+      std::filesystem::path(files.libraries.front()).parent_path();
   const std::string plain = folder.plain_name(libraries.string(), "lib");
   for (std::string& library : files.libraries) {
-    library = (fs::path(plain) / fs::path(library).filename()).string();
+    library = (std::filesystem::path(plain) / std::filesystem::path(library).filename()).string();
   }
   files.python = folder.plain_name(files.python, "python");
   return files;
@@ -76,8 +75,8 @@ class Environment {
   explicit Environment(std::span<const std::string> own) : lines_(own.begin(), own.end()) {}
 
   [[nodiscard]] std::string value(std::string_view name) const {
-    const auto found = std::ranges::find_if(
-        lines_, [name](const std::string& line) { return is_of(line, name); });
+    const auto found =
+        std::ranges::find_if(lines_, [name](const std::string& line) { return is_of(line, name); });
     return found == lines_.end() ? std::string() : found->substr(name.size() + 1);
   }
   void remove(std::string_view name) {
@@ -145,8 +144,8 @@ std::string command_text(const std::vector<std::string>& command) {
   return printable(text.size() > kMost ? text.substr(0, kMost) + "..." : text);
 }
 
-std::vector<std::string> dry_run_environment(const DryRunRequest& request,
-                                             const DryRunFiles& files, const std::string& reports,
+std::vector<std::string> dry_run_environment(const DryRunRequest& request, const DryRunFiles& files,
+                                             const std::string& reports,
                                              std::span<const std::string> own) {
   Environment environment(own);
   environment.put_before("LD_PRELOAD", files.libraries);

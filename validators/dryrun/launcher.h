@@ -17,11 +17,11 @@ struct DryRunRequest {
   std::vector<std::string> command;  ///< Name and arguments, as they would be typed.
   DryRunDevice device;
   DryRunWorld world;
-  std::int64_t steps = 3;              ///< Optimizer steps after which the program stops; 0: never.
-  std::string routing = "uniform";     ///< Of tokens to experts: "uniform", "skewed:0.3".
-  std::int64_t lag = 0;                ///< Launches by which the device lags behind the host.
-  std::string snapshot;                ///< File for a memory snapshot; empty: none.
-  bool output_to_error = false;        ///< Its standard output goes to our standard error.
+  std::int64_t steps = 3;           ///< Optimizer steps after which the program stops; 0: never.
+  std::string routing = "uniform";  ///< Of tokens to experts: "uniform", "skewed:0.3".
+  std::int64_t lag = 0;             ///< Launches by which the device lags behind the host.
+  std::string snapshot;             ///< File for a memory snapshot; empty: none.
+  bool output_to_error = false;     ///< Its standard output goes to our standard error.
 };
 
 /// How a program ended, and what it reported.
@@ -49,8 +49,8 @@ struct DryRunEnd {
 ///
 /// Model:   the program gets a process group and an environment of its own, and our streams. A
 ///          terminal as standard input is replaced by an empty one. SIGINT, SIGTERM and SIGHUP are
-///          passed on to the group; the third one kills it. Reports lie in a temporary folder, which
-///          is removed in any case. Nothing of this process's environment changes.
+///          passed on to the group; the third one kills it. Reports lie in a temporary folder,
+///          which is removed in any case. Nothing of this process's environment changes.
 /// Errors:  kEnvironment if the command is not found or cannot be started, or if there is no
 ///          temporary folder; those of `read_reports`.
 [[nodiscard]] Result<DryRunEnd> run_dry(const DryRunRequest& request, const DryRunFiles& files);

@@ -13,15 +13,15 @@ namespace headroom::check {
 
 /// The GPU that a program is told it has.
 struct DryRunDevice {
-  std::string name;      ///< Catalogue name: "h100-80gb".
-  std::string product;   ///< As `torch.cuda.get_device_name()` answers.
-  Bytes total;           ///< As `cudaMemGetInfo` answers; a budget stands in its place.
-  bool budget = false;   ///< Whether `total` is the user's budget.
-  Bytes outside;         ///< Taken before the first allocation: the sum of `terms`.
+  std::string name;     ///< Catalogue name: "h100-80gb".
+  std::string product;  ///< As `torch.cuda.get_device_name()` answers.
+  Bytes total;          ///< As `cudaMemGetInfo` answers; a budget stands in its place.
+  bool budget = false;  ///< Whether `total` is the user's budget.
+  Bytes outside;        ///< Taken before the first allocation: the sum of `terms`.
   std::vector<cost::OutsideTerm> terms;
-  int capability = 90;   ///< Compute capability x 10.
+  int capability = 90;  ///< Compute capability x 10.
   int multiprocessors = 132;
-  int per_node = 8;      ///< GPUs of a node.
+  int per_node = 8;  ///< GPUs of a node.
 };
 
 /// The processes that a program is told about.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <tuple>
 
@@ -95,10 +96,11 @@ DryRunPeak read_peak(const JsonObject& object, std::size_t phases) {
                   .reserved = size_of(object, "reserved"),
                   .device = size_or_none(object, "device"),
                   .live = read_live(object)};
-  const auto last = static_cast<std::int64_t>(phases) - 1;
-  if (const auto phase = object.optional_integer("phase", {.least = 0, .greatest = last})) {
-    peak.phase = static_cast<std::size_t>(std::max<std::int64_t>(*phase, 0));
-    peak.phase = *phase <= last ? peak.phase : std::nullopt;
+  const auto phase = object.optional_integer("phase", kCount);
+  if (phase && *phase >= static_cast<std::int64_t>(phases)) {
+    object.refuse("phase", "the index of one of " + std::to_string(phases) + " phases");
+  } else if (phase) {
+    peak.phase = static_cast<std::size_t>(*phase);
   }
   return peak;
 }
@@ -134,8 +136,8 @@ void read_remarks(const JsonObject& root, DryRunReport& report) {
                               .where = guess.text_or("where", "")});
   }
   for (const JsonObject& refusal : entries_of(root, "refused")) {
-    report.refused.push_back({.function = refusal.text("function"),
-                              .times = refusal.integer_or("times", 1, kCount)});
+    report.refused.push_back(
+        {.function = refusal.text("function"), .times = refusal.integer_or("times", 1, kCount)});
   }
   if (const auto exception = root.optional_object("exception")) {
     report.exception = DryRunException{.type = exception->text_or("type", ""),
@@ -153,7 +155,9 @@ void read_remarks(const JsonObject& root, DryRunReport& report) {
 
 DryRunReport read_root(const JsonObject& root, const JsonValue& value) {
   DryRunReport report;
-  root.integer("version", {.least = 1, .greatest = 1});
+  if (root.integer("version", kCount) != 1) {
+    root.refuse("version", "1", "use the libraries and the Python files of this headroom");
+  }
   report.process = root.integer_or("pid", 0, kCount);
   report.arguments = root.texts_or_none("argv");
   report.rank = root.optional_integer("rank", kCount);
@@ -163,7 +167,9 @@ DryRunReport read_root(const JsonObject& root, const JsonValue& value) {
     report.device_total = size_or_none(*device, "bytes");
   }
   report.phases = read_phases(root, value);
-  report.peak = read_peak(root.object("peak"), report.phases.size());
+  if (const auto peak = root.optional_object("peak")) {  // Absent if nothing was allocated.
+    report.peak = read_peak(*peak, report.phases.size());
+  }
   if (const auto oom = root.optional_object("oom")) {
     report.oom = read_oom(*oom);
   }
@@ -180,7 +186,8 @@ DryRunReport read_root(const JsonObject& root, const JsonValue& value) {
 
 /// Ranks in their order, those without a rank last, equal ones by file.
 auto report_order(const DryRunReport& report) {
-  return std::tuple(!report.rank.has_value(), report.rank.value_or(0), std::string_view(report.file));
+  return std::tuple(!report.rank.has_value(), report.rank.value_or(0),
+                    std::string_view(report.file));
 }
 
 }  // namespace

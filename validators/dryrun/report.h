@@ -51,7 +51,7 @@ struct DryRunPeak {
   std::optional<std::size_t> phase;  ///< Index in `DryRunReport::phases`.
   Bytes allocated;
   Bytes reserved;
-  Bytes device;  ///< As nvidia-smi would show it.
+  Bytes device;                    ///< As nvidia-smi would show it.
   std::vector<DryRunBlocks> live;  ///< Largest first.
 };
 
@@ -109,8 +109,8 @@ struct DryRunReport {
   std::optional<DryRunException> exception;
   std::vector<DryRunGuess> guesses;
   std::vector<DryRunRefusal> refused;
-  Bytes host_peak;    ///< Resident.
-  Bytes pinned_peak;  ///< Page-locked; not counted in `host_peak`.
+  Bytes host_peak;        ///< Resident.
+  Bytes pinned_peak;      ///< Page-locked; not counted in `host_peak`.
   ir::JsonValue program;  ///< What was recognised of the model and the plan; null if nothing was.
 };
 

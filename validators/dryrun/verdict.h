@@ -20,19 +20,19 @@ enum class DryRunVerdict : std::uint8_t {
 /// What the dry run of a program says about the device.
 struct DryRunJudgement {
   DryRunVerdict verdict = DryRunVerdict::kUnknown;
-  Bytes capacity;              ///< What PyTorch's allocator could take.
+  Bytes capacity;  ///< What PyTorch's allocator could take.
   Bytes peak_allocated;
-  Bytes peak_reserved;         ///< Over all phases.
-  Bytes margin;                ///< capacity - peak_reserved; if out of memory, minus what was missing.
-  std::int64_t retries = 0;    ///< Times that PyTorch emptied its cache and asked again.
+  Bytes peak_reserved;  ///< Over all phases.
+  Bytes margin;         ///< capacity - peak_reserved; if out of memory, minus what was missing.
+  std::int64_t retries = 0;  ///< Times that PyTorch emptied its cache and asked again.
 };
 
 /// Judges `report`, one of the reports of `end`.
 ///
 /// Model:   an out-of-memory error that ended the program means that it does not fit; what was
-///          missing is what PyTorch asked for less what was free. Otherwise it must have come to the
-///          end of its steps or to its own end. Margins below `cost::kTightShare` of the device are
-///          tight, as in `fit`.
+///          missing is what PyTorch asked for less what was free. Otherwise it must have come to
+///          the end of its steps or to its own end. Margins below `cost::kTightShare` of the device
+///          are tight, as in `fit`.
 [[nodiscard]] DryRunJudgement judge_dry_run(const DryRunDevice& device, const DryRunEnd& end,
                                             const DryRunReport& report);
 
