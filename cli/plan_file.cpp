@@ -8,6 +8,7 @@
 #include "cli/host_options.h"
 #include "cli/question.h"
 #include "cli/routing.h"
+#include "cli/scalars.h"
 #include "cli/sweep_answers.h"
 #include "cli/time_options.h"
 #include "model_ir/base/file.h"
