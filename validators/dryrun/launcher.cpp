@@ -160,8 +160,12 @@ std::vector<std::string> dry_run_environment(const DryRunRequest& request, const
   }
   set_world(request, environment);
   set_device(request, environment);
-  // PyTorch prefers cuDNN's attention, which the stand-in refuses, to its own flash kernels.
+  // PyTorch prefers cuDNN's attention, which the stand-in does not have, to its own flash kernels;
+  // its releases read one of two names.
   environment.set("TORCH_CUDNN_SDPA_PREFERRED", "0");
+  environment.set("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1");
+  // Triton links what it compiles against the driver's library.
+  environment.set("TRITON_LIBCUDA_PATH", fs::path(files.libraries.front()).parent_path().string());
   // A world of one process: nobody else hands out NCCL's ids, and nobody watches.
   environment.set("TORCH_NCCL_RANKS_PER_ROOT", 1'000'000);
   environment.set("TORCH_NCCL_ENABLE_MONITORING", "0");

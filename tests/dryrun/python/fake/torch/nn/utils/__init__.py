@@ -1,0 +1,2 @@
+from . import clip_grad
+from .clip_grad import clip_grad_norm_

@@ -1,0 +1,49 @@
+"""Made-up values: the routing of tokens, and compilers that are started without the stand-in."""
+
+import os
+import subprocess
+import sys
+import unittest
+
+import support  # noqa: F401
+from headroom_dryrun import processes, values
+
+
+class Routing(unittest.TestCase):
+    def test_the_counts_of_all_experts_sum_to_the_tokens(self):
+        for routing in ("uniform", "skewed:0.3", "skewed:1", "skewed:7", "skewed"):
+            for experts, tokens in ((1, 7), (8, 4096), (128, 100), (3, 10)):
+                counts = [values.tokens_of(i, experts, tokens, routing) for i in range(experts)]
+                self.assertEqual(sum(counts), tokens)
+                self.assertGreaterEqual(min(counts), 0)
+
+    def test_uniform_experts_differ_by_one_token_at_most(self):
+        counts = [values.tokens_of(i, 8, 1001, "uniform") for i in range(8)]
+        self.assertLessEqual(max(counts) - min(counts), 1)
+
+    def test_a_skewed_expert_takes_its_share_beyond_the_others(self):
+        self.assertEqual(values.tokens_of(0, 4, 1000, "skewed:0.2"), 200 + 200)
+        self.assertEqual(values.tokens_of(1, 4, 1000, "skewed:0.2"), 200)
+
+
+class Compilers(unittest.TestCase):
+    def test_names_of_compilers(self):
+        for command in (["/usr/bin/gcc", "-c"], ["nvcc"], "ninja -v", [b"ptxas"], "x86_64-linux-gnu-g++-12 x.cpp"):
+            self.assertTrue(processes._is_compiler(command), command)
+        for command in (["python3", "train.py"], "bash run.sh", [], ""):
+            self.assertFalse(processes._is_compiler(command), command)
+
+    def test_only_compilers_lose_the_preload(self):
+        code = (
+            "import os, subprocess\n"
+            "from headroom_dryrun import processes\n"
+            "processes.keep_preload_from_compilers()\n"
+            "os.environ['LD_PRELOAD'] = ''.join(['/nonexistent', '.so'])\n"
+            "processes._COMPILERS += ('env',)\n"
+            "print('LD_PRELOAD' in subprocess.run(['env'], capture_output=True, text=True).stdout)\n"
+            "print('LD_PRELOAD' in subprocess.run(['sh', '-c', 'env'], capture_output=True, text=True).stdout)\n"
+        )
+        environment = dict(os.environ, PYTHONPATH=support.OBSERVER, PYTHONDONTWRITEBYTECODE="1")
+        environment.pop("HEADROOM_DRYRUN_DIR", None)
+        out = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        self.assertEqual(out.stdout.split(), ["False", "True"], out.stderr)

@@ -1,0 +1,85 @@
+"""A world of N ranks in one process: variables, store, launchers."""
+
+import types
+import unittest
+
+import support
+from headroom_dryrun import launchers, world
+from headroom_dryrun.settings import Settings
+
+
+class Base:
+    """In place of torch.distributed.Store."""
+
+
+class Variables(unittest.TestCase):
+    def test_the_chosen_rank_has_its_place_on_its_node(self):
+        variables = world.rank_variables(Settings("x", world=64, rank=13, per_node=8))
+        shown = [variables[n] for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")]
+        self.assertEqual(shown, ["13", "64", "5", "8", "1"])
+
+    def test_without_a_world_nothing_is_set(self):
+        self.assertEqual(world.rank_variables(Settings("x")), {})
+
+    def test_settings_are_read_from_the_environment(self):
+        env = {"HEADROOM_DRYRUN_DIR": "d", "HEADROOM_DRYRUN_STEPS": "3", "HEADROOM_DRYRUN_WORLD": "16", "HEADROOM_DRYRUN_RANK": "x"}
+        settings = Settings.from_environment(env)
+        self.assertEqual((settings.folder, settings.steps, settings.world, settings.rank, settings.per_node), ("d", 3, 16, 0, 8))
+
+    def test_a_plain_program_sees_the_variables(self):
+        process, _ = support.run(
+            "import os; print(os.environ['RANK'], os.environ['LOCAL_RANK'], os.environ['MASTER_PORT'])",
+            HEADROOM_DRYRUN_WORLD="16",
+            HEADROOM_DRYRUN_RANK="9",
+            HEADROOM_DRYRUN_PER_NODE="8",
+        )
+        self.assertEqual(process.stdout.split(), ["9", "1", "29500"], process.stderr)
+
+
+class Store(unittest.TestCase):
+    def setUp(self):
+        self.store = world.store_class(Base)("host", 1234, 8, is_master=False)
+
+    def test_what_another_rank_would_write_is_a_unique_id(self):
+        self.assertEqual(self.store.get("0"), bytes(128))
+        self.assertTrue(self.store.check(["nobody writes this"]))
+        self.assertIsNone(self.store.wait(["nobody writes this"], 1))
+
+    def test_what_this_rank_writes_comes_back(self):
+        self.store.set("a", "1")
+        self.assertEqual((self.store.get("a"), self.store.add("n", 2), self.store.add("n", 3)), (b"1", 2, 5))
+        self.assertEqual(self.store.compare_set("a", "1", "2"), b"2")
+        self.store.append("a", "3")
+        self.assertEqual((self.store.get("a"), self.store.delete_key("a"), self.store.num_keys()), (b"23", True, 1))
+
+
+class Objects(unittest.TestCase):
+    def setUp(self):
+        self.said = []
+        session = types.SimpleNamespace(guess=lambda what, where="": self.said.append(what))
+        self.answers = world._Collectives(session, types.SimpleNamespace(get_rank=lambda group=None: 3))
+
+    def test_every_rank_holds_what_this_one_holds(self):
+        gathered = [None] * 8
+        self.answers.all_gather_object(gathered, {"a": 1})
+        self.assertEqual(gathered, [{"a": 1}] * 8)
+
+    def test_a_list_that_nobody_sends_is_said(self):
+        self.answers.broadcast_object_list([None], src=0)
+        self.assertEqual(len(self.said), 1)
+        self.answers.broadcast_object_list(["known"], src=0)
+        self.assertEqual(len(self.said), 1)
+
+
+class Launchers(unittest.TestCase):
+    def options(self, **more):
+        given = dict(user_script="train.py", user_args=["--x", "1"], no_python=False, module=False, no_local_rank=False)
+        return types.SimpleNamespace(**{**given, **more})
+
+    def test_deepspeed_starts_the_script_of_one_rank(self):
+        self.assertEqual(
+            launchers.deepspeed_command(self.options(), "5", "/py"), ["/py", "-u", "train.py", "--local_rank=5", "--x", "1"]
+        )
+        module = self.options(module=True, no_local_rank=True, user_script="pkg.train")
+        self.assertEqual(launchers.deepspeed_command(module, "5", "/py"), ["/py", "-u", "-m", "pkg.train", "--x", "1"])
+        self.assertEqual(launchers.deepspeed_command(self.options(no_python=True), "0", "/py")[0], "train.py")

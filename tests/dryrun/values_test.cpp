@@ -1,0 +1,158 @@
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "validators/dryrun/standin/device_attributes.h"
+#include "validators/dryrun/standin/profile.h"
+#include "validators/dryrun/standin/queue.h"
+#include "validators/dryrun/standin/values.h"
+#include "validators/dryrun/standin/work.h"
+
+namespace headroom::standin {
+namespace {
+
+/// An address on the device; nothing is read there.
+const void* at(std::uintptr_t number) {
+  return reinterpret_cast<const void*>(number);
+}
+
+}  // namespace
+
+TEST_CASE("stand-in GPU: an upload comes back as a whole at any time") {
+  Values values;
+  const std::array<std::int64_t, 3> sent = {5, 6, 7};
+  values.remember(at(4096), sent.data(), sizeof sent, 1);
+  std::array<std::int64_t, 3> got{};
+  REQUIRE(values.recall(at(4096), sizeof got, 99, got.data()));
+  CHECK(got == sent);
+}
+
+TEST_CASE("stand-in GPU: a part of an upload comes back only while no kernel ran") {
+  Values values;
+  const std::array<std::int64_t, 3> sent = {5, 6, 7};
+  values.remember(at(4096), sent.data(), sizeof sent, 1);
+  std::int64_t got = 0;
+  CHECK(values.recall(at(4104), sizeof got, 1, &got));
+  CHECK(got == 6);
+  CHECK_FALSE(values.recall(at(4104), sizeof got, 2, &got));
+  CHECK_FALSE(values.recall(at(4116), sizeof got, 1, &got));
+}
+
+TEST_CASE("stand-in GPU: what overlaps an upload makes it forgotten") {
+  Values values;
+  const std::array<std::int64_t, 3> sent = {5, 6, 7};
+  std::array<std::int64_t, 3> got{};
+  values.remember(at(4096), sent.data(), sizeof sent, 1);
+  values.forget(at(4119), 1);
+  CHECK_FALSE(values.recall(at(4096), sizeof got, 1, got.data()));
+  values.remember(at(4096), sent.data(), sizeof sent, 1);
+  values.forget(at(4120), 100);
+  CHECK(values.recall(at(4096), sizeof got, 1, got.data()));
+  const std::int64_t one = 9;
+  values.remember(at(4088), &one, sizeof one, 1);
+  CHECK(values.recall(at(4096), sizeof got, 1, got.data()));
+  values.remember(at(4092), &one, sizeof one, 1);
+  CHECK_FALSE(values.recall(at(4096), sizeof got, 1, got.data()));
+}
+
+TEST_CASE("stand-in GPU: a copy carries what is known, and a copy of the unknown forgets") {
+  Values values;
+  const std::int64_t sent = 42;
+  std::int64_t got = 0;
+  values.remember(at(4096), &sent, sizeof sent, 1);
+  values.copy(at(4096), at(8192), sizeof sent, 5);
+  REQUIRE(values.recall(at(8192), sizeof got, 9, &got));
+  CHECK(got == 42);
+  values.copy(at(64), at(8192), sizeof sent, 5);
+  CHECK_FALSE(values.recall(at(8192), sizeof got, 9, &got));
+}
+
+TEST_CASE("stand-in GPU: what is remembered is bounded") {
+  Values values;
+  const std::vector<char> large(Values::kLargest + 1);
+  values.remember(at(4096), large.data(), large.size(), 1);
+  std::vector<char> got(large.size());
+  CHECK_FALSE(values.recall(at(4096), large.size(), 1, got.data()));
+  for (std::uintptr_t i = 0; i <= Values::kMost / Values::kLargest; ++i) {
+    values.remember(at((i + 1) << 21), large.data(), Values::kLargest, 1);
+  }
+  char first = 1;
+  CHECK_FALSE(values.recall(at(1 << 21), 1, 1, &first));
+}
+
+TEST_CASE("stand-in GPU: a lagging device completes events some launches later") {
+  Queue queue(3);
+  const Event event = queue.create_event();
+  CHECK(queue.complete(event));
+  REQUIRE(queue.record(event, nullptr));
+  CHECK_FALSE(queue.complete(event));
+  queue.launch();
+  queue.launch();
+  CHECK_FALSE(queue.complete(event));
+  queue.launch();
+  CHECK(queue.complete(event));
+  queue.record(event, nullptr);
+  queue.synchronize(event);
+  CHECK(queue.complete(event));
+  queue.destroy_event(event);
+  CHECK_FALSE(queue.record(event, nullptr));
+}
+
+TEST_CASE("stand-in GPU: a capture spreads to streams that wait for it") {
+  Queue queue(0);
+  const Stream first = reinterpret_cast<Stream>(std::uintptr_t{16});
+  const Stream second = reinterpret_cast<Stream>(std::uintptr_t{32});
+  const Event before = queue.create_event();
+  const Event inside = queue.create_event();
+  queue.record(before, second);
+  REQUIRE(queue.begin_capture(first));
+  CHECK_FALSE(queue.begin_capture(second));
+  queue.wait(second, before);
+  CHECK_FALSE(queue.capturing(second));
+  queue.record(inside, first);
+  queue.wait(second, inside);
+  CHECK(queue.capturing(second));
+  CHECK(queue.end_capture(first));
+  CHECK_FALSE(queue.capturing(second));
+  CHECK_FALSE(queue.end_capture(first));
+}
+
+TEST_CASE("stand-in GPU: both layouts of the properties hold the same values") {
+  Profile profile;
+  profile.capability_major = 8;
+  profile.capability_minor = 9;
+  profile.multiprocessors = 128;
+  std::array<char, 1032> twelve{};
+  std::array<char, 1008> thirteen{};
+  fill_properties(profile, 12, 0, twelve.data());
+  fill_properties(profile, 13, 0, thirteen.data());
+  const auto number = [](const auto& bytes, std::size_t offset) {
+    int value = 0;
+    std::memcpy(&value, bytes.data() + offset, sizeof value);
+    return value;
+  };
+  CHECK(number(twelve, 388) == 128);  // multiProcessorCount
+  CHECK(number(thirteen, 384) == 128);
+  CHECK(number(twelve, 624) == 1536);  // maxThreadsPerMultiProcessor
+  CHECK(number(thirteen, 604) == 1536);
+  CHECK(number(twelve, 364) == 9);  // minor
+  CHECK(device_attribute(profile, 97, 0) == 99 * 1024);
+  CHECK(device_attribute(profile, 9'999, 0) == 0);
+}
+
+TEST_CASE("stand-in GPU: work is told as JSON") {
+  Work work;
+  work.kernels = 3;
+  work.gemms = 1;
+  work.gemm_flops = 123456789012345.0;
+  work.collectives[{"all_gather", 8}] = {2, 4096};
+  CHECK(work.to_json() ==
+        "{\"kernels\":3,\"gemms\":1,\"gemm_flops\":123456789012345,\"h2d\":0,\"d2h\":0,\"d2d\":0,"
+        "\"collectives\":[[\"all_gather\",8,2,4096]]}");
+  CHECK(json_string("a\"b\n") == "\"a\\\"b\\u000a\"");
+}
+
+}  // namespace headroom::standin

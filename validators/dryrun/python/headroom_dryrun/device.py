@@ -1,0 +1,46 @@
+"""The functions of the stand-in GPU that Python calls. Every one of them may be absent."""
+
+import ctypes
+import json
+from typing import Any, Dict, Optional
+
+_CAPACITY = 1 << 20  # Bytes of the JSON that a function may return.
+
+
+class Device:
+    """The library that LD_PRELOAD put into this process; without it every answer is empty."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(None)
+        self._work = getattr(library, "headroom_gpu_work", None) or getattr(library, "nullgpu_work", None)
+        self._state = getattr(library, "headroom_gpu_state", None)
+        self._next_count = getattr(library, "headroom_gpu_next_count", None)
+        if self._next_count is not None:
+            self._next_count.argtypes = [ctypes.c_longlong]
+            self._next_count.restype = None
+        self.is_standin = self._work is not None
+
+    def work(self) -> Dict[str, Any]:
+        """What was asked of the device since the last call."""
+        return self._read(self._work)
+
+    def state(self) -> Dict[str, Any]:
+        """Bytes on the device and on the host, refused functions and guesses of the library."""
+        return self._read(self._state)
+
+    def announce_count(self, count: int) -> bool:
+        """Says which count the next nonzero-like kernel finds. False where the library cannot be told."""
+        if self._next_count is None:
+            return False
+        self._next_count(count)
+        return True
+
+    def _read(self, function: Optional[Any]) -> Dict[str, Any]:
+        if function is None:
+            return {}
+        buffer = ctypes.create_string_buffer(_CAPACITY)
+        function(buffer, ctypes.c_size_t(len(buffer)))
+        try:
+            return json.loads(buffer.value.decode("utf-8", "replace") or "{}")
+        except ValueError:
+            return {}

@@ -1,0 +1,206 @@
+"""Where the program calls into PyTorch: backward passes, optimizer steps, the first forward."""
+
+import functools
+import importlib
+import sys
+import time
+from typing import Any, Callable
+
+from . import program
+
+
+def _now() -> int:
+    """Microseconds since 1970, as the allocator's history writes them."""
+    return int(time.time() * 1e6)
+
+
+class TorchHooks:
+    """Wraps the few functions that mark the ends of phases."""
+
+    def __init__(self, session: Any):
+        self._session = session
+        self._torch = session.torch
+        self._backward_depth = 0
+        self.step_depth = 0  # Inside the step of a framework's engine: the steps of its parts are not steps.
+        self._waiting = False
+        self._stepped: set = set()
+        self._expected = 0
+        session.torch_hooks = self
+
+    def install(self) -> None:
+        """Puts the hooks in; each is optional."""
+        parts = (self._wrap_backward, self._hook_optimizers, self._wrap_clipping, self._wrap_zero_grad, self.await_forward)
+        for put in parts:
+            try:
+                put()
+            except Exception as error:
+                self._session.report_failure(put.__name__.strip("_"), error)
+
+    def guarded(self, function: Callable[..., None], *args: Any) -> None:
+        """Calls `function`; what it raises is reported and goes no further."""
+        if self._session.done:
+            return
+        try:
+            function(*args)
+        except Exception as error:
+            self._session.report_failure(function.__name__, error)
+
+    # Backward
+
+    def _wrap_backward(self) -> None:
+        autograd = self._torch.autograd
+        autograd.backward = self.around_backward(autograd.backward)
+
+    def around_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`original` with the ends of a backward phase; a call inside another one adds nothing."""
+
+        @functools.wraps(original)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if self._compiling():
+                return original(*args, **kwargs)
+            self._backward_depth += 1
+            if self._backward_depth == 1:
+                self.guarded(self._session.phases.backward_begins)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._backward_depth -= 1
+                if self._backward_depth == 0:
+                    self.guarded(self._session.phases.backward_ends)
+
+        return backward
+
+    def _compiling(self) -> bool:
+        compiler = getattr(self._torch, "compiler", None)
+        return bool(compiler is not None and compiler.is_compiling())
+
+    # Optimizer
+
+    def _hook_optimizers(self) -> None:
+        module = importlib.import_module("torch.optim.optimizer")  # torch.optim hides it.
+        module.register_optimizer_step_pre_hook(self._before_step)
+        module.register_optimizer_step_post_hook(self._after_step)
+        module.Optimizer.__init__ = self._around_init(module.Optimizer.__init__)
+
+    def _around_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def init(*args: Any, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            self.guarded(self._session.phases.optimizer_made)
+
+        return init
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self.step_depth:
+            self.guarded(self._session.phases.step_begins)
+            self.guarded(self._session.categories.see_optimizer, optimizer, _now(), False)
+        self.guarded(program.recognise_optimizer, self._session, optimizer)
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self.guarded(self._session.categories.see_optimizer, optimizer, _now(), True)
+        if not self.step_depth:
+            self.guarded(self.step_ended, optimizer)
+
+    def step_ended(self, optimizer: Any) -> None:
+        """`optimizer` has stepped. The program stops here if no other optimizer of this step is expected."""
+        session = self._session
+        if session.phases.name == "off":
+            return
+        if id(optimizer) in self._stepped and session.phases.name == "end":
+            session.phases.next_forward()  # The same optimizer again: another step without a forward pass that we saw.
+        if session.phases.name != "end":
+            self._expected = len(self._stepped)
+            self._stepped = set()
+        self._stepped.add(id(optimizer))
+        session.phases.step_ends()
+        session.survived_memory_error()
+        if len(self._stepped) >= self._expected and self._expected:
+            session.step_ended()
+        self.await_forward()  # In the first step it shows there whether another optimizer followed.
+
+    def around_engine_step(self, original: Callable[..., Any], stepped: Callable[..., bool]) -> Callable[..., Any]:
+        """`original`, the step of an engine that has optimizers inside; `stepped(engine, before)` says if it did one."""
+
+        @functools.wraps(original)
+        def step(engine: Any, *args: Any, **kwargs: Any) -> Any:
+            will = stepped(engine)
+            if will and self.step_depth == 0:
+                self.guarded(self._session.phases.step_begins)
+            self.step_depth += 1
+            try:
+                result = original(engine, *args, **kwargs)
+            finally:
+                self.step_depth -= 1
+            if will and self.step_depth == 0:
+                self.guarded(self.step_ended, engine)
+            return result
+
+        return step
+
+    def _wrap_clipping(self) -> None:
+        """Clipping and the removal of the loss scale begin the optimizer's phase."""
+        for module in (self._torch.nn.utils, self._torch.nn.utils.clip_grad):
+            for name in ("clip_grad_norm_", "clip_grad_value_", "get_total_norm"):
+                if hasattr(module, name):
+                    setattr(module, name, self._beginning_step(getattr(module, name)))
+        for module_name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
+            scaler = getattr(sys.modules.get(module_name), "GradScaler", None)
+            for name in ("unscale_", "step"):
+                if scaler is not None and name in vars(scaler):
+                    setattr(scaler, name, self._beginning_step(vars(scaler)[name]))
+
+    def _beginning_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def first(*args: Any, **kwargs: Any) -> Any:
+            if not self._compiling() and not self.step_depth:
+                self.guarded(self._session.phases.step_begins)
+            return original(*args, **kwargs)
+
+        return first
+
+    def _wrap_zero_grad(self) -> None:
+        for owner in (self._torch.optim.Optimizer, self._torch.nn.Module):
+            owner.zero_grad = self._around_zero_grad(owner.zero_grad)
+
+    def _around_zero_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def zero_grad(*args: Any, **kwargs: Any) -> Any:
+            if self._compiling() or self.step_depth:
+                return original(*args, **kwargs)
+            self.guarded(self._session.phases.clearing_begins)
+            result = original(*args, **kwargs)
+            self.guarded(self._session.phases.clearing_ends)
+            return result
+
+        return zero_grad
+
+    # Forward
+
+    def await_forward(self) -> None:
+        """Waits for the next call of a module from outside; the wrapper takes itself away at that call.
+
+        A global forward hook would do the same, but torch.compile warns of those."""
+        if self._waiting:
+            return
+        module_class = self._torch.nn.Module
+        original = module_class.__call__
+        hooks = self
+
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not hooks._compiling() and hooks._torch.cuda.is_initialized():
+                module_class.__call__ = original
+                hooks._waiting = False
+                hooks.guarded(hooks._first_forward, self, args, kwargs)
+            return original(self, *args, **kwargs)
+
+        module_class.__call__ = call
+        self._waiting = True
+
+    def _first_forward(self, module: Any, args: Any, kwargs: Any) -> None:
+        session = self._session
+        if session.phases.name == "end":
+            session.step_ended()
+        session.phases.next_forward()
+        session.phases.forward()
+        program.recognise(session, module, args, kwargs)

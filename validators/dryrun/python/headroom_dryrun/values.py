@@ -1,0 +1,210 @@
+"""Values that steer control flow: a GPU that computes nothing has none, so the usual ones are made up and listed."""
+
+import functools
+import sys
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from . import frames
+
+_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "n_experts", "moe_num_experts")
+_PICKED = ("num_experts_per_tok", "top_k", "moe_top_k", "n_activated_experts", "num_selected_experts")
+_OURS = __file__.rsplit("/", 1)[0]
+
+
+def skew(routing: str) -> float:
+    """The share of all tokens that one expert takes beyond the others: `uniform` is 0, `skewed:0.3` is 0.3."""
+    kind, _, share = routing.partition(":")
+    if kind != "skewed":
+        return 0.0
+    return min(max(float(share or "0"), 0.0), 1.0)
+
+
+def tokens_of(expert: int, experts: int, tokens: int, routing: str) -> int:
+    """How many of `tokens` the router sends to `expert`; over all experts they sum to `tokens`."""
+    share = skew(routing)
+    favoured = int(tokens * share) if experts > 1 else 0
+    rest = tokens - favoured
+    count = rest // experts + (1 if expert < rest % experts else 0)
+    return count + (favoured if expert == 0 else 0)
+
+
+def caller(skip_torch: bool = True) -> Any:
+    """The frame of the program that called the wrapped function."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_OURS) and not (skip_torch and frames.is_library(name)):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _place(frame: Any) -> str:
+    return f"{frames.short(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else ""
+
+
+def _from_owner(frame: Any, names: Tuple[str, ...]) -> Optional[int]:
+    """An integer attribute of the `self` of `frame`, or of its config."""
+    owner = frames.local_variables(frame).get("self")
+    for holder in (owner, getattr(owner, "config", None)):
+        for name in names:
+            value = getattr(holder, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+    return None
+
+
+class Guards:
+    """`if mask.all():` takes its usual branch: such guards ask for the ordinary case (no padding, no packing)."""
+
+    def __init__(self, session: Any):
+        self._session = session
+        self._torch = session.torch
+
+    def install(self) -> None:
+        """Wraps `all` and the truth of its result. The result keeps a mark of its own: its lifetime is unchanged."""
+        tensor = self._torch.Tensor
+        tensor.all = self._marking(tensor.all)
+        self._torch.all = self._marking(self._torch.all)
+        tensor.__bool__ = self._truth(tensor.__bool__)
+
+    def _marking(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        compiling = _is_compiling(self._torch)
+        tensor = self._torch.Tensor
+
+        @functools.wraps(original)
+        def all_true(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if not compiling() and isinstance(result, tensor) and result.is_cuda and result.numel() == 1:
+                result._headroom_usual = True
+            return result
+
+        return all_true
+
+    def _truth(self, original: Callable[[Any], bool]) -> Callable[[Any], bool]:
+        compiling = _is_compiling(self._torch)
+        session = self._session
+
+        @functools.wraps(original)
+        def truth(self: Any) -> bool:
+            value = original(self)
+            if value or compiling() or not getattr(self, "_headroom_usual", False):
+                return value
+            session.guess("A guard `.all()` was taken as true", _place(caller()))
+            return True
+
+        return truth
+
+
+class Counts:
+    """How many elements nonzero-like functions find: tokens of an expert by the stated routing, else all of them."""
+
+    def __init__(self, session: Any):
+        self._session = session
+        self._torch = session.torch
+        self._plain = (session.torch.Tensor, session.torch.nn.Parameter)
+        self._calls: Dict[Tuple[int, int], int] = {}
+
+    def install(self) -> None:
+        """Wraps nonzero, where with one argument, masked_select and indexing with a mask."""
+        torch = self._torch
+        tensor = torch.Tensor
+        tensor.nonzero = self._counted(tensor.nonzero)
+        tensor.argwhere = self._counted(tensor.argwhere)
+        torch.nonzero = self._counted(torch.nonzero)
+        torch.argwhere = self._counted(torch.argwhere)
+        torch.where = self._counted(torch.where, arguments=1)
+        tensor.masked_select = self._counted(tensor.masked_select, condition=1)
+        torch.masked_select = self._counted(torch.masked_select, condition=1)
+        tensor.__getitem__ = self._indexing(tensor.__getitem__)
+        tensor.__setitem__ = self._indexing(tensor.__setitem__)
+
+    def _counted(self, original: Callable[..., Any], condition: int = 0, arguments: int = 0) -> Callable[..., Any]:
+        """`original`, whose condition is its argument number `condition`; `arguments`: only calls with so many."""
+        compiling = _is_compiling(self._torch)
+
+        @functools.wraps(original)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > condition and (not arguments or len(args) == arguments and not kwargs) and not compiling():
+                self._announce(args[condition])
+            return original(*args, **kwargs)
+
+        return counted
+
+    def _indexing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """x[mask] and x[mask] = y, which call nonzero in C++. A single value is filled in without a count."""
+        compiling = _is_compiling(self._torch)
+        plain, boolean = self._plain, self._torch.bool
+
+        @functools.wraps(original)
+        def index(self: Any, key: Any, *value: Any) -> Any:
+            if type(key) in plain and key.dtype is boolean and not compiling():
+                if not value:
+                    counts._announce(key)
+                elif getattr(value[0], "ndim", 0) > self.dim() - key.dim():
+                    counts._announce(key, value[0].shape[0])  # What is written must fit.
+                elif getattr(value[0], "ndim", 0) > 0:
+                    counts._announce(key)
+            return original(self, key, *value)
+
+        counts = self
+        return index
+
+    def _announce(self, condition: Any, known: Optional[int] = None) -> None:
+        if type(condition) not in self._plain or not condition.is_cuda or condition.numel() == 0:
+            return
+        try:
+            frame = caller()
+            if known is not None:
+                count, what = known, "A mask was taken to choose as many elements as are written"
+            else:
+                count, what = getattr(condition, "_headroom_count", None) or self._count(condition, frame)
+            condition._headroom_count = count, what  # The same mask chooses the same elements again.
+            if not self._session.device.announce_count(count):
+                what = "A search for nonzero elements found none: this stand-in cannot be told a count"
+            self._session.guess(what, _place(frame))
+        except Exception as error:
+            self._session.report_failure("nonzero", error)
+
+    def _count(self, condition: Any, frame: Any) -> Tuple[int, str]:
+        """The count that is announced, and the sentence that says so."""
+        elements = condition.numel()
+        experts = _from_owner(frame, _EXPERTS)
+        if experts is None or elements <= experts:
+            return elements, "A search for nonzero elements was taken to find all of them"
+        where = (id(frame.f_code), frame.f_lineno)
+        expert = self._calls.get(where, 0)
+        self._calls[where] = (expert + 1) % experts
+        picked = _from_owner(frame, _PICKED) or 1
+        tokens, assignments = self._tokens(condition, frame, picked)
+        routing = self._session.settings.routing
+        count = tokens_of(expert, experts, assignments, routing)
+        return min(count, tokens), f"The tokens of an expert were counted by the routing `{routing}`"
+
+    def _tokens(self, condition: Any, frame: Any, picked: int) -> Tuple[int, int]:
+        """Tokens, and tokens times experts per token. A mask has an element for each of the second, or, if it is
+        flat and no flat list of chosen experts is among the variables, for each token."""
+        elements = condition.numel()
+        if condition.dim() > 1:
+            return max(1, elements // picked), elements
+        for value in frames.local_variables(frame).values():
+            if type(value) in self._plain and value.dim() == 1 and value.numel() == elements:
+                if value.dtype in (self._torch.int64, self._torch.int32):
+                    return max(1, elements // picked), elements
+        return elements, elements * picked
+
+
+def _is_compiling(torch: Any) -> Callable[[], bool]:
+    compiler = getattr(torch, "compiler", None)
+    return compiler.is_compiling if hasattr(compiler, "is_compiling") else lambda: False
+
+
+def install(session: Any) -> None:
+    """Puts guards and counts in, if the GPU is the stand-in."""
+    if not session.device.is_standin:
+        return
+    for part in (Guards(session), Counts(session)):
+        try:
+            part.install()
+        except Exception as error:
+            session.report_failure(type(part).__name__, error)

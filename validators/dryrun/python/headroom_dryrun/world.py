@@ -1,0 +1,244 @@
+"""A world of N ranks in one process: the others do not exist, and what they would have said is answered at once."""
+
+import os
+import sys
+import threading
+from typing import Any, Callable, Dict, List
+
+from .settings import Settings
+
+_ADDRESS = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+# ncclUniqueId is 128 bytes (nccl.h, NCCL_UNIQUE_ID_BYTES); it is what other ranks are asked for most.
+_UNIQUE_ID = bytes(128)
+
+
+def rank_variables(settings: Settings) -> Dict[str, str]:
+    """The variables that torchrun sets for the chosen rank."""
+    if settings.world is None:
+        return {}
+    per_node = max(1, min(settings.per_node, settings.world))
+    return {
+        "RANK": str(settings.rank),
+        "WORLD_SIZE": str(settings.world),
+        "LOCAL_RANK": str(settings.rank % per_node),
+        "LOCAL_WORLD_SIZE": str(per_node),
+        "GROUP_RANK": str(settings.rank // per_node),
+        "GROUP_WORLD_SIZE": str(-(-settings.world // per_node)),
+        "ROLE_RANK": str(settings.rank),
+        "ROLE_WORLD_SIZE": str(settings.world),
+    }
+
+
+def set_rank_variables(settings: Settings) -> None:
+    """Makes this process the chosen rank for any framework that reads the environment."""
+    if settings.world is None:
+        return
+    os.environ.update(rank_variables(settings))
+    for name, value in _ADDRESS.items():
+        os.environ.setdefault(name, value)
+
+
+def has_nccl_group() -> bool:
+    """Whether a process group has been made that may use NCCL."""
+    c10d = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is None or not c10d.is_initialized():
+        return False
+    return any("nccl" in str(config) for config in c10d._world.pg_backend_config.values())
+
+
+def store_class(base: type) -> type:
+    """A store (subclass of torch.distributed.Store) that never waits for another rank."""
+
+    class AnsweringStore(base):
+        """Keeps what this rank writes; what only others would write is 128 zero bytes, a unique id of NCCL."""
+
+        def __init__(self, *arguments: Any, **options: Any):
+            super().__init__()
+            self._values: Dict[str, bytes] = {}
+            self._lock = threading.Lock()
+            _kept.append(self)  # C++ holds the store without its Python half.
+
+        def set(self, key: str, value: Any) -> None:
+            with self._lock:
+                self._values[key] = value if isinstance(value, bytes) else str(value).encode()
+
+        def get(self, key: str) -> bytes:
+            with self._lock:
+                return self._values.get(key, _UNIQUE_ID)
+
+        def add(self, key: str, amount: int) -> int:
+            with self._lock:
+                count = int(self._values.get(key, b"0")) + amount
+                self._values[key] = str(count).encode()
+                return count
+
+        def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
+            value = desired if isinstance(desired, bytes) else str(desired).encode()
+            before = expected if isinstance(expected, bytes) else str(expected).encode()
+            with self._lock:
+                if self._values.get(key, b"") == before:
+                    self._values[key] = value
+                return self._values.get(key, before)
+
+        def check(self, keys: List[str]) -> bool:
+            return True
+
+        def wait(self, keys: List[str], timeout: Any = None) -> None:
+            return None
+
+        def delete_key(self, key: str) -> bool:
+            with self._lock:
+                return self._values.pop(key, None) is not None
+
+        def num_keys(self) -> int:
+            return len(self._values)
+
+        def append(self, key: str, value: Any) -> None:
+            with self._lock:
+                self._values[key] = self._values.get(key, b"") + (value if isinstance(value, bytes) else str(value).encode())
+
+        def multi_get(self, keys: List[str]) -> List[bytes]:
+            return [self.get(key) for key in keys]
+
+        def multi_set(self, keys: List[str], values: List[Any]) -> None:
+            for key, value in zip(keys, values):
+                self.set(key, value)
+
+        def has_extended_api(self) -> bool:
+            return True
+
+        def set_timeout(self, timeout: Any) -> None:
+            return None
+
+        def clone(self) -> Any:
+            return self
+
+    return AnsweringStore
+
+
+_kept: List[Any] = []
+
+
+class _Collectives:
+    """What collectives of Python objects return: every other rank holds what this rank holds."""
+
+    def __init__(self, session: Any, c10d: Any):
+        self._session = session
+        self._c10d = c10d
+
+    def all_gather_object(self, object_list: List[Any], obj: Any, group: Any = None) -> None:
+        """Every rank sent `obj`."""
+        for i in range(len(object_list)):
+            object_list[i] = obj
+
+    def gather_object(self, obj: Any, object_gather_list: Any = None, dst: Any = None, group: Any = None, **_: Any) -> None:
+        """Every rank sent `obj`."""
+        if object_gather_list:
+            self.all_gather_object(object_gather_list, obj)
+
+    def broadcast_object_list(self, object_list: List[Any], src: Any = None, *args: Any, **kwargs: Any) -> None:
+        """The sender's list is the one that is here."""
+        if object_list and all(item is None for item in object_list) and (src or 0) != self._c10d.get_rank():
+            self._session.guess("broadcast_object_list of a rank that does not exist left None in the list")
+
+    def scatter_object_list(self, output: List[Any], scattered: Any = None, src: Any = None, group: Any = None, **_: Any) -> None:
+        """This rank's part, if the list is here."""
+        rank = self._c10d.get_rank(group) if group is not None else self._c10d.get_rank()
+        if scattered:
+            output[0] = scattered[min(rank, len(scattered) - 1)]
+
+    def send_object_list(self, object_list: List[Any], *args: Any, **kwargs: Any) -> None:
+        """Nobody receives."""
+
+    def recv_object_list(self, object_list: List[Any], *args: Any, **kwargs: Any) -> int:
+        """Nobody sends."""
+        self._session.guess("recv_object_list from a rank that does not exist left the list as it was")
+        return 0
+
+    def monitored_barrier(self, *args: Any, **kwargs: Any) -> None:
+        """Everybody has arrived."""
+
+
+def _put_collectives(session: Any, c10d: Any) -> None:
+    answers = _Collectives(session, c10d)
+    for name in (
+        "all_gather_object",
+        "gather_object",
+        "broadcast_object_list",
+        "scatter_object_list",
+        "send_object_list",
+        "recv_object_list",
+        "monitored_barrier",
+    ):
+        if hasattr(c10d, name):
+            setattr(c10d, name, getattr(answers, name))
+
+
+def _gloo_without_peers(c10d: Any) -> Any:
+    """Stands in for the class ProcessGroupGloo: makes torch's fake process group, which connects to nobody."""
+    import torch._C._distributed_c10d as native
+
+    fake, gloo = native.FakeProcessGroup, getattr(native, "ProcessGroupGloo", None)
+    fake._set_sequence_number_for_group = lambda self: None
+    fake._get_sequence_number_for_group = lambda self: 0
+
+    class Answers(type):
+        def __call__(cls, store: Any, rank: int, size: int, timeout: Any = None) -> Any:
+            make = getattr(fake, "_create_internal", fake)
+            return make(rank, size)
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, tuple(kind for kind in (fake, gloo) if kind is not None))
+
+        def __getattr__(cls, name: str) -> Any:
+            return getattr(gloo, name)
+
+    return Answers("ProcessGroupGloo", (), {})
+
+
+def _put_rendezvous(store_type: type, settings: Settings) -> Callable[[Any], None]:
+    """Every init_method leads to a store of ours."""
+
+    def put(rendezvous: Any) -> None:
+        def handler(url: str, *args: Any, **kwargs: Any):
+            yield store_type(), settings.rank, settings.world
+
+        for scheme in list(rendezvous._rendezvous_handlers):
+            rendezvous._rendezvous_handlers[scheme] = handler
+        for name in ("TCPStore", "FileStore"):
+            if hasattr(rendezvous, name):
+                setattr(rendezvous, name, store_type)
+
+    return put
+
+
+def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
+    """Hooks for torch.distributed when a world is to be believed in."""
+    settings = session.settings
+    if settings.world is None:
+        return {}
+
+    def c10d_imported(c10d: Any) -> None:
+        if not hasattr(c10d, "Store"):
+            return  # A build without torch.distributed.
+        store_type = store_class(c10d.Store)
+        _put_rendezvous(store_type, settings)(sys.modules["torch.distributed.rendezvous"])
+        _put_collectives(session, c10d)
+        if hasattr(c10d, "ProcessGroupGloo"):
+            c10d.ProcessGroupGloo = _gloo_without_peers(c10d)
+        session.store_type = store_type
+
+    def distributed_imported(distributed: Any) -> None:
+        if hasattr(session, "store_type"):
+            distributed.TCPStore = session.store_type
+            distributed.FileStore = session.store_type
+
+    def ddp_imported(ddp: Any) -> None:
+        # It compares what ranks read back from the GPU; every other rank has the same module.
+        ddp._verify_param_shape_across_processes = lambda *args, **kwargs: None
+
+    return {
+        "torch.distributed.distributed_c10d": [c10d_imported],
+        "torch.distributed": [distributed_imported],
+        "torch.nn.parallel.distributed": [ddp_imported],
+    }

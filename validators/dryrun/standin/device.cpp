@@ -1,0 +1,121 @@
+#include "validators/dryrun/standin/device.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+namespace headroom::standin {
+namespace {
+
+/// A download that fits here is filled with zeros when nothing is known; a larger one leaves what
+/// stood there, so that states which are moved to the host do not commit its pages.
+constexpr std::size_t kLargestClearedDownload = std::size_t{1} << 20;
+
+/// A longer fill is not remembered: what is not known reads as zero, which most fills are.
+constexpr std::size_t kLargestFill = 4096;
+
+/// A value that the next download is known to be, as bytes of the size that is asked for.
+bool announced_value(Device& gpu, void* to, std::size_t bytes) {
+  if (gpu.next_count && (bytes == 4 || bytes == 8)) {
+    const std::int64_t count = *gpu.next_count;
+    std::memcpy(to, &count, bytes);  // little-endian: the low word comes first
+    gpu.next_count.reset();
+    gpu.guesses.count("a count of chosen elements follows the stated routing");
+    return true;
+  }
+  if (gpu.next_truth && bytes == 1) {
+    const auto truth = static_cast<unsigned char>(*gpu.next_truth ? 1 : 0);
+    std::memcpy(to, &truth, 1);
+    gpu.next_truth.reset();
+    gpu.guesses.count("\"all\" of a mask is true");
+    return true;
+  }
+  return false;
+}
+
+void download(Device& gpu, void* to, const void* from, std::size_t bytes) {
+  gpu.work.downloaded += bytes;
+  if (gpu.values.recall(from, bytes, gpu.kernels, to) || announced_value(gpu, to, bytes)) {
+    return;
+  }
+  gpu.guesses.count(bytes <= 8 ? "a value that a kernel computed is read as 0"
+                               : "values that a kernel computed are read as 0");
+  if (bytes <= kLargestClearedDownload) {
+    std::memset(to, 0, bytes);
+  }
+}
+
+Device*& device_pointer() {
+  static Device* the_device = new Device;
+  return the_device;
+}
+
+}  // namespace
+
+Device& device() {
+  return *device_pointer();
+}
+
+void renew_device() {
+  device_pointer() = new Device;
+}
+
+int& current_device() {
+  thread_local int current = 0;
+  return current;
+}
+
+void* new_handle() {
+  static std::atomic<std::uintptr_t> last{0x1000};
+  return reinterpret_cast<void*>(last += 16);
+}
+
+void copy_memory(void* to, const void* from, std::size_t bytes) {
+  Locked gpu;
+  const bool to_device = gpu->memory.owns(to);
+  const bool from_device = gpu->memory.owns(from);
+  if (to_device && from_device) {
+    gpu->work.copied += bytes;
+    gpu->values.copy(from, to, bytes, gpu->kernels);
+  } else if (to_device) {
+    gpu->work.uploaded += bytes;
+    gpu->values.remember(to, from, bytes, gpu->kernels);
+  } else if (from_device) {
+    download(device(), to, from, bytes);
+  } else {
+    std::memmove(to, from, bytes);
+  }
+}
+
+void fill_memory(void* at, int byte, std::size_t bytes) {
+  Locked gpu;
+  if (gpu->memory.owns(at)) {
+    if (bytes <= kLargestFill) {
+      const std::vector<unsigned char> pattern(bytes, static_cast<unsigned char>(byte));
+      gpu->values.remember(at, pattern.data(), bytes, gpu->kernels);
+    } else {
+      gpu->values.forget(at, bytes);
+    }
+    return;
+  }
+  const HostMemory::Kind kind = gpu->host.kind(at);
+  if (byte == 0 && (kind == HostMemory::Kind::kPinned || kind == HostMemory::Kind::kManaged)) {
+    clear_host_pages(at, bytes);
+  } else {
+    std::memset(at, byte, bytes);
+  }
+}
+
+Status refuse(const char* function, Status status) {
+  Locked gpu;
+  if (gpu->refused[function]++ == 0) {
+    std::fprintf(stderr,
+                 "headroom dryrun: the stand-in GPU does not have %s; the program is told that it "
+                 "is not supported\n",
+                 function);
+  }
+  return status;
+}
+
+}  // namespace headroom::standin

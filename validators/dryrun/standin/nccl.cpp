@@ -1,0 +1,202 @@
+// NCCL: a communicator of any size with one process. Collectives succeed at once; where a buffer's
+// contents are known, every other rank is taken to hold what this one holds.
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "validators/dryrun/standin/device.h"
+
+namespace headroom::standin {
+namespace {
+
+struct Communicator {
+  int ranks;
+  int rank;
+};
+
+/// Bytes of ncclDataType_t: int8, uint8, int32, uint32, int64, uint64, half, float, double, bf16,
+/// fp8.
+constexpr std::array<std::size_t, 12> kTypeBytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+
+std::size_t bytes_of(std::size_t count, int type) {
+  const auto index = static_cast<std::size_t>(type);
+  return count * (index < kTypeBytes.size() ? kTypeBytes[index] : 1);
+}
+
+int ranks_of(const void* communicator) {
+  return communicator == nullptr ? 0 : static_cast<const Communicator*>(communicator)->ranks;
+}
+
+void count_collective(const char* operation, const void* communicator, std::uint64_t bytes) {
+  Locked gpu;
+  Work::Collective& done = gpu->work.collectives[{operation, ranks_of(communicator)}];
+  ++done.calls;
+  done.bytes += bytes;
+  gpu->queue.launch();
+}
+
+/// What one rank sent is known in `to` as well: once for each of `times` ranks.
+void repeat_values(const void* from, void* to, std::size_t bytes, int times) {
+  Locked gpu;
+  const std::size_t all = bytes * static_cast<std::size_t>(times);
+  std::vector<unsigned char> values(all <= Values::kLargest ? all : 0);
+  if (values.empty() || !gpu->values.recall(from, bytes, gpu->kernels, values.data())) {
+    if (from != to) {
+      gpu->values.forget(to, all);
+    }
+    return;
+  }
+  for (std::size_t at = bytes; at < all; at += bytes) {
+    std::memcpy(values.data() + at, values.data(), bytes);
+  }
+  gpu->values.remember(to, values.data(), all, gpu->kernels);
+}
+
+int make(void** communicator, int ranks, int rank) {
+  *communicator = new Communicator{ranks, rank};
+  return 0;
+}
+
+}  // namespace
+}  // namespace headroom::standin
+
+using namespace headroom::standin;  // NOLINT: this file defines C functions
+
+extern "C" {
+
+int ncclGetVersion(int* version) {
+  *version = 22800;  // 2.28.0, a release that PyTorch 2.11 is built for
+  return 0;
+}
+int ncclGetUniqueId(UniqueId* id) {
+  std::memset(id->bytes, 7, sizeof id->bytes);
+  return 0;
+}
+int ncclCommInitRank(void** communicator, int ranks, UniqueId /*id*/, int rank) {
+  return make(communicator, ranks, rank);
+}
+int ncclCommInitRankConfig(void** communicator, int ranks, UniqueId /*id*/, int rank,
+                           const void* /*configuration*/) {
+  return make(communicator, ranks, rank);
+}
+int ncclCommInitRankScalable(void** communicator, int ranks, int rank, int /*ids*/,
+                             const UniqueId* /*id*/, const void* /*configuration*/) {
+  return make(communicator, ranks, rank);
+}
+int ncclCommInitAll(void** communicators, int ranks, const int* /*devices*/) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    make(&communicators[rank], ranks, rank);
+  }
+  return 0;
+}
+int ncclCommSplit(void* communicator, int /*colour*/, int /*key*/, void** part,
+                  const void* /*configuration*/) {
+  const auto& whole = *static_cast<const Communicator*>(communicator);
+  return make(part, whole.ranks, whole.rank);
+}
+int ncclCommDestroy(void* communicator) {
+  delete static_cast<Communicator*>(communicator);
+  return 0;
+}
+int ncclCommAbort(void* communicator) {
+  return ncclCommDestroy(communicator);
+}
+int ncclCommGetAsyncError(void* /*communicator*/, int* error) {
+  *error = 0;
+  return 0;
+}
+int ncclCommCount(const void* communicator, int* count) {
+  *count = ranks_of(communicator);
+  return 0;
+}
+int ncclCommUserRank(const void* communicator, int* rank) {
+  *rank = static_cast<const Communicator*>(communicator)->rank;
+  return 0;
+}
+int ncclCommCuDevice(const void* /*communicator*/, int* current) {
+  *current = current_device();
+  return 0;
+}
+const char* ncclGetErrorString(int status) {
+  return status == 0 ? "no error" : "not supported";
+}
+const char* ncclGetLastError(const void* /*communicator*/) {
+  return "";
+}
+int ncclMemAlloc(void** address, std::size_t bytes) {
+  constexpr int kUnhandledCudaError = 1;
+  Locked gpu;
+  *address = gpu->memory.allocate(bytes, current_device());
+  return *address == nullptr ? kUnhandledCudaError : 0;
+}
+int ncclMemFree(void* address) {
+  Locked gpu;
+  gpu->memory.release(address);
+  return 0;
+}
+int ncclRedOpCreatePreMulSum(int* operation, void* /*scalar*/, int /*type*/, int /*residence*/,
+                             void* /*communicator*/) {
+  *operation = 5;  // the first number behind the built-in operations
+  return 0;
+}
+
+int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int /*operation*/,
+                  void* communicator, Stream /*stream*/) {
+  count_collective("all_reduce", communicator, bytes_of(count, type));
+  repeat_values(from, to, bytes_of(count, type), 1);
+  return 0;
+}
+int ncclAllGather(const void* from, void* to, std::size_t count, int type, void* communicator,
+                  Stream /*stream*/) {
+  const int ranks = ranks_of(communicator);
+  const std::size_t bytes = bytes_of(count, type);
+  count_collective("all_gather", communicator, bytes * static_cast<std::size_t>(ranks));
+  repeat_values(from, to, bytes, ranks);
+  return 0;
+}
+int ncclReduceScatter(const void* from, void* to, std::size_t count, int type, int /*operation*/,
+                      void* communicator, Stream /*stream*/) {
+  const std::size_t bytes = bytes_of(count, type);
+  count_collective("reduce_scatter", communicator,
+                   bytes * static_cast<std::size_t>(ranks_of(communicator)));
+  repeat_values(from, to, bytes, 1);
+  return 0;
+}
+int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int /*root*/,
+                  void* communicator, Stream /*stream*/) {
+  count_collective("broadcast", communicator, bytes_of(count, type));
+  repeat_values(from, to, bytes_of(count, type), 1);
+  return 0;
+}
+int ncclBcast(void* buffer, std::size_t count, int type, int root, void* communicator,
+              Stream stream) {
+  return ncclBroadcast(buffer, buffer, count, type, root, communicator, stream);
+}
+int ncclReduce(const void* from, void* to, std::size_t count, int type, int /*operation*/,
+               int /*root*/, void* communicator, Stream /*stream*/) {
+  count_collective("reduce", communicator, bytes_of(count, type));
+  repeat_values(from, to, bytes_of(count, type), 1);
+  return 0;
+}
+int ncclAlltoAll(const void* from, void* to, std::size_t count, int type, void* communicator,
+                 Stream /*stream*/) {
+  const std::size_t bytes =
+      bytes_of(count, type) * static_cast<std::size_t>(ranks_of(communicator));
+  count_collective("all_to_all", communicator, bytes);
+  repeat_values(from, to, bytes, 1);
+  return 0;
+}
+int ncclSend(const void* /*from*/, std::size_t count, int type, int /*peer*/, void* communicator,
+             Stream /*stream*/) {
+  count_collective("send", communicator, bytes_of(count, type));
+  return 0;
+}
+int ncclRecv(void* to, std::size_t count, int type, int /*peer*/, void* communicator,
+             Stream /*stream*/) {
+  count_collective("recv", communicator, bytes_of(count, type));
+  Locked gpu;
+  gpu->values.forget(to, bytes_of(count, type));
+  return 0;
+}
+}

@@ -1,0 +1,73 @@
+// What the dry run's own Python code asks of the stand-in.
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+#include <string>
+
+#include "validators/dryrun/standin/device.h"
+
+namespace headroom::standin {
+namespace {
+
+/// [[what, times], ...]
+std::string counts_json(const std::map<std::string, std::uint64_t>& counts) {
+  std::string text = "[";
+  for (const auto& [what, times] : counts) {
+    text += (text.size() > 1 ? "," : "") + ("[" + json_string(what)) + "," + std::to_string(times) +
+            "]";
+  }
+  return text + "]";
+}
+
+std::string state_json() {
+  Locked gpu;
+  std::uint64_t used = 0;
+  std::uint64_t peak = 0;
+  for (int at = 0; at < gpu->profile.devices; ++at) {
+    used = std::max(used, gpu->memory.used(at));
+    peak = std::max(peak, gpu->memory.peak(at));
+  }
+  std::ostringstream out;
+  out << "{\"device_bytes\":" << used << ",\"device_peak\":" << peak
+      << ",\"pinned_bytes\":" << gpu->host.pinned_bytes()
+      << ",\"pinned_peak\":" << gpu->host.pinned_peak()
+      << ",\"managed_bytes\":" << gpu->host.managed_bytes()
+      << ",\"refused\":" << counts_json(gpu->refused)
+      << ",\"guesses\":" << counts_json(gpu->guesses.all()) << "}";
+  return out.str();
+}
+
+int write_text(const std::string& text, char* out, std::size_t capacity) {
+  std::snprintf(out, capacity, "%s", text.c_str());
+  return static_cast<int>(text.size());
+}
+
+}  // namespace
+}  // namespace headroom::standin
+
+using namespace headroom::standin;  // NOLINT: this file defines C functions
+
+extern "C" {
+
+/// JSON of what was asked of the device since the last call; returns its length, of which at most
+/// `capacity` - 1 characters are written.
+int headroom_gpu_work(char* out, std::size_t capacity) {
+  Locked gpu;
+  const int length = write_text(gpu->work.to_json(), out, capacity);
+  gpu->work = {};
+  return length;
+}
+/// JSON of memory, refused functions and guessed values since the start.
+int headroom_gpu_state(char* out, std::size_t capacity) {
+  return write_text(state_json(), out, capacity);
+}
+/// Becomes the device that the environment states now; nothing of the old one may be in use.
+void headroom_gpu_renew() {
+  renew_device();
+}
+/// The next count of elements that a kernel determines is `count`.
+void headroom_gpu_next_count(long long count) {
+  Locked gpu;
+  gpu->next_count = count;
+}
+}

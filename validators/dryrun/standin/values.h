@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headroom::standin {
+
+/// What a device that computes nothing can know of its memory: small contents that the program put
+/// there itself.
+///
+/// Model:   an upload, a fill by a constant and a copy of either are remembered until their bytes
+///          are overwritten by another of them or given back. Kernels write without being seen. So
+///          a download that asks for exactly what was remembered gets it; one that asks for a part
+///          gets it only while no kernel ran since; every other download gets zeros.
+/// Not safe for threads; the caller holds the device's lock.
+class Values {
+ public:
+  static constexpr std::size_t kLargest = std::size_t{1} << 20;  ///< More is not remembered.
+  static constexpr std::size_t kMost = std::size_t{64} << 20;    ///< Of all together.
+
+  void remember(const void* address, const void* bytes, std::size_t size, std::uint64_t kernels);
+  /// `size` bytes at `address`, written into `to`; false: not known, and `to` is unchanged.
+  bool recall(const void* address, std::size_t size, std::uint64_t kernels, void* to) const;
+  /// What is known of `from` is known of `to` as well, and what was known of `to` is forgotten.
+  void copy(const void* from, const void* to, std::size_t size, std::uint64_t kernels);
+  void forget(const void* address, std::size_t size);
+
+ private:
+  struct Entry {
+    std::vector<unsigned char> bytes;
+    std::uint64_t kernels = 0;  ///< Launched when it was written.
+  };
+  std::map<const char*, Entry> entries_;
+  std::size_t total_ = 0;
+};
+
+/// Answers that the program is given because a device that computes nothing has none, counted for
+/// the report.
+class Guesses {
+ public:
+  void count(std::string_view what) { ++times_[std::string(what)]; }
+  [[nodiscard]] const std::map<std::string, std::uint64_t>& all() const { return times_; }
+
+ private:
+  std::map<std::string, std::uint64_t> times_;
+};
+
+}  // namespace headroom::standin
