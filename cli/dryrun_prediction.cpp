@@ -15,6 +15,7 @@
 #include "cli/question.h"
 #include "cli/shell_words.h"
 #include "model_ir/spec/hf_config.h"
+#include "model_ir/spec/model_catalogue.h"
 
 namespace headroom::cli {
 namespace {
@@ -61,6 +62,9 @@ template <std::size_t N>
 Status set_word(const JsonValue& program, std::string_view key, std::string_view option,
                 const std::array<ProgramWord, N>& words, Arguments& arguments) {
   const std::string* const word = text_in(program, key);
+  if (arguments.has(option)) {
+    return ok();
+  }
   if (word == nullptr) {
     return unrecognised("the " + std::string(option) + " was not recognised");
   }
@@ -125,6 +129,28 @@ Status set_adapters(const JsonValue& program, Arguments& arguments) {
   return ok();
 }
 
+/// Whether memory ran out before the program came to its optimizer.
+bool stopped_before_optimizer(const check::DryRunReport& report) {
+  return report.oom && report.program.find("optimizer") == nullptr;
+}
+
+/// What the prediction assumes or leaves out.
+std::vector<std::string> remarks_about(const check::DryRunReport& report, Bytes predicted) {
+  std::vector<std::string> remarks;
+  if (stopped_before_optimizer(report)) {
+    remarks.emplace_back(
+        "the optimizer is taken to be adamw: memory ran out before the program came to it");
+  }
+  const JsonValue* const config = report.program.find("config");
+  const JsonValue* const cache = config == nullptr ? nullptr : config->find("use_cache");
+  if (cache != nullptr && cache->as_bool() == true && report.peak.allocated > predicted) {
+    remarks.emplace_back(
+        "use_cache is True in the model's configuration: unless the program switches it off, "
+        "training keeps copies of keys and values, which the prediction leaves out");
+  }
+  return remarks;
+}
+
 /// The options of `fit` that ask about the program.
 Result<Arguments> options_of_program(const Arguments& typed, const check::DryRunRequest& request,
                                      const check::DryRunReport& report) {
@@ -134,6 +160,9 @@ Result<Arguments> options_of_program(const Arguments& typed, const check::DryRun
     if (const auto value = typed.value(option)) {
       arguments.set(option, *value);
     }
+  }
+  if (stopped_before_optimizer(report)) {
+    arguments.set("optimizer", "adamw");
   }
   const std::int64_t world = report.world.value_or(request.world.ranks);
   if (world > 1) {
@@ -174,16 +203,18 @@ Result<LoadedModel> model_of_program(const Arguments& arguments, const JsonValue
     return unrecognised("the model is not modelled: " + printable(read.error().got));
   }
   LoadedModel model{.spec = std::move(read->model), .label = {}, .origin = "program", .notes = {}};
-  for (const std::string_view key : {"_name_or_path", "name_or_path"}) {
-    const std::string* const name = text_in(*config, key);
-    const Result<LoadedModel> known = name == nullptr || name->empty()
-                                          ? Result<LoadedModel>(unrecognised("no name"))
-                                          : load_model(*name, arguments);
-    // The program may have changed its configuration, such as the number of layers.
-    ir::ModelSpec same = known ? known->spec : ir::ModelSpec{};
+  // The program may have changed the configuration of a model that it names, so its name says
+  // less than its dimensions.
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  const Result<std::vector<ir::ModelEntry>> entries =
+      folder ? ir::list_models(folder->path + "/models")
+             : Result<std::vector<ir::ModelEntry>>(folder.error());
+  for (const ir::ModelEntry& entry : entries ? *entries : std::vector<ir::ModelEntry>{}) {
+    ir::ModelSpec same = entry.spec;
     same.name = model.spec.name;
-    if (known && same == model.spec) {
-      model.label = *name;
+    if (same == model.spec) {
+      model.label = entry.name;
+      break;
     }
   }
   return model;
@@ -222,6 +253,7 @@ Result<DryRunPrediction> predict(const Arguments& arguments, Question question) 
                               .peak_reserved = estimate.peak_reserved,
                               .moment = estimate.peak_moment,
                               .by_category = std::vector<Bytes>(check::kDryRunCategories),
+                              .remarks = {},
                               .command = {}};
   for (std::size_t role = 0; role < estimate.peak_by_role.size(); ++role) {
     prediction.by_category[category_of(static_cast<TensorRole>(role))] +=
@@ -298,6 +330,9 @@ Result<DryRunPrediction> predict_program(const Arguments& arguments,
                                                          .device = std::move(device).value(),
                                                          .budget = *budget,
                                                          .request = std::move(plan).value()});
+  if (prediction) {
+    prediction->remarks = remarks_about(report, prediction->peak_allocated);
+  }
   if (prediction && !name.empty()) {
     prediction->command = "headroom fit " + shell_word(name) + " --gpu " +
                           shell_word(request.device.name) + " " + prediction->of;

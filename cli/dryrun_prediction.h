@@ -16,9 +16,10 @@ struct DryRunPrediction {
   std::string of;  ///< The question: "headroom fit ... --gpu h100-80gb", or what stands for it.
   Bytes peak_allocated;
   Bytes peak_reserved;
-  std::string moment;              ///< "step 2, backward: log_softmax"
-  std::vector<Bytes> by_category;  ///< At the peak, in the order of `check::dry_run_category`.
-  std::string command;             ///< The question as it can be typed; empty: it cannot.
+  std::string moment;                ///< "step 2, backward: log_softmax"
+  std::vector<Bytes> by_category;    ///< At the peak, in the order of `check::dry_run_category`.
+  std::vector<std::string> remarks;  ///< What it assumes or leaves out.
+  std::string command;               ///< The question as it can be typed; empty: it cannot.
 };
 
 /// `--against PLAN.json`.

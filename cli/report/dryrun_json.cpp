@@ -208,6 +208,7 @@ JsonValue prediction_json(const DryRunAnswer& answer) {
   fields.add("peak_reserved_bytes", predicted.peak_reserved);
   fields.add("moment", predicted.moment);
   fields.add("by_category", sum_fields(predicted.by_category));
+  fields.add("remarks", ir::json_texts(predicted.remarks));
   fields.add("off_allocated_bytes", answer.judged.peak_allocated - predicted.peak_allocated);
   fields.add("off_reserved_bytes", answer.judged.peak_reserved - predicted.peak_reserved);
   return std::move(fields).finish();

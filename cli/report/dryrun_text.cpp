@@ -204,7 +204,8 @@ std::vector<const DryRunPhase*> shown_phases(const DryRunReport& report) {
   for (std::size_t at = 0; at < report.phases.size(); ++at) {
     const DryRunPhase& phase = report.phases[at];
     const bool first_batches = phase.micro_batch <= 2;  // The others repeat them.
-    if (phase.step == 0 || (phase.step == last && first_batches) || report.peak.phase == at) {
+    if (is_before_steps(phase) || (phase.step == last && first_batches) ||
+        report.peak.phase == at) {
       shown.push_back(&phase);
     }
   }
@@ -245,6 +246,19 @@ std::string phase_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
+/// A frame of at most `width` columns, without the first folders of its path if it is longer.
+std::string short_frame(const std::string& frame, std::size_t width) {
+  std::string text = printable(frame);
+  while (columns_of(text) > width) {
+    const std::size_t folder = text.find('/', text.starts_with(".../") ? 4 : 0);
+    if (folder == std::string::npos) {
+      break;
+    }
+    text = "..." + text.substr(folder);
+  }
+  return text;
+}
+
 std::string block_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   const std::vector<DryRunBlocks>& live = live_of(answer);
   if (live.empty()) {
@@ -256,10 +270,12 @@ std::string block_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   const TableUnit unit = unit_of(live.front().bytes);
   for (std::size_t at = 0; at < std::min(live.size(), kMostTextBlocks); ++at) {
     const DryRunBlocks& blocks = live[at];
-    const std::string what = std::string(check::dry_run_category(blocks.category)) +
-                             (blocks.frame.empty() ? "" : "  " + printable(blocks.frame));
-    text += "  " + sized(blocks.bytes, unit) + "  " +
-            pad_left("in " + counted(blocks.count, "block"), 14) + "  " + what + "\n";
+    const std::string line = "  " + sized(blocks.bytes, unit) + "  " +
+                             pad_left("in " + counted(blocks.count, "block"), 14) + "  " +
+                             std::string(check::dry_run_category(blocks.category)) + "  ";
+    const std::size_t left = terminal.width - std::min(columns_of(line), terminal.width);
+    text += line.substr(0, blocks.frame.empty() ? line.size() - 2 : line.size()) +
+            short_frame(blocks.frame, left) + "\n";
   }
   return text;
 }
@@ -347,6 +363,9 @@ std::string prediction_lines(const DryRunAnswer& answer, const Terminal& termina
   }
   if (!predicted.moment.empty()) {
     text += "  " + wrap("predicted in " + predicted.moment, terminal.width - 2, 2) + "\n";
+  }
+  for (const std::string& remark : predicted.remarks) {
+    text += "  " + wrap(remark, terminal.width - 2, 2) + "\n";
   }
   return text;
 }

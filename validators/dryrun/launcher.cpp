@@ -139,7 +139,7 @@ std::string command_text(const std::vector<std::string>& command) {
   constexpr std::size_t kMost = 60;
   std::string text;
   for (const std::string& word : command) {
-    text += (text.empty() ? "" : " ") + word;
+    text += text.empty() ? word.substr(word.rfind('/') + 1) : " " + word;
   }
   return printable(text.size() > kMost ? text.substr(0, kMost) + "..." : text);
 }

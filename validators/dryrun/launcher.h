@@ -33,7 +33,7 @@ struct DryRunEnd {
   std::vector<DryRunReport> reports;  ///< By rank.
 };
 
-/// The command line in one line, for messages; long ones are cut.
+/// The command line in one line, for people: the program without its folders, long lines cut.
 [[nodiscard]] std::string command_text(const std::vector<std::string>& command);
 
 /// The environment of the program, from `own`, that of this process ("NAME=value").

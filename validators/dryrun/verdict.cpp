@@ -54,8 +54,12 @@ DryRunJudgement judge_dry_run(const DryRunDevice& device, const DryRunEnd& end,
   return judged;
 }
 
+bool is_before_steps(const DryRunPhase& phase) {
+  return phase.step == 0 || phase.name == "load";
+}
+
 std::string moment_of(const DryRunPhase& phase) {
-  if (phase.step == 0) {
+  if (is_before_steps(phase)) {
     return phase.name;
   }
   return "step " + std::to_string(phase.step) + ", " + phase.name +

@@ -36,6 +36,9 @@ struct DryRunJudgement {
 [[nodiscard]] DryRunJudgement judge_dry_run(const DryRunDevice& device, const DryRunEnd& end,
                                             const DryRunReport& report);
 
+/// Whether a phase belongs to no step: the model is built and placed on the GPU.
+[[nodiscard]] bool is_before_steps(const DryRunPhase& phase);
+
 /// A phase in words: "step 2, backward, micro-batch 3", "load".
 [[nodiscard]] std::string moment_of(const DryRunPhase& phase);
 
