@@ -240,6 +240,11 @@ std::vector<std::string> notes_of(const ir::ModelSpec& model, const cost::Device
        {runtime.notes(model, plan), runtime.device_notes(plan, device.traits)}) {
     notes.insert(notes.end(), some.begin(), some.end());
   }
+  if (plan.workload.resume && !runtime.resuming_was_measured(plan)) {
+    notes.emplace_back(
+        "--resume: no run that resumes with this framework and optimizer was recorded; the phase "
+        "resume follows their code");
+  }
   return notes;
 }
 
