@@ -48,8 +48,9 @@ std::string history_sentence(const DeviceHistory& history) {
   if (history.is_whole()) {
     text += ", from the first allocation on";
   } else {
-    text += "; it begins with " + to_text(history.allocated_at_start) +
-            " allocated, and a higher peak before would not be in it";
+    text += "; it begins with " + to_text(history.allocated_at_start) + " allocated and " +
+            to_text(history.reserved_at_start) +
+            " reserved, and a higher peak before would not be in it";
   }
   if (history.unmatched > 0) {
     text += "; " + counted(static_cast<std::int64_t>(history.unmatched), "release", "releases") +
