@@ -18,13 +18,18 @@ namespace {
 /// Larger files take more than some 10 GiB of memory to read.
 constexpr std::int64_t kSnapshotLimit = 2 * kGiB;
 
+std::string shown_name(const std::string& path) {
+  return path == "-" ? "standard input" : path;
+}
+
+Result<std::string> load_bytes(const std::string& path) {
+  return read_file(path == "-" ? "/dev/stdin" : path, kSnapshotLimit);
+}
+
 Result<check::Snapshot> load_snapshot(const std::string& path) {
-  const std::string name = path == "-" ? "standard input" : path;
-  Result<std::string> bytes = read_file(path == "-" ? "/dev/stdin" : path, kSnapshotLimit);
-  if (!bytes) {
-    return std::move(bytes).error();
-  }
-  return check::read_snapshot(std::move(bytes).value(), name);
+  Result<std::string> bytes = load_bytes(path);
+  return bytes ? check::read_snapshot(std::move(bytes).value(), shown_name(path))
+               : Result<check::Snapshot>(std::move(bytes).error());
 }
 
 Result<check::StackRules> load_rules(const Arguments& arguments) {
@@ -106,14 +111,39 @@ Result<ExitCode> answer_growth(const Arguments& arguments, const check::StackRul
   return ExitCode::kYes;
 }
 
+Result<ExitCode> answer_stats(const Arguments& arguments, const std::string& text,
+                              const Context& context) {
+  const std::string name = shown_name(arguments.positionals().front());
+  if (arguments.has("against")) {
+    return Error::invalid_argument("against", name + ", which has sums and no blocks",
+                                   "a memory snapshot",
+                                   "call torch.cuda.memory._dump_snapshot(FILE) in the run");
+  }
+  Result<std::vector<check::AllocatorStats>> stats = check::read_allocator_stats(text, name);
+  if (!stats) {
+    return std::move(stats).error();
+  }
+  const StatsAnswer answer{
+      .file = name, .stats = std::move(stats).value(), .notes = context.notes->lines};
+  context.out << (context.json ? stats_json(answer) : stats_text(answer, context.terminal));
+  return ExitCode::kYes;
+}
+
 Result<ExitCode> answer_snapshot(const Arguments& arguments, const check::StackRules& rules,
                                  const Context& context) {
-  const std::string& path = arguments.positionals().front();
-  Result<check::Snapshot> snapshot = load_snapshot(path);
+  const std::string name = shown_name(arguments.positionals().front());
+  Result<std::string> bytes = load_bytes(arguments.positionals().front());
+  if (!bytes) {
+    return std::move(bytes).error();
+  }
+  if (check::is_allocator_stats(*bytes)) {
+    return answer_stats(arguments, *bytes, context);
+  }
+  Result<check::Snapshot> snapshot = check::read_snapshot(std::move(bytes).value(), name);
   if (!snapshot) {
     return std::move(snapshot).error();
   }
-  SnapshotAnswer answer{.file = path,
+  SnapshotAnswer answer{.file = name,
                         .against = arguments.value("against").value_or(""),
                         .snapshot = std::move(snapshot).value(),
                         .devices = {},
@@ -176,7 +206,9 @@ Command snapshot_command() {
                    .positionals = "FILE...",
                    .detail = "FILE is what torch.cuda.memory._dump_snapshot(FILE) writes; - is "
                              "standard input. Nothing in it is executed. With several files, the "
-                             "answer is what grows from each to the next, by stack.",
+                             "answer is what grows from each to the next, by stack. A log with "
+                             "torch.cuda.memory_summary() or the JSON of memory_stats() is read, "
+                             "too.",
                    .options = std::move(options),
                    .example = "snapshot dump_snapshot.pickle"},
           .run = run_snapshot};

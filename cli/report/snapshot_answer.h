@@ -6,6 +6,7 @@
 
 #include "cli/terminal.h"
 #include "validators/snapshot/against.h"
+#include "validators/snapshot/allocator_stats.h"
 #include "validators/snapshot/growth.h"
 #include "validators/snapshot/snapshot.h"
 #include "validators/snapshot/stack_rules.h"
@@ -35,14 +36,23 @@ struct GrowthAnswer {
   std::vector<std::string> notes;
 };
 
+/// The answer of `snapshot` for torch.cuda.memory_summary() and memory_stats().
+struct StatsAnswer {
+  std::string file;
+  std::vector<check::AllocatorStats> stats;  ///< At least one, in the order of the file.
+  std::vector<std::string> notes;
+};
+
 /// The answers as JSON documents (`configs/schema/snapshot.schema.json`).
 [[nodiscard]] std::string snapshot_json(const SnapshotAnswer& answer,
                                         const check::StackSorter& sorter);
 [[nodiscard]] std::string growth_json(const GrowthAnswer& answer);
+[[nodiscard]] std::string stats_json(const StatsAnswer& answer);
 
 /// The answers on one screen.
 [[nodiscard]] std::string snapshot_text(const SnapshotAnswer& answer,
                                         const check::StackSorter& sorter, const Terminal& terminal);
 [[nodiscard]] std::string growth_text(const GrowthAnswer& answer, const Terminal& terminal);
+[[nodiscard]] std::string stats_text(const StatsAnswer& answer, const Terminal& terminal);
 
 }  // namespace headroom::cli

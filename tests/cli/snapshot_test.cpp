@@ -86,6 +86,15 @@ TEST_CASE("snapshot: blocks that the prediction lacks are named with their lines
   CHECK(answer.says("9.00 MiB  parameters        train.py:68 train"));
 }
 
+TEST_CASE("snapshot: tables of memory_summary are read out of a log") {
+  const std::string log = test::source_file("tests/golden/snapshots/memory_summary.txt");
+  const Answer answer = test::headroom_with({"snapshot", log});
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.says("peak 1.89 GiB"));
+  CHECK(answer.says("204 MiB of the peak of reserved memory"));
+  CHECK(test::headroom_with({"snapshot", log, "--against", "plan.json"}).code == ExitCode::kUsage);
+}
+
 TEST_CASE("snapshot: answers and rules are what their schemas say") {
   const test::TemporaryFolder folder;
   const std::string plan = folder.path() + "/plan.json";
@@ -96,7 +105,8 @@ TEST_CASE("snapshot: answers and rules are what their schemas say") {
       {"snapshot", recorded("out_of_memory")},
       {"snapshot", recorded("leak_5")},
       {"snapshot", recorded("leak_1"), recorded("leak_5")},
-      {"snapshot", recorded("two_layers"), "--against", plan}};
+      {"snapshot", recorded("two_layers"), "--against", plan},
+      {"snapshot", test::source_file("tests/golden/snapshots/memory_stats.json")}};
   const ir::JsonValue schema = test::read_schema("snapshot.schema.json");
   for (const std::vector<std::string>& line : lines) {
     for (const std::string& fault : test::SchemaCheck::faults(schema, json_answer(line).at(""))) {

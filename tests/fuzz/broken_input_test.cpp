@@ -330,6 +330,18 @@ TEST_CASE("broken input: memory snapshots") {
                       .binary = true,
                       .mutate = &test::mutated_pickle},
                      1'500);
+  const auto reads = [](const std::string& path) {
+    return std::vector<std::string>{"snapshot", path};
+  };
+  check_broken_files({.name = "memory_summary.txt",
+                      .examples = {file_text("tests/golden/snapshots/memory_summary.txt")},
+                      .line = reads,
+                      .binary = true},
+                     300);
+  check_broken_files({.name = "memory_stats.json",
+                      .examples = {file_text("tests/golden/snapshots/memory_stats.json")},
+                      .line = reads},
+                     300);
   const std::string other = test::source_file("tests/golden/snapshots/leak_3.pickle");
   check_broken_files({.name = "dump_snapshot.pickle",
                       .examples = examples,
