@@ -18,6 +18,8 @@ using check::StackSorter;
 
 constexpr std::size_t kUseColumns = 18;
 constexpr std::size_t kBytesColumns = 10;
+/// Columns of a count, a size and a use.
+constexpr std::size_t kRowColumns = 2 + 5 + 3 + kBytesColumns + 2 + kUseColumns;
 constexpr std::size_t kMostBlockGroups = 6;
 constexpr std::size_t kMostSegments = 3;
 constexpr std::size_t kMostGrowing = 8;
@@ -37,6 +39,13 @@ std::string entry_text(std::size_t event, const DeviceHistory& history) {
 std::string place_text(std::string_view phase, std::string_view line) {
   return (phase.empty() ? "" : ", " + std::string(phase)) +
          (line.empty() ? "" : ": " + printable(line));
+}
+
+/// A line of code cut to what is left of a row.
+std::string fitted(const std::string& line, std::size_t taken, const Terminal& terminal) {
+  const std::size_t room = terminal.width - taken;
+  const std::string text = printable(line);
+  return columns_of(text) <= room ? text : text.substr(0, room - 3) + "...";
 }
 
 std::string history_sentence(const DeviceHistory& history) {
@@ -132,7 +141,7 @@ std::string group_rows(const DeviceAnswer& device, const StackSorter& sorter,
     text += "  " + pad_left(whole_number(group.count), 5) + " x " +
             pad_left(to_text(group.requested), kBytesColumns) + "  " +
             pad_right(name_of(group.use), kUseColumns) +
-            (line.empty() ? "no stack recorded" : printable(line)) + "\n";
+            (line.empty() ? "no stack recorded" : fitted(line, kRowColumns, terminal)) + "\n";
   }
   return text;
 }
@@ -262,7 +271,8 @@ std::string difference_rows(const std::vector<check::SizeDifference>& rest, std:
     const check::SizeDifference& one = rest[at];
     text += "  " + pad_left(whole_number(one.count), 5) + " x " +
             pad_left(to_text(one.requested), kBytesColumns) + "  " +
-            pad_right(name_of(one.use), kUseColumns) + printable(one.name) + "\n";
+            pad_right(name_of(one.use), kUseColumns) + fitted(one.name, kRowColumns, terminal) +
+            "\n";
   }
   return text;
 }

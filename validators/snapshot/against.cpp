@@ -53,7 +53,9 @@ std::size_t count_of(const OfSize& blocks) {
 
 /// What `blocks` has beyond the `known` blocks of the other side. Blocks of a use that the other
 /// side has as well are matched first.
-void add_rest(Bytes size, OfSize blocks, OfSize other, std::vector<SizeDifference>& rest) {
+void add_rest(const OfSize& all, Bytes size, const OfSize& other,
+              std::vector<SizeDifference>& rest) {
+  OfSize blocks = all;
   std::map<BlockUse, std::size_t> by_use;
   for (const auto& [key, count] : other) {
     by_use[key.first] += count;
@@ -141,10 +143,10 @@ PeakComparison compare_peaks(const cost::StepEstimate& estimate, const DeviceSum
     const std::size_t both = std::min(count_of(blocks), count_of(other));
     comparison.matched += both;
     comparison.matched_bytes += static_cast<std::int64_t>(both) * size;
-    add_rest(size, blocks, other, comparison.only_predicted);
+    add_rest(blocks, size, other, comparison.only_predicted);
   }
   for (const auto& [size, blocks] : found) {
-    add_rest(size, blocks, of_size(predicted, size), comparison.only_measured);
+    add_rest(blocks, size, of_size(predicted, size), comparison.only_measured);
   }
   sort_by_sum(comparison.only_predicted);
   sort_by_sum(comparison.only_measured);

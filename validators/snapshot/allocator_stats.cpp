@@ -75,7 +75,7 @@ std::optional<StatBytes> read_row(std::string_view line) {
 }
 
 /// One table: what follows its title, up to the next one.
-Result<AllocatorStats> read_table(std::string_view table, std::string_view file) {
+Result<AllocatorStats> read_table(std::string_view table, const std::string& file) {
   AllocatorStats stats;
   stats.device = number_behind(table, kTitle).value_or(-1);
   stats.out_of_memory = number_behind(table, "CUDA OOMs:").value_or(0);
@@ -103,7 +103,7 @@ Result<std::vector<AllocatorStats>> read_tables(std::string_view text, std::stri
   std::size_t at = text.find(kTitle);
   while (at != std::string_view::npos && all.size() < kMostSummaries) {
     const std::size_t next = text.find(kTitle, at + kTitle.size());
-    Result<AllocatorStats> stats = read_table(text.substr(at, next - at), file);
+    Result<AllocatorStats> stats = read_table(text.substr(at, next - at), std::string(file));
     if (!stats) {
       return std::move(stats).error();
     }

@@ -105,6 +105,50 @@ std::span<const TraceEntry> entries_of(const Snapshot& snapshot, std::int64_t de
   return {};
 }
 
+/// The stacks of several snapshots. Ids differ from file to file, texts do not.
+class StacksByText {
+ public:
+  explicit StacksByText(std::size_t moments) : moments_(moments) {}
+
+  /// Adds what is allocated when the snapshot is taken, as the moment `at`; returns the sum.
+  Bytes add(const NamedSnapshot& named_snapshot, std::size_t at) {
+    Bytes sum;
+    std::map<StackId, std::size_t> known;
+    for (const SnapshotSegment& segment : named_snapshot.snapshot->segments) {
+      for (const SnapshotBlock& block : segment.blocks) {
+        if (block.state != BlockState::kAllocated) {
+          continue;
+        }
+        auto place = known.find(block.stack);
+        if (place == known.end()) {
+          place = known.emplace(block.stack, place_of(named_snapshot, block.stack)).first;
+        }
+        sum += block.size;
+        stacks_[place->second].bytes[at] += block.size;
+        ++stacks_[place->second].blocks[at];
+      }
+    }
+    return sum;
+  }
+  [[nodiscard]] std::vector<StackGrowth> take() { return std::move(stacks_); }
+
+ private:
+  std::size_t place_of(const NamedSnapshot& from, StackId stack) {
+    const auto [entry, is_new] =
+        by_text_.try_emplace(stack_text(*from.snapshot, stack), stacks_.size());
+    if (is_new) {
+      BlockLife life;
+      life.stack = stack;
+      stacks_.push_back(named(*from.snapshot, *from.sorter, life, moments_));
+    }
+    return entry->second;
+  }
+
+  std::size_t moments_;
+  std::map<std::string, std::size_t> by_text_;
+  std::vector<StackGrowth> stacks_;
+};
+
 }  // namespace
 
 Bytes StackGrowth::per_step() const {
@@ -114,37 +158,12 @@ Bytes StackGrowth::per_step() const {
 
 Growth growth_between(std::span<const NamedSnapshot> snapshots) {
   Growth growth;
-  std::map<std::string, std::size_t> by_text;
-  std::vector<StackGrowth> stacks;
+  StacksByText stacks(snapshots.size());
   for (std::size_t at = 0; at < snapshots.size(); ++at) {
-    const Snapshot& snapshot = *snapshots[at].snapshot;
     growth.moments.push_back(snapshots[at].name);
-    Bytes sum;
-    std::map<StackId, std::size_t> known;
-    for (const SnapshotSegment& segment : snapshot.segments) {
-      for (const SnapshotBlock& block : segment.blocks) {
-        if (block.state != BlockState::kAllocated) {
-          continue;
-        }
-        sum += block.size;
-        auto place = known.find(block.stack);
-        if (place == known.end()) {
-          const auto [entry, is_new] =
-              by_text.try_emplace(stack_text(snapshot, block.stack), stacks.size());
-          if (is_new) {
-            BlockLife life;
-            life.stack = block.stack;
-            stacks.push_back(named(snapshot, *snapshots[at].sorter, life, snapshots.size()));
-          }
-          place = known.emplace(block.stack, entry->second).first;
-        }
-        stacks[place->second].bytes[at] += block.size;
-        ++stacks[place->second].blocks[at];
-      }
-    }
-    growth.allocated.push_back(sum);
+    growth.allocated.push_back(stacks.add(snapshots[at], at));
   }
-  finish(growth, std::move(stacks));
+  finish(growth, stacks.take());
   return growth;
 }
 

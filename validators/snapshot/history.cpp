@@ -29,8 +29,16 @@ class LargeBlocks {
   void add_segment(std::uint64_t address, Bytes size) {
     segments_[address] = end_of(address, size);
   }
-  void remove_segment(std::uint64_t address) { segments_.erase(address); }
-  void free(std::uint64_t address) { used_.erase(address); }
+  /// What an entry other than an allocation changes.
+  void follow(const TraceEntry& entry) {
+    if (entry.action == TraceAction::kFreeCompleted) {
+      used_.erase(entry.address);
+    } else if (entry.action == TraceAction::kSegmentAllocate) {
+      add_segment(entry.address, entry.size);
+    } else if (entry.action == TraceAction::kSegmentFree) {
+      segments_.erase(entry.address);
+    }
+  }
   void use(std::uint64_t address, Bytes size) {
     if (size > Bytes{cost::kSmallRequest}) {
       used_[address] = end_of(address, size);
@@ -110,7 +118,7 @@ class HistoryBuilder {
       if (entry.action == TraceAction::kAllocate) {
         if (const auto open = open_.find(entry.address); open != open_.end()) {
           ++history_.unmatched;  // Its release is missing: skip_actions leaves such entries out.
-          close(open->second, event, 0);
+          lives_[open->second].end = event;
         }
         open_[entry.address] = lives_.size();
         lives_.push_back({.address = entry.address,
@@ -134,7 +142,8 @@ class HistoryBuilder {
 
   void release(const TraceEntry& entry, std::uint32_t event) {
     if (const auto open = open_.find(entry.address); open != open_.end()) {
-      close(open->second, event, entry.stack);
+      lives_[open->second].end = event;
+      lives_[open->second].freed_by = entry.stack;
       open_.erase(open);
       return;
     }
@@ -145,11 +154,6 @@ class HistoryBuilder {
                         .freed_by = entry.stack,
                         .begin = BlockLife::kBefore,
                         .end = event});
-  }
-
-  void close(std::size_t life, std::uint32_t event, StackId stack) {
-    lives_[life].end = event;
-    lives_[life].freed_by = stack;
   }
 
   /// Joins what the history leaves alive with the blocks of the segments.
@@ -220,11 +224,12 @@ class HistoryBuilder {
         segments[segment.address] = segment.size;
       }
     }
-    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
-      if (entry->action == TraceAction::kSegmentAllocate) {
-        segments.erase(entry->address);
-      } else if (entry->action == TraceAction::kSegmentFree) {
-        segments[entry->address] = entry->size;
+    for (std::size_t left = entries_.size(); left > 0; --left) {
+      const TraceEntry& entry = entries_[left - 1];
+      if (entry.action == TraceAction::kSegmentAllocate) {
+        segments.erase(entry.address);
+      } else if (entry.action == TraceAction::kSegmentFree) {
+        segments[entry.address] = entry.size;
       }
     }
     for (const auto& [address, size] : segments) {
@@ -251,30 +256,14 @@ class HistoryBuilder {
       places.use(life.address, life.size);
     }
     for (std::size_t at = 0; at < entries_.size(); ++at) {
-      const TraceEntry& entry = entries_[at];
-      switch (entry.action) {
-        case TraceAction::kAllocate: {
-          BlockLife& life = history_.lives[life_of_[at]];
-          if (life.size == Bytes{0} && life.requested > Bytes{0}) {
-            life.size = places.size_at(life.address, life.requested);
-          }
-          places.use(life.address, life.size);
-          break;
+      if (entries_[at].action == TraceAction::kAllocate) {
+        BlockLife& life = history_.lives[life_of_[at]];
+        if (life.size == Bytes{0} && life.requested > Bytes{0}) {
+          life.size = places.size_at(life.address, life.requested);
         }
-        case TraceAction::kFreeCompleted:
-          places.free(entry.address);
-          break;
-        case TraceAction::kSegmentAllocate:
-          places.add_segment(entry.address, entry.size);
-          break;
-        case TraceAction::kSegmentFree:
-          places.remove_segment(entry.address);
-          break;
-        case TraceAction::kFreeRequested:
-        case TraceAction::kSnapshot:
-        case TraceAction::kOutOfMemory:
-        case TraceAction::kOther:
-          break;
+        places.use(life.address, life.size);
+      } else {
+        places.follow(entries_[at]);
       }
     }
   }

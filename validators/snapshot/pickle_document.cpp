@@ -49,9 +49,9 @@ std::string_view PickleDocument::text(PickleValue value) const {
 }
 
 std::size_t PickleDocument::bytes() const {
-  return file_.size() + texts_.capacity() * sizeof(texts_[0]) +
-         reals_.capacity() * sizeof(reals_[0]) + containers_.capacity() * sizeof(containers_[0]) +
-         items_.capacity() * sizeof(items_[0]);
+  return file_.size() + texts_.capacity() * sizeof(std::string_view) +
+         reals_.capacity() * sizeof(double) + containers_.capacity() * sizeof(Container) +
+         items_.capacity() * sizeof(PickleValue);
 }
 
 std::string_view kind_of_file(std::string_view bytes) {

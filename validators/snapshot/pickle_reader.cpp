@@ -143,7 +143,7 @@ class PickleReader {
   }
   /// Little-endian two's complement of any width. Beyond 8 bytes only the sign and whether the
   /// number fits matter.
-  PickleValue long_value(std::string_view digits) {
+  static PickleValue long_value(std::string_view digits) {
     if (digits.empty()) {
       return integer_value(0);
     }

@@ -102,13 +102,13 @@ class SnapshotReader {
     } else if (root.kind() == PickleKind::kDict) {
       read_root(root);
     } else {
-      fail("", "a single value", "a dictionary with \"segments\"");
+      fail("", "a single value", R"(a dictionary with "segments")");
     }
     if (!fault_) {
       order_segments();
     }
     if (!fault_ && stacks_.fault()) {
-      fail("/frames", *stacks_.fault(), "a stack: a list of \"filename\", \"line\" and \"name\"");
+      fail("/frames", *stacks_.fault(), R"(a stack: a list of "filename", "line" and "name")");
     }
     if (fault_) {
       return *std::move(fault_);
@@ -220,7 +220,7 @@ class SnapshotReader {
       }
     });
     if (!has_segments) {
-      fail("", "no \"segments\"", "a memory snapshot: \"segments\" and \"device_traces\"");
+      fail("", R"(no "segments")", R"(a memory snapshot: "segments" and "device_traces")");
     }
   }
 
@@ -236,7 +236,7 @@ class SnapshotReader {
         }
       });
       if (!fault_ && blocks.kind() == PickleKind::kNone) {
-        fail("/segments", "a segment without \"blocks\"", "a memory snapshot");
+        fail("/segments", R"(a segment without "blocks")", "a memory snapshot");
       }
       if (!fault_) {
         read_blocks(segment, blocks);

@@ -31,6 +31,7 @@ std::vector<BlockGroup> groups_at(const DeviceHistory& history, const StackSorte
     ++group.count;
   }
   std::vector<BlockGroup> sorted;
+  sorted.reserve(groups.size());
   for (const auto& [key, group] : groups) {
     sorted.push_back(group);
   }
