@@ -28,15 +28,20 @@ def tokens_of(expert: int, experts: int, tokens: int, routing: str) -> int:
     return count + (favoured if expert == 0 else 0)
 
 
-def caller(skip_torch: bool = True) -> Any:
+def caller() -> Any:
     """The frame of the program that called the wrapped function."""
     frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_OURS) and not (skip_torch and frames.is_library(name)):
-            return frame
+    while frame is not None and frames.is_library(frame.f_code.co_filename):
         frame = frame.f_back
-    return None
+    return frame
+
+
+def _is_printing() -> bool:
+    """Whether PyTorch asks in order to write a tensor as text."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.endswith("_tensor_str.py")
 
 
 def _place(frame: Any) -> str:
@@ -155,7 +160,7 @@ class Counts:
         return index
 
     def _announce(self, condition: Any, known: Optional[int] = None) -> None:
-        if type(condition) not in self._plain or not condition.is_cuda or condition.numel() == 0:
+        if type(condition) not in self._plain or not condition.is_cuda or condition.numel() == 0 or _is_printing():
             return
         try:
             frame = caller()
