@@ -41,6 +41,15 @@ TEST_CASE("stand-in GPU: a part of an upload comes back only while no kernel ran
   CHECK_FALSE(values.recall(at(4116), sizeof got, 1, &got));
 }
 
+TEST_CASE("stand-in GPU: fewer than 8 bytes do not outlive a kernel") {
+  Values values;
+  const float sent = 1.0F;
+  float got = 0;
+  values.remember(at(4096), &sent, sizeof sent, 1);
+  CHECK(values.recall(at(4096), sizeof got, 1, &got));
+  CHECK_FALSE(values.recall(at(4096), sizeof got, 2, &got));
+}
+
 TEST_CASE("stand-in GPU: what overlaps an upload makes it forgotten") {
   Values values;
   const std::array<std::int64_t, 3> sent = {5, 6, 7};

@@ -17,10 +17,9 @@ constexpr std::size_t kLargestFill = 4096;
 
 /// A value that the next download is known to be, as bytes of the size that is asked for.
 bool announced_value(Device& gpu, void* to, std::size_t bytes) {
-  if (gpu.next_count && (bytes == 4 || bytes == 8)) {
-    const std::int64_t count = *gpu.next_count;
-    std::memcpy(to, &count, bytes);  // little-endian: the low word comes first
-    gpu.next_count.reset();
+  if (gpu.next_counts > 0 && (bytes == 4 || bytes == 8)) {
+    std::memcpy(to, &gpu.next_count, bytes);  // little-endian: the low word comes first
+    --gpu.next_counts;
     gpu.guesses.count("a count of chosen elements follows the stated routing");
     return true;
   }
@@ -36,7 +35,7 @@ bool announced_value(Device& gpu, void* to, std::size_t bytes) {
 
 void download(Device& gpu, void* to, const void* from, std::size_t bytes) {
   gpu.work.downloaded += bytes;
-  if (gpu.values.recall(from, bytes, gpu.kernels, to) || announced_value(gpu, to, bytes)) {
+  if (announced_value(gpu, to, bytes) || gpu.values.recall(from, bytes, gpu.kernels, to)) {
     return;
   }
   gpu.guesses.count(bytes <= 8 ? "a value that a kernel computed is read as 0"

@@ -33,7 +33,9 @@ struct Device {
   Work work;
   std::uint64_t kernels = 0;  ///< Launched since the start.
   std::map<std::string, std::uint64_t> refused;
-  std::optional<std::int64_t> next_count;
+  /// The count that the next downloads of 4 or 8 bytes are known to be, and how many of them.
+  std::int64_t next_count = 0;
+  int next_counts = 0;
   /// What the launched kernel says about the next download of a truth value.
   std::optional<bool> next_truth;
 };

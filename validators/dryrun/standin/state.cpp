@@ -65,9 +65,13 @@ int headroom_gpu_state(char* out, std::size_t capacity) {
 void headroom_gpu_renew() {
   renew_device();
 }
-/// The next count of elements that a kernel determines is `count`.
-void headroom_gpu_next_count(long long count) {
+/// The next `times` counts of elements that kernels determine are `count`.
+void headroom_gpu_next_counts(long long count, int times) {
   Locked gpu;
   gpu->next_count = count;
+  gpu->next_counts = times;
+}
+void headroom_gpu_next_count(long long count) {
+  headroom_gpu_next_counts(count, 1);
 }
 }

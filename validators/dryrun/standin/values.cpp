@@ -29,9 +29,10 @@ bool Values::recall(const void* address, std::size_t size, std::uint64_t kernels
   }
   const auto& [begin, entry] = *std::prev(after);
   const auto offset = static_cast<std::size_t>(at - begin);
-  const bool exact = offset == 0 && size == entry.bytes.size();
-  const bool inside = offset + size <= entry.bytes.size() && entry.kernels == kernels;
-  if (!exact && !inside) {
+  const bool untouched = entry.kernels == kernels;
+  const bool exact = offset == 0 && size == entry.bytes.size() && size >= kSmallestKept;
+  const bool inside = offset + size <= entry.bytes.size();
+  if (!exact && !(inside && untouched)) {
     return false;
   }
   std::memcpy(to, entry.bytes.data() + offset, size);

@@ -14,12 +14,15 @@ namespace headroom::standin {
 ///
 /// Model:   an upload, a fill by a constant and a copy of either are remembered until their bytes
 ///          are overwritten by another of them or given back. Kernels write without being seen. So
-///          a download that asks for exactly what was remembered gets it; one that asks for a part
-///          gets it only while no kernel ran since; every other download gets zeros.
+///          a download that asks for exactly what was remembered gets it; one that asks for a part,
+///          or for fewer than 8 bytes, gets it only while no kernel ran since: memory is used again,
+///          and the count of a nonzero must not be the bits of an old 1.0. Every other download gets
+///          zeros.
 /// Not safe for threads; the caller holds the device's lock.
 class Values {
  public:
   static constexpr std::size_t kLargest = std::size_t{1} << 20;  ///< More is not remembered.
+  static constexpr std::size_t kSmallestKept = 8;  ///< Less is not handed out after a kernel.
   static constexpr std::size_t kMost = std::size_t{64} << 20;    ///< Of all together.
 
   void remember(const void* address, const void* bytes, std::size_t size, std::uint64_t kernels);
