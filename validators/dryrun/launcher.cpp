@@ -165,7 +165,8 @@ std::vector<std::string> dry_run_environment(const DryRunRequest& request, const
   environment.set("TORCH_CUDNN_SDPA_PREFERRED", "0");
   environment.set("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1");
   // Triton links what it compiles against the driver's library.
-  environment.set("TRITON_LIBCUDA_PATH", fs::path(files.libraries.front()).parent_path().string());
+  environment.set("TRITON_LIBCUDA_PATH",
+                  std::filesystem::path(files.libraries.front()).parent_path().string());
   // A world of one process: nobody else hands out NCCL's ids, and nobody watches.
   environment.set("TORCH_NCCL_RANKS_PER_ROOT", 1'000'000);
   environment.set("TORCH_NCCL_ENABLE_MONITORING", "0");
