@@ -72,6 +72,9 @@ class Arguments {
   /// What `--plan` names, once `with_plan_file` has read it.
   [[nodiscard]] const std::optional<PlanDocument>& plan_document() const { return document_; }
   void set_plan_document(PlanDocument document) { document_ = std::move(document); }
+  /// The configuration that MODEL "-" stands for, once it has been read: a pipe has it only once.
+  [[nodiscard]] const std::optional<std::string>& model_input() const { return model_input_; }
+  void set_model_input(std::string text) { model_input_ = std::move(text); }
   /// Notes that `option`, or its key `key`, was typed as the option `name`.
   void set_typed_name(std::string_view option, std::string_view name, std::string_view key = {}) {
     typed_.push_back({std::string(option), std::string(name), std::string(key)});
@@ -92,6 +95,7 @@ class Arguments {
   };
   std::vector<TypedName> typed_;
   std::optional<PlanDocument> document_;
+  std::optional<std::string> model_input_;
 };
 
 /// Splits the arguments after a verb into options and positionals.

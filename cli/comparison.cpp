@@ -36,6 +36,18 @@ struct AskedPlan {
   Arguments arguments;
 };
 
+/// Drops values that are other spellings of values before them.
+void keep_different(Variation& variation) {
+  std::vector<std::string> kept;
+  std::set<std::string> seen;
+  for (const std::string& value : variation.values) {
+    if (seen.insert(own_value(variation.meant, value)).second) {
+      kept.push_back(value);
+    }
+  }
+  variation.values = std::move(kept);
+}
+
 /// "zero=1,2,3". Values that hold commas themselves are separated by semicolons.
 Result<Variation> read_variation(const VerbSpec& verb, std::string_view text) {
   const std::size_t equals = text.find('=');
@@ -66,6 +78,7 @@ Result<Variation> read_variation(const VerbSpec& verb, std::string_view text) {
     return Error::invalid_argument("vary", std::string(text), "OPTION=VALUE,VALUE",
                                    "for example --vary checkpointing=none,full");
   }
+  keep_different(found);
   return found;
 }
 

@@ -169,8 +169,9 @@ Result<LoadedModel> read_path(const std::string& text, const Reading& reading) {
   return read_config_file(path, reading);
 }
 
-Result<LoadedModel> read_standard_input(const Reading& reading) {
-  const Result<std::string> text = read_file("/dev/stdin");
+Result<LoadedModel> read_standard_input(const Arguments& arguments, const Reading& reading) {
+  const std::optional<std::string>& known = arguments.model_input();
+  const Result<std::string> text = known ? Result<std::string>(*known) : read_file("/dev/stdin");
   return text ? parse_model(*text, "-", "model", reading) : Result<LoadedModel>(text.error());
 }
 
@@ -198,7 +199,7 @@ Result<LoadedModel> find_model(const std::string& text, const Arguments& argumen
     return reading.error();
   }
   if (text == "-") {
-    return read_standard_input(*reading);
+    return read_standard_input(arguments, *reading);
   }
   if (is_path(text)) {
     return read_path(text, *reading);

@@ -8,6 +8,7 @@
 #include "cli/host_options.h"
 #include "cli/question.h"
 #include "cli/routing.h"
+#include "cli/scalars.h"
 #include "cli/sweep_answers.h"
 #include "cli/time_options.h"
 #include "model_ir/base/file.h"
@@ -36,20 +37,16 @@ std::string device_name(const Arguments& arguments, const cost::DeviceSpec& devi
   return typed.ends_with(".json") ? whole_path(typed) : device.name;
 }
 
-/// The name under which a plan file has the GPU that `name` means.
-std::string filed_device(const Arguments& arguments, const std::string& name) {
-  if (name.ends_with(".json")) {
-    return whole_path(name);
-  }
-  const Result<cost::DeviceSpec> device = find_gpu(arguments, name);
-  return device ? device->name : name;
-}
-
-/// Whether --gpu was typed and means another GPU than the plan file's.
+/// Whether --gpu was typed and means another GPU than the plan file's, or more than that one.
 bool has_other_device(const Arguments& arguments, const std::string& filed) {
   const std::optional<std::string> typed = arguments.value("gpu");
-  return typed && !filed.empty() && *typed != filed &&
-         filed_device(arguments, *typed) != filed_device(arguments, filed);
+  if (!typed || filed.empty() || *typed == filed) {
+    return false;
+  }
+  const std::string device = gpu_of_name(arguments, filed);
+  return std::ranges::any_of(split_at(*typed, ','), [&](const std::string& one) {
+    return gpu_of_name(arguments, one) != device;
+  });
 }
 
 const OptionSpec* option_of(const VerbSpec& verb, std::string_view name) {
@@ -80,7 +77,7 @@ Result<ir::PlanText> read_plan_text(const VerbSpec& verb, const Arguments& argum
       chosen_answer(*answers,
                     {.model = has_model ? std::optional(given[*verb.model_at]) : std::nullopt,
                      .gpu = gpu,
-                     .device = gpu ? std::optional(filed_device(arguments, *gpu)) : std::nullopt,
+                     .device = gpu ? std::optional(gpu_of_name(arguments, *gpu)) : std::nullopt,
                      .gpus = arguments.value("gpus")},
                     name);
   return chosen ? Result<ir::PlanText>(ir::PlanText(*chosen, name))
@@ -88,6 +85,14 @@ Result<ir::PlanText> read_plan_text(const VerbSpec& verb, const Arguments& argum
 }
 
 }  // namespace
+
+std::string gpu_of_name(const Arguments& arguments, const std::string& name) {
+  if (name.ends_with(".json")) {
+    return whole_path(name);
+  }
+  const Result<cost::DeviceSpec> device = find_gpu(arguments, name);
+  return device ? device->name : name;
+}
 
 Status check_filed_option(const std::string& file, const std::string& section,
                           const std::string& option, const std::vector<std::string>& known) {

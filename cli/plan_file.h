@@ -29,6 +29,10 @@ namespace headroom::cli {
                                         const std::string& option,
                                         const std::vector<std::string>& known);
 
+/// The name under which a plan file has the GPU that `name` means: that of the catalogue, whatever
+/// alias was typed, or the whole path of a file.
+[[nodiscard]] std::string gpu_of_name(const Arguments& arguments, const std::string& name);
+
 /// "plan.json has --gpu h100, the command line --gpu a100-80gb, which is used".
 [[nodiscard]] std::string typed_instead(const std::string& file, const std::string& name,
                                         const std::string& said, const std::string& typed);

@@ -256,6 +256,43 @@ std::vector<std::string> filed_search_options() {
   return known;
 }
 
+/// `arguments` with each value of a list once: "bf16,bfloat16", in the program's own spelling
+/// "bf16,bf16", is "bf16".
+Arguments with_unique_values(const Arguments& arguments) {
+  Arguments with = arguments;
+  for (const plan::Axis axis : plan::all_axes()) {
+    const std::optional<std::string> text = arguments.value(axis->option);
+    if (!text) {
+      continue;
+    }
+    std::vector<std::string> seen;
+    std::string all;
+    for (const std::string& part : split_at(*text, ',')) {
+      if (std::ranges::find(seen, part) == seen.end()) {
+        seen.push_back(part);
+        all += (seen.size() == 1 ? "" : ",") + part;
+      }
+    }
+    with.remove(axis->option);
+    with.set(axis->option, all);
+  }
+  return with;
+}
+
+/// Whether two lists of an option's values mean the same set: spelling, order and repetition do not
+/// matter.
+bool same_values(const std::string& option, const std::string& one, const std::string& other) {
+  const std::vector<plan::Axis> axes = plan::all_axes();
+  const auto axis = std::ranges::find_if(
+      axes, [&option](plan::Axis candidate) { return candidate->option == option; });
+  if (one == other || axis == axes.end()) {
+    return one == other;
+  }
+  const Result<plan::AxisValues> left = plan::parse_axis(*axis, one);
+  const Result<plan::AxisValues> right = plan::parse_axis(*axis, other);
+  return left && right && *left == *right;
+}
+
 }  // namespace
 
 plan::SearchQuestion PlanSearch::question() const {
@@ -315,7 +352,7 @@ std::vector<ir::Assumption> search_assumptions(const Arguments& arguments) {
 Result<Arguments> with_filed_search(const Arguments& arguments) {
   const std::optional<PlanDocument>& document = arguments.plan_document();
   if (!document) {
-    return arguments;
+    return with_unique_values(arguments);
   }
   const Result<ir::PlanFile> file = document->content.read();
   if (!file) {
@@ -323,7 +360,7 @@ Result<Arguments> with_filed_search(const Arguments& arguments) {
   }
   const std::vector<ir::Assumption> options =
       file->search ? *file->search : search_of_plan(file->plan);
-  Arguments with = arguments;
+  Arguments with = with_unique_values(arguments);
   PlanDocument notes = *document;
   const std::vector<std::string> known = filed_search_options();
   for (const ir::Assumption& option : options) {
@@ -333,7 +370,7 @@ Result<Arguments> with_filed_search(const Arguments& arguments) {
     const std::optional<std::string> typed = with.value(option.option);
     if (!typed) {
       with.set(option.option, option.value);
-    } else if (*typed != option.value) {
+    } else if (!same_values(option.option, *typed, option.value)) {
       notes.notes.push_back(
           typed_instead(document->name, "--" + option.option, option.value, *typed));
     }

@@ -43,7 +43,7 @@ struct PlanSearch {
 
 /// The arguments with the search of the file of `--plan` where nothing was typed. A plan that was
 /// not searched is asked for with its own GPUs, framework, sequence and batch; what no axis says
-/// comes from the plan. Without --plan, the same arguments.
+/// comes from the plan. Each value of a list is kept once, also without --plan.
 ///
 /// Errors:  those of `ir::parse_plan_file`; kInvalidInput for an option that no search has.
 [[nodiscard]] Result<Arguments> with_filed_search(const Arguments& arguments);

@@ -240,6 +240,19 @@ std::vector<std::string> notes_of(const ir::ModelSpec& model, const cost::Device
        {runtime.notes(model, plan), runtime.device_notes(plan, device.traits)}) {
     notes.insert(notes.end(), some.begin(), some.end());
   }
+  if (plan.world > 1 && !device.peer_access) {
+    notes.push_back(
+        device.name +
+        " has no peer-to-peer access to its neighbours: NCCL copies through the host's shared "
+        "memory, of which it takes 9.6 MB (of /dev/shm) for each channel and neighbour. accelerate "
+        "launch sets NCCL_P2P_DISABLE=1 and NCCL_IB_DISABLE=1 for RTX 40 GPUs with drivers before "
+        "550.40.07");
+  }
+  if (plan.workload.resume && !runtime.resuming_was_measured(plan)) {
+    notes.emplace_back(
+        "--resume: no run that resumes with this framework and optimizer was recorded; the phase "
+        "resume follows their code");
+  }
   return notes;
 }
 

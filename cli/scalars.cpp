@@ -42,7 +42,8 @@ std::string three_digits(double value) {
     return kDigits - 1 - static_cast<int>(std::floor(std::log10(shown)));
   };
   const double scale = std::pow(10.0, decimals_of(size));
-  const double rounded = std::round(value * scale) / scale;
+  // A value halfway between two figures is rounded to the even one, as `to_text(Bytes)` does.
+  const double rounded = std::nearbyint(value * scale) / scale;
   const int decimals = decimals_of(std::abs(rounded));
   return decimals < 0 ? with_commas(std::llround(rounded)) : decimal_text(rounded, decimals);
 }

@@ -69,6 +69,8 @@ std::optional<std::string> own_part(std::string_view option, const std::string& 
   return has_words ? plain : part;
 }
 
+}  // namespace
+
 std::string own_value(std::string_view option, const std::string& value) {
   const bool any = std::ranges::any_of(ir::synonyms(), [&](const Synonym& row) {
     return is_row_of(row, option) && !row.said.empty();
@@ -87,8 +89,6 @@ std::string own_value(std::string_view option, const std::string& value) {
   }
   return text;
 }
-
-}  // namespace
 
 std::vector<OptionSpec> synonym_specs(const VerbSpec& verb) {
   std::vector<OptionSpec> specs;

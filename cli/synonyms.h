@@ -15,6 +15,10 @@ namespace headroom::cli {
 /// The verb's option that `name` is another name of; otherwise `name`.
 [[nodiscard]] std::string_view meant_option(const VerbSpec& verb, std::string_view name);
 
+/// `value` of the verb's option `option` in the program's own spelling, part by part if it is a
+/// list: "bfloat16,float16" of --precision is "bf16,fp16".
+[[nodiscard]] std::string own_value(std::string_view option, const std::string& value);
+
 /// The same arguments in the program's own spelling. `Arguments::typed_name` keeps what was typed.
 ///
 /// Errors:  kInvalidArgument if an option is given under two names.

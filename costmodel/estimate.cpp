@@ -103,6 +103,11 @@ std::string_view name_of(Verdict verdict) {
   return "?";
 }
 
+std::string_view verdict_words(Verdict verdict, const std::optional<double>& chance) {
+  return verdict == Verdict::kTight && !is_yes(verdict, chance) ? "probably does not fit"
+                                                                : name_of(verdict);
+}
+
 PeakSite site_of(const ir::RankProgram& program, std::size_t event) {
   PeakSite found;
   found.event = event;

@@ -90,8 +90,12 @@ void judge_host(StepEstimate& estimate, HostMemory host);
 /// Whether an answer is a yes: the run fits, or it is tight and more likely to fit than not.
 [[nodiscard]] bool is_yes(Verdict verdict, const std::optional<double>& chance);
 
-/// "fits", "tight", "does not fit".
+/// "fits", "tight", "does not fit": the values in JSON. Texts show `verdict_words`.
 [[nodiscard]] std::string_view name_of(Verdict verdict);
+
+/// The verdict as every text shows it: "probably does not fit" where a tight run is not a yes,
+/// otherwise its name.
+[[nodiscard]] std::string_view verdict_words(Verdict verdict, const std::optional<double>& chance);
 
 /// How many of a step's micro-batches are replayed. After these, memory repeats itself
 /// (`ir::Runtime::steady_micro_batches`).

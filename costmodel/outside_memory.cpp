@@ -45,7 +45,8 @@ constexpr std::string_view kNvlsSource =
 constexpr std::int64_t kRanksPerNode = 8;
 
 bool is_hopper(const DeviceSpec& device) {
-  return device.traits.compute_major == 9 && device.traits.compute_minor == 0;
+  return device.traits.compute_major == 9 && device.traits.compute_minor == 0 &&
+         !device.traits.rocm;
 }
 
 OutsideTerm context_term(const DeviceSpec& device) {
@@ -84,7 +85,7 @@ OutsideTerm nccl_term(std::int64_t ranks, const DeviceSpec& device) {
   return {.name = "NCCL communicator",
           .bytes = ranks == 2 ? kNcclTwoRanks : kNcclMoreRanks,
           .bound = kNcclBound,
-          .basis = Basis::kMeasured,
+          .basis = device.traits.rocm ? Basis::kAssumed : Basis::kMeasured,
           .source = std::string(kNcclSource)};
 }
 

@@ -101,6 +101,9 @@ Row device_row(const cost::DeviceSpec& device) {
   fields.add("half_flops_per_second", device.half ? JsonValue{device.half->value()} : JsonValue{});
   fields.add("bf16", device.bf16);
   fields.add("peer_link", device.link);
+  if (!device.peer_access) {
+    fields.add("peer_access", false);
+  }
   fields.add("host_link", device.host_link);
   fields.add("power_watts", device.power_watts);
   return {.haystack = lines_of({device.name, device.product, device.vendor, device.architecture,

@@ -15,6 +15,7 @@
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
 #include "cli/sweep_file.h"
+#include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
 #include "model_ir/json/json_writer.h"
 
@@ -61,6 +62,9 @@ Arguments arguments_of(const Arguments& all, const SweepItem& item) {
   one.add_positional(item.model);
   one.set("gpu", item.gpu);
   one.set("gpus", item.gpus);
+  if (all.model_input()) {
+    one.set_model_input(*all.model_input());
+  }
   if (all.plan_document()) {
     one.set_plan_document(*all.plan_document());
   }
@@ -316,21 +320,50 @@ class Sweep {
   std::map<SweepItem, std::string> lines_;
 };
 
+/// Reads the configuration of MODEL "-", once for all its combinations.
+///
+/// Errors:  kInvalidArgument if an answer could not be told from that to another configuration, or
+///          if other processes would need it; those of `read_file`.
+Status read_model_input(const Ranks& ranks, Arguments& arguments) {
+  const std::vector<std::string>& models = arguments.positionals();
+  if (std::ranges::find(models, "-") == models.end()) {
+    return ok();
+  }
+  if (ranks.size() > 1 || arguments.has("output")) {
+    return Error::invalid_argument(
+        "MODEL",
+        std::string("-, with ") + (ranks.size() > 1 ? "several processes" : "--output FILE"),
+        ranks.size() > 1
+            ? "a file, which every process can read"
+            : "a file, whose name tells its answers from those to another configuration",
+        "write the configuration into a file and name that file");
+  }
+  Result<std::string> text = read_file("/dev/stdin");
+  if (!text) {
+    return std::move(text).error();
+  }
+  arguments.set_model_input(std::move(text).value());
+  return ok();
+}
+
 Result<ExitCode> run_sweep(const Arguments& typed, const Context& context) {
   const Result<Ranks> ranks = Ranks::join();
   if (!ranks) {
     return ranks.error();
   }
-  const Result<Arguments> filed = with_filed_search(typed);
+  Result<Arguments> filed = with_filed_search(typed);
   if (!filed) {
     return filed.error();
   }
+  const Status input = read_model_input(*ranks, filed.value());
   const Arguments& arguments = *filed;
   if (ranks->is_first()) {
     add_notes(context, filed_notes(arguments));
   }
   const Result<SweepFormat> format = read_format(arguments, context.json);
-  const Status wrong = format ? check_sweep(arguments, *format) : format.error();
+  const Status wrong = !input    ? input.error()
+                       : !format ? Status(format.error())
+                                 : check_sweep(arguments, *format);
   if (!wrong) {
     // All ranks find the same error; only the first one reports it. The others return success,
     // because a launcher ends all ranks when one fails.
@@ -365,7 +398,8 @@ Command sweep_command() {
                .summary =
                    "Finds the best plan for each combination of models, GPU types and GPU counts",
                .positionals = "MODEL...",
-               .detail = "Each MODEL is what headroom fit takes. --gpu takes several names and "
+               .detail = "Each MODEL is what headroom fit takes; - is read once, and does not go with "
+                         "--output or mpirun. --gpu takes several names and "
                          "--gpus several counts, separated by commas. The answer has one line "
                          "for each combination. mpirun -n N headroom sweep ... splits the work "
                          "over processes and machines, with the same answer. If a sweep with "

@@ -37,6 +37,10 @@ namespace headroom::cli {
 /// `headroom plan MODEL --gpu NAME --gpus N`: finds the best plan, proves it and replays it.
 [[nodiscard]] Command plan_command();
 
+/// `headroom snapshot FILE...`: reads PyTorch's memory snapshots: what is alive at the peak, what
+/// grows, and what differs from a prediction.
+[[nodiscard]] Command snapshot_command();
+
 /// `headroom sweep MODEL... --gpu NAME,.. --gpus N,..`: finds the best plan for every combination
 /// and writes one line for each. A rerun adds the missing ones.
 [[nodiscard]] Command sweep_command();

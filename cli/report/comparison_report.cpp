@@ -262,7 +262,9 @@ std::string comparison_text(const std::vector<ComparedPlan>& plans, const Termin
     }
   }
   table.heading("answer");
-  table.add("verdict", [](const ComparedPlan& plan) { return std::string(name_of(plan.verdict)); });
+  table.add("verdict", [](const ComparedPlan& plan) {
+    return std::string(cost::verdict_words(plan.verdict, plan.chance));
+  });
   if (any_plan(plans, [](const ComparedPlan& plan) { return plan.chance.has_value(); })) {
     table.add("chance to fit", [](const ComparedPlan& plan) {
       return plan.chance ? percent_text(*plan.chance) : std::string("-");

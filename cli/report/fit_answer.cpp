@@ -41,12 +41,6 @@ std::string shortage(const FitAnswer& answer) {
 
 }  // namespace
 
-std::string_view verdict_words(cost::Verdict verdict, const std::optional<double>& chance) {
-  return verdict == cost::Verdict::kTight && !cost::is_yes(verdict, chance)
-             ? "probably does not fit"
-             : name_of(verdict);
-}
-
 bool errors_apply(const FitAnswer& answer) {
   return is_measured(answer.question.device) || answer.confidence.basis.own_runs > 0;
 }

@@ -37,10 +37,6 @@ struct FitAnswer {
 /// allocated.
 [[nodiscard]] double fragmentation_of(const cost::StepEstimate& estimate);
 
-/// "fits", "tight", "does not fit"; "probably does not fit" where a tight plan is not a yes.
-[[nodiscard]] std::string_view verdict_words(cost::Verdict verdict,
-                                             const std::optional<double>& chance);
-
 /// Whether the errors of measured runs apply to the question's GPU: those of the table for the
 /// vendor that was measured, the user's own runs for any.
 [[nodiscard]] bool errors_apply(const FitAnswer& answer);

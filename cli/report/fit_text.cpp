@@ -80,7 +80,7 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
                               (question.budget > Bytes{0} ? " budget" : " usable") + "):";
   const bool yes = cost::is_yes(estimate.verdict, estimate.chance);
   const bool doubtful = estimate.verdict == cost::Verdict::kTight && !yes;
-  std::string verdict = std::string(verdict_words(estimate.verdict, estimate.chance)) +
+  std::string verdict = std::string(cost::verdict_words(estimate.verdict, estimate.chance)) +
                         (host_shortage(estimate.host).empty() && !doubtful ? ", " : ": ") +
                         margin_text(estimate);
   verdict += chance_text(answer);

@@ -215,7 +215,7 @@ std::string memory_lines(const cost::StepEstimate& estimate, const Terminal& ter
                   figure_in(static_cast<double>(estimate.capacity.value()), unit) + " of the " +
                   figure_in(static_cast<double>(estimate.device_total.value()), unit) + " " +
                   std::string(unit.name) + " usable are left for it: " +
-                  std::string(verdict_words(estimate.verdict, estimate.chance)),
+                  std::string(cost::verdict_words(estimate.verdict, estimate.chance)),
               terminal.width - 2, 2) +
          "\n";
 }

@@ -37,7 +37,7 @@ std::string time_change(const cost::Remedy& remedy) {
 }
 
 std::string outcome(const cost::Remedy& remedy, bool errors_apply) {
-  const std::string verdict(verdict_words(remedy.verdict, remedy.chance));
+  const std::string verdict(cost::verdict_words(remedy.verdict, remedy.chance));
   const std::string host = host_shortage(remedy.host);
   if (!host.empty() && remedy.margin >= Bytes{0}) {
     return verdict + ": " + host;

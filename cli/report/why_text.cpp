@@ -146,9 +146,10 @@ std::string mend_lines(const Arguments& arguments, const PlanSearch& search,
                        const plan::Infeasibility& why) {
   std::string text;
   for (const plan::Mend& mend : why.mends) {
-    text +=
-        "would fit with " + mend_words(mend) + " (replayed: " + std::string(name_of(mend.verdict)) +
-        "): " + plan_words(mend.plan.plan) + "\n  " + mend_command(arguments, search, mend) + "\n";
+    text += "would fit with " + mend_words(mend) +
+            " (replayed: " + std::string(cost::verdict_words(mend.verdict, mend.chance)) +
+            "): " + plan_words(mend.plan.plan) + "\n  " + mend_command(arguments, search, mend) +
+            "\n";
   }
   return text;
 }

@@ -94,8 +94,10 @@ Result<DeviceSpec> read_device(const std::string& path) {
   device.aliases = root.texts_or_none("aliases");
   read_memory(root, figures, device);
   read_compute(root, figures, device);
+  device.traits.rocm = device.vendor == "amd";
   device.power_watts = figures.number("power_watts", kPowerRange);
   device.link = figures.text("peer_link");
+  device.peer_access = !root.has("peer_access") || figures.boolean("peer_access");
   device.host_link = figures.text("host_link");
   return finished(*reader, std::move(device));
 }

@@ -45,8 +45,9 @@ struct DeviceSpec {
   bool bf16 = true;                    ///< bf16 arithmetic in hardware.
   std::optional<FlopsPerSecond> fp8;
   std::optional<FlopsPerSecond> fp4;
-  std::string link;       ///< Name of the `LinkSpec` to neighbouring devices.
-  std::string host_link;  ///< Name of the `LinkSpec` to the host's memory.
+  std::string link;         ///< Name of the `LinkSpec` to neighbouring devices.
+  bool peer_access = true;  ///< Peer-to-peer: it can read the memory of its neighbours.
+  std::string host_link;    ///< Name of the `LinkSpec` to the host's memory.
   double power_watts = 0;
   /// The host that the device stands in, if the host's memory counts; the catalogue's entries have
   /// none (`with_host`).

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <string>
 
 #include <QCoreApplication>
 #include <QLocale>
@@ -18,16 +19,12 @@ QString verdict_words(const char* text) {
   return QCoreApplication::translate("Verdict", text);
 }
 
-QString headline_of(cost::Verdict verdict) {
-  switch (verdict) {
-    case cost::Verdict::kFits:
-      return verdict_words("Fits");
-    case cost::Verdict::kTight:
-      return verdict_words("Tight");
-    case cost::Verdict::kDoesNotFit:
-      return verdict_words("Does not fit");
-  }
-  return {};
+/// "Fits", "Probably does not fit": the words of every other answer, as a headline.
+QString headline_of(const StepEstimate& estimate) {
+  const std::string words(cost::verdict_words(estimate.verdict, estimate.chance));
+  QString headline = verdict_words(words.c_str());
+  headline[0] = headline[0].toUpper();
+  return headline;
 }
 
 QString margin_of(const StepEstimate& estimate) {
@@ -197,7 +194,7 @@ ProblemText fault_text(const QString& fault) {
 
 VerdictText verdict_text(const StepEstimate& estimate) {
   VerdictText text;
-  text.headline = headline_of(estimate.verdict);
+  text.headline = headline_of(estimate);
   text.margin = margin_of(estimate);
   text.basis = basis_line(estimate);
   text.facts = {reserved_fact(estimate), allocated_fact(estimate), largest_fact(estimate),

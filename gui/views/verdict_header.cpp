@@ -102,7 +102,9 @@ VerdictHeader::VerdictHeader(QWidget* parent)
 
 void VerdictHeader::showVerdict(const cost::StepEstimate& estimate) {
   state_ = State::kVerdict;
-  verdict_ = estimate.verdict;
+  // What the words call a "no" has the colour of a "no".
+  verdict_ = cost::is_yes(estimate.verdict, estimate.chance) ? estimate.verdict
+                                                             : cost::Verdict::kDoesNotFit;
   const VerdictText text = verdict_text(estimate);
   headline_->setText(text.headline);
   margin_->setText(text.margin);

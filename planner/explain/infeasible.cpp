@@ -63,6 +63,11 @@ Result<std::optional<PlanResult>> best_of(const SearchQuestion& question, Search
   return best && *best && !(*best)->best ? found : best;  // It stopped before it found one.
 }
 
+void take_verdict(const cost::StepEstimate& estimate, Mend& mend) {
+  mend.verdict = estimate.verdict;
+  mend.chance = estimate.chance;
+}
+
 /// `mend` with the best plan of `question`, if there is one.
 MaybeMend with_best(Mend mend, const SearchQuestion& question, SearchRecords& records) {
   const Result<std::optional<PlanResult>> found = best_of(question, records);
@@ -73,7 +78,7 @@ MaybeMend with_best(Mend mend, const SearchQuestion& question, SearchRecords& re
     return std::optional<Mend>();
   }
   mend.plan = *(*found)->best;
-  mend.verdict = (*found)->estimate->verdict;
+  take_verdict(*(*found)->estimate, mend);
   return std::optional(mend);
 }
 
@@ -83,14 +88,6 @@ Mend mend_to(Mend::Kind kind, std::int64_t value) {
   mend.kind = kind;
   mend.value = value;
   return mend;
-}
-
-/// The verdict of the replay of `plan` in `budget`.
-Result<cost::Verdict> verdict_of(const SearchQuestion& question, const RatedPlan& plan,
-                                 Bytes budget) {
-  const Result<cost::StepEstimate> estimate = judged_replay(question, plan.plan, budget);
-  return estimate ? Result<cost::Verdict>(estimate->verdict)
-                  : Result<cost::Verdict>(estimate.error());
 }
 
 /// Whether one plan fits into given budgets. The plan is lowered once and replayed for each budget.
@@ -200,12 +197,13 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
     if (!least) {
       return least.error();
     }
-    const Result<cost::Verdict> verdict = verdict_of(question, mend.plan, Bytes{*least});
-    if (!verdict) {
-      return verdict.error();
+    const Result<cost::StepEstimate> there =
+        judged_replay(question, mend.plan.plan, Bytes{*least});
+    if (!there) {
+      return there.error();
     }
     mend.value = *least;
-    mend.verdict = *verdict;
+    take_verdict(*there, mend);
     return ok();
   };
   if (Status status = settle(); !status) {

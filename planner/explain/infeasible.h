@@ -21,6 +21,7 @@ struct Mend {
   bool proven = true;       ///< Whether no smaller change of this kind suffices.
   RatedPlan plan;
   cost::Verdict verdict = cost::Verdict::kFits;
+  std::optional<double> chance;  ///< To fit on the device, if measured errors tell it.
 };
 
 /// Why no plan fits, and which changes would make one fit.

@@ -71,6 +71,15 @@ class Deepspeed final : public Runtime {
                                                const ParallelPlan& plan) const override {
     return transformers::quantised_notes(model, plan);
   }
+  [[nodiscard]] bool resuming_was_measured(const ParallelPlan& plan) const override {
+    if (!has_zero(plan) || plan.optimizer.kind != OptimizerKind::kAdamW ||
+        zero_of(plan).offload_optimizer != OffloadDevice::kNone) {
+      return false;
+    }
+    const OptimizerForm form = plan.optimizer.form;  // Of PyTorch, not FusedAdam of DeepSpeed.
+    return form == OptimizerForm::kForeach ||
+           (form == OptimizerForm::kFused && zero_of(plan).torch_adam);
+  }
   void complete(ParallelPlan& plan) const override { options().add(plan); }
   /// If the optimizer is on the host, it is DeepSpeedCPUAdam, which is fused.
   /// Source: deepspeedai/DeepSpeed deepspeed/ops/adam/cpu_adam.py.

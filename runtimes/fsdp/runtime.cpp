@@ -75,6 +75,11 @@ class Fsdp final : public Runtime {
                                                const ParallelPlan& plan) const override {
     return loading_notes(model, plan);
   }
+  [[nodiscard]] bool resuming_was_measured(const ParallelPlan& plan) const override {
+    const bool recorded =
+        plan.optimizer.kind == OptimizerKind::kAdamW || plan.optimizer.kind == OptimizerKind::kSgd;
+    return recorded && fsdp_of(plan).version == 2 && !fsdp_of(plan).cpu_offload;
+  }
   void complete(ParallelPlan& plan) const override { options().add(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &fsdp::measured_runs();

@@ -6,21 +6,35 @@ std::string to_text(Capability capability) {
   return std::to_string(capability.major) + "." + std::to_string(capability.minor);
 }
 
-bool has_capability(const DeviceTraits& device, Capability least) {
-  return device.compute_major == 0 || device.compute_major > least.major ||
+namespace {
+
+bool is_least(const DeviceTraits& device, Capability least) {
+  return device.compute_major > least.major ||
          (device.compute_major == least.major && device.compute_minor >= least.minor);
+}
+
+/// "compute capability 7.5"; on AMD GPUs "gfx version 9.0 of an AMD GPU".
+std::string named(const DeviceTraits& device, Capability capability) {
+  return device.rocm ? "gfx version " + to_text(capability) + " of an AMD GPU"
+                     : "compute capability " + to_text(capability);
+}
+
+}  // namespace
+
+bool has_capability(const DeviceTraits& device, Capability least) {
+  return device.compute_major == 0 || device.rocm || is_least(device, least);
 }
 
 Status check_capability(std::span<const CapabilityRule> rules, const ParallelPlan& plan,
                         const DeviceTraits& device) {
   for (const CapabilityRule& rule : rules) {
-    if (rule.uses(plan) && !has_capability(device, rule.least)) {
+    const Capability least = device.rocm ? rule.least_rocm : rule.least;
+    if (rule.uses(plan) && device.compute_major != 0 && !is_least(device, least)) {
       const Capability own{device.compute_major, device.compute_minor};
+      const std::string_view words = device.rocm ? rule.rocm_words : rule.words;
       return Error::invalid_argument(
-          std::string(rule.option),
-          std::string(rule.what) + " on compute capability " + to_text(own),
-          "compute capability " + to_text(rule.least) + " or later: " + std::string(rule.words),
-          std::string(rule.fix));
+          std::string(rule.option), std::string(rule.what) + " on " + named(device, own),
+          named(device, least) + " or later: " + std::string(words), std::string(rule.fix));
     }
   }
   return ok();

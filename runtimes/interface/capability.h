@@ -26,13 +26,17 @@ struct CapabilityRule {
   Capability least;
   std::string_view words;  ///< What the library says or documents.
   std::string_view fix;
+  /// The same for AMD GPUs, whose versions do not compare with `least`: gfx942 is {9, 4}. By
+  /// default nothing is refused there.
+  Capability least_rocm{};
+  std::string_view rocm_words{};
 };
 
 /// "7.5".
 [[nodiscard]] std::string to_text(Capability capability);
 
 /// Whether `device` has at least `least`. GPUs of other vendors have no compute capability
-/// (DeviceTraits 0.0): nothing is known about them here, and they pass.
+/// (DeviceTraits 0.0, or `rocm`): they pass.
 [[nodiscard]] bool has_capability(const DeviceTraits& device, Capability least);
 
 /// Refuses the first rule that `plan` breaks on `device`.

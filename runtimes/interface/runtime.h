@@ -159,6 +159,12 @@ class Runtime {
     return {};
   }
 
+  /// Whether runs that resume as `plan` does were recorded (tests/measured). Of others, an answer
+  /// says that their phase `resume` was not measured.
+  [[nodiscard]] virtual bool resuming_was_measured(const ParallelPlan& /*plan*/) const {
+    return false;
+  }
+
   /// The measured runs that the framework can read; nullptr: none.
   [[nodiscard]] virtual const MeasuredRuns* measured_runs() const { return nullptr; }
 

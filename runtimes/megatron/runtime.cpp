@@ -40,9 +40,17 @@ class Megatron final : public Runtime {
                                     const DeviceTraits& device) const override {
     return check_capability(capability_rules(), plan, device);
   }
-  [[nodiscard]] std::vector<std::string> device_notes(
-      const ParallelPlan& /*plan*/, const DeviceTraits& /*device*/) const override {
-    return {};  // Nothing is emulated: what a GPU lacks is refused.
+  /// Nothing is emulated: what a GPU lacks is refused.
+  /// Source: ROCm/TransformerEngine, README.
+  [[nodiscard]] std::vector<std::string> device_notes(const ParallelPlan& plan,
+                                                      const DeviceTraits& device) const override {
+    if (!device.rocm || !megatron_of(plan).transformer_engine) {
+      return {};
+    }
+    return {
+        "AMD GPUs need AMD's fork of Transformer Engine (ROCm/TransformerEngine); its attention "
+        "and "
+        "its workspaces are not modelled"};
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {

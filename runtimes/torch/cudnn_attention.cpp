@@ -61,8 +61,8 @@ bool prefers_cudnn(const Eager& eager, const Tensor& query, const Tensor& key, c
                    const SdpaOptions& options) {
   const int major = eager.device().compute_major;
   const bool hopper = major == 9;
-  if (!options.cudnn || (!hopper && major != 10) || query.dtype() == DType::kFp32 ||
-      (options.mask && options.mask->requires_grad())) {
+  if (!options.cudnn || eager.device().rocm || (!hopper && major != 10) ||
+      query.dtype() == DType::kFp32 || (options.mask && options.mask->requires_grad())) {
     return false;
   }
   if ((query.shape()[1] != key.shape()[1] && options.broadcast) || key.shape()[2] == 1) {

@@ -13,8 +13,13 @@ namespace {
 /// Bytes of the cuBLAS workspace that PyTorch allocates per handle and stream.
 /// Source: pytorch/pytorch aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize:
 /// 4096 KiB * 8 on compute capability 9.0, else ":4096:2:16:8", that is 2 * 4096 KiB + 8 * 16 KiB
-/// (observed on 8.0, 8.9 and 10.0 with PyTorch 2.11).
+/// (observed on 8.0, 8.9 and 10.0 with PyTorch 2.11). ROCm builds: 32 MiB, 128 MiB for gfx94x and
+/// gfx95x (the same function).
 std::int64_t cublas_workspace_bytes(const DeviceTraits& device) {
+  if (device.rocm) {
+    const bool mi300 = device.compute_major == 9 && device.compute_minor >= 4;
+    return (mi300 ? 128 : 32) * kMiB;
+  }
   return device.compute_major == 9 ? 4096 * 8 * kKiB : (2 * 4096 + 8 * 16) * kKiB;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,6 +50,16 @@ struct BitsAndBytes {
   bool eight_bit = false;  ///< Otherwise fp32.
   bool paged = false;      ///< Large states in unified memory.
 };
+
+/// The form of the states if bitsandbytes steps `plan`; nothing for other optimizers.
+[[nodiscard]] std::optional<BitsAndBytes> bitsandbytes_of(const OptimizerPlan& plan);
+
+/// Whether the states of a parameter have 8 bits: small parameters have fp32 states.
+[[nodiscard]] bool has_narrow_states(const BitsAndBytes& form, const Tensor& parameter);
+
+/// Elements that share a factor, and entries of a table from 8-bit code to value.
+inline constexpr std::int64_t kBitsAndBytesBlock = 256;
+inline constexpr std::int64_t kBitsAndBytesCodes = 256;
 
 /// One kernel per parameter; `form` defines the states. Embeddings are treated like other
 /// parameters (Trainer requests fp32 states for them).

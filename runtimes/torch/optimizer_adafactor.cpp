@@ -1,6 +1,7 @@
 // transformers.optimization.Adafactor with scale_parameter=False, relative_step=False and no first
 // moment.
 
+#include <cstddef>
 #include <utility>
 
 #include "runtimes/torch/foreach.h"
@@ -45,6 +46,17 @@ void create_states(Eager& eager, const Shape& shape, OptimizerState::Tensors& st
     states.push_back(zeros(eager, shape, DType::kFp32, TensorRole::kOptimizerState));
   }
   states.emplace_back();
+}
+
+/// `state["exp_avg_sq_row"].to(grad)`: states that a checkpoint brought in the parameter's type.
+void widen_states(Eager& eager, OptimizerState::Tensors& states) {
+  for (std::size_t i = 0; i + 1 < states.size(); ++i) {  // The last is replaced in any case.
+    if (is_half(states[i].dtype())) {
+      Tensor wide = eager.empty(states[i].shape(), DType::kFp32, TensorRole::kOptimizerState);
+      launch_in_place(eager, wide, 1, 2);
+      states[i] = std::move(wide);
+    }
+  }
 }
 
 /// `tensor.norm(2) / sqrt(count)`
@@ -94,6 +106,8 @@ void step_one(Eager& eager, const Tensor& parameter, OptimizerState::Tensors& st
   locals.gradient = in_fp32(eager, gradient_of(eager, parameter));
   if (states.empty()) {
     create_states(eager, parameter.shape(), states);
+  } else {
+    widen_states(eager, states);
   }
   locals.parameter.reset();
   locals.parameter = in_fp32(eager, parameter);

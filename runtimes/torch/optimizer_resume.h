@@ -16,17 +16,18 @@ enum class StatesFrom : std::uint8_t {
   kDevice,  ///< torch.load has put all of them there, also step counts.
 };
 
-/// Whether the states of a checkpoint are modelled for this optimizer. Otherwise they are taken to
-/// come with the first step, as in a run that does not resume.
-[[nodiscard]] bool loads_states(const OptimizerPlan& plan);
-
 /// `optimizer.load_state_dict(torch.load(...))`: the states of all `parameters` that are defined,
 /// in order. States that are there already are let go when all new ones exist.
 ///
-/// Model:   a state that is on the device is taken as it is, any other is copied to it; step counts
-///          stay where they are, except those of fused forms, which belong on the device.
+/// Model:   a state that is on the device in the parameter's type is taken as it is, any other is
+///          converted and copied to it (transformers' Adafactor keeps fp32 states, also of
+///          parameters in 16 bits). Step counts stay where they are, except those of fused forms,
+///          which belong on the device. bitsandbytes clones what it gets, on the device too, and
+///          then moves every tensor: code tables that parameters shared become one pair for each,
+///          and paged states become ordinary tensors of the device.
 /// Source:  pytorch/pytorch 2.11 torch/optim/optimizer.py, load_state_dict and
-///          _process_value_according_to_param_policy.
+///          _process_value_according_to_param_policy; bitsandbytes 0.50.2
+///          bitsandbytes/optim/optimizer.py, load_state_dict.
 void load_states(Eager& eager, const OptimizerPlan& plan, std::span<const Tensor> parameters,
                  StatesFrom from, OptimizerState& state);
 

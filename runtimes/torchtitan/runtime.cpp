@@ -82,6 +82,10 @@ class Torchtitan final : public Runtime {
         "--titan memory-budget: PyTorch 2.11 stops with an AssertionError of its FLOP counter "
         "where queries share keys; shown is what later versions choose"};
   }
+  [[nodiscard]] bool resuming_was_measured(const ParallelPlan& plan) const override {
+    return plan.optimizer.kind == OptimizerKind::kAdamW && plan.mesh.pipeline == 1 &&
+           plan.mesh.expert == 1 && plan.mesh.context == 1;
+  }
 
   [[nodiscard]] std::span<const Precision> precisions() const override {
     return stored_precisions();

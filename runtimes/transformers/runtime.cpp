@@ -30,6 +30,10 @@ std::int64_t state_bits(const ParallelPlan& plan) {
   }
 }
 
+bool has_paged_states(const OptimizerPlan& optimizer) {
+  return optimizer.form == OptimizerForm::kPaged || optimizer.form == OptimizerForm::kPagedEightBit;
+}
+
 class Transformers final : public Runtime {
  public:
   [[nodiscard]] std::string_view name() const override { return "transformers"; }
@@ -63,7 +67,28 @@ class Transformers final : public Runtime {
   }
   [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
                                                const ParallelPlan& plan) const override {
-    return quantised_notes(model, plan);
+    std::vector<std::string> notes = quantised_notes(model, plan);
+    if (plan.workload.resume && has_paged_states(plan.optimizer)) {
+      notes.emplace_back(
+          "bitsandbytes loads paged states into the GPU's own memory when a run resumes, and they "
+          "stay there (bitsandbytes 0.50.2, Optimizer8bit.load_state_dict)");
+    }
+    return notes;
+  }
+  [[nodiscard]] bool resuming_was_measured(const ParallelPlan& plan) const override {
+    switch (plan.optimizer.kind) {
+      case OptimizerKind::kAdamW:
+        return plan.world == 1 || !has_paged_states(plan.optimizer);
+      case OptimizerKind::kSgd:
+      case OptimizerKind::kAdafactor:
+      case OptimizerKind::kAdafactorTorch:
+        return true;
+      case OptimizerKind::kNone:
+      case OptimizerKind::kLion:
+      case OptimizerKind::kMuon:
+        break;
+    }
+    return plan.optimizer.kind == OptimizerKind::kNone;  // Nothing is resumed.
   }
   void complete(ParallelPlan& plan) const override { complete_data_parallel(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {

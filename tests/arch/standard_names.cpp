@@ -98,7 +98,7 @@ const std::vector<Row>& rows() {
       {"streambuf", "streambuf"},
       {"string",
        "char_traits erase erase_if getline initializer_list size size_t ssize stod stoi stol stoll "
-       "stoul stoull string to_string"},
+       "stoul stoull string string_literals to_string"},
       {"string_view", "size_t string_view"},
       {"system_error",
        "errc error_category error_code generic_category make_error_code system_category "

@@ -139,6 +139,9 @@ TEST_CASE("compare: --vary takes the other names of options and values") {
   CHECK(differs("--gpus 2 --megatron sequence-parallel,tp=2 --vary "
                 "tensor-model-parallel-size=1,2") == "megatron tp 1 2\n");
   CHECK(differs("--gpus 2 --tp 2 --vary tp=1,2") == "megatron tp 1 2\n");
+  CHECK(differs("--vary precision=bf16,bfloat16,fp16,float16") == "precision bf16 fp16\n");
+  CHECK(test::headroom("compare gpt2 --gpu h100 --vary precision=bf16,bfloat16")
+            .complains("from 2 to 64 plans to compare"));
   const Answer wrong = test::headroom("compare gpt2 --gpu h100 --vary batch-size=0,-1");
   CHECK(wrong.complains("--batch-size"));
 }

@@ -231,6 +231,68 @@ TEST_CASE("sweep: --json prints the error alone where an answer cannot be found"
   CHECK(test::Document(answer.out).text("error/message").find("/dev/stdin") != std::string::npos);
 }
 
+TEST_CASE("sweep: a model on standard input is read once for all combinations") {
+  const std::string config = R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, )"
+                             R"("vocab_size": 50257, "n_positions": 1024})";
+  const test::TemporaryFolder folder;
+  const std::string options = " --gpu a100-80gb,t4 --gpus 1,2 --runtime transformers --seq 128";
+  const std::vector<std::string> filed =
+      lines_of(test::headroom("sweep " + folder.write("config.json", config) + options).out);
+  const StandardInput input(config);
+  const test::Answer answer = test::headroom("sweep -" + options);
+  REQUIRE(answer.code == cli::ExitCode::kYes);
+  const std::vector<std::string> lines = lines_of(answer.out);
+  REQUIRE(lines.size() == 4);
+  REQUIRE(filed.size() == 4);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const test::Document one(lines[i]);
+    const test::Document other(filed[i]);
+    CHECK(one.text("model") == "-");
+    CHECK(one.text("status") == other.text("status"));
+    CHECK(one.number("step_seconds") == other.number("step_seconds"));
+    CHECK(one.integer("peak_allocated_bytes") == other.integer("peak_allocated_bytes"));
+  }
+}
+
+TEST_CASE("sweep: a model on standard input has no name by which a file of answers could know it") {
+  const test::TemporaryFolder folder;
+  const test::Answer answer =
+      test::headroom("sweep - --gpu a100-80gb --output " + folder.path("answers.jsonl"));
+  CHECK(answer.code == cli::ExitCode::kUsage);
+  CHECK(answer.complains("got -, with --output FILE"));
+  CHECK(answer.complains("write the configuration into a file and name that file"));
+  CHECK(!std::filesystem::exists(folder.path("answers.jsonl")));
+}
+
+TEST_CASE("sweep: a plan on standard input serves all combinations") {
+  const test::Answer found =
+      test::headroom("plan gpt2 --gpu a100-80gb --runtime transformers --seq 128 --json");
+  REQUIRE(found.code == cli::ExitCode::kYes);
+  const StandardInput input(found.out);
+  const test::Answer answer = test::headroom("sweep --plan - --gpu a100-80gb,t4 --gpus 1,2");
+  CHECK(answer.code == cli::ExitCode::kYes);
+  CHECK(lines_of(answer.out).size() == 4);
+}
+
+TEST_CASE("sweep: values that are the same in another spelling are one value") {
+  const std::string options = " --gpus 1 --runtime transformers --micro-batch 1 --precision ";
+  const test::Answer one = test::headroom("sweep gpt2 --gpu a100-80gb" + options + "bf16");
+  const test::Answer all =
+      test::headroom("sweep gpt2 --gpu a100-80gb" + options + "bf16,bfloat16");
+  CHECK(lines_of(all.out) == lines_of(one.out));
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("plan.json");
+  REQUIRE(test::headroom("plan gpt2 --gpu a100-80gb --runtime transformers --micro-batch 1 "
+                         "--precision bf16,fp16 -o " +
+                         path)
+              .code == cli::ExitCode::kYes);
+  const test::Answer same = test::headroom(
+      "sweep --plan " + path + " --gpu a100,a100-80gb --precision float16,bfloat16,fp16");
+  CHECK(same.err.find("the command line") == std::string::npos);
+  CHECK(test::headroom("sweep --plan " + path + " --gpu a100-80gb,t4 --precision bfloat16")
+            .complains("has --precision bf16,fp16, the command line --precision bf16, which"));
+}
+
 TEST_CASE("sweep and plan: --output never overwrites an input or a file of something else") {
   const test::TemporaryFolder folder;
   const std::string config =

@@ -73,6 +73,40 @@ TEST_CASE("fit: a chance below one half reads as a no, in the verdict as in the 
         "tight");
 }
 
+TEST_CASE("answers: a chance below one half reads as a no in every text that has a verdict") {
+  const std::string question = "llama-3.1-8b --gpu h100-80gb --budget 78GiB";
+  REQUIRE(test::json_of("fit " + question).text("verdict") == "tight");
+  const Answer compared = test::headroom("compare " + question + " --vary clip-norm=none,1");
+  CHECK(compared.says("  probably does not fit"));
+  CHECK(compared.out.find("tight") == std::string::npos);
+  // With --confidence 6, changes suffice that fit with such a chance.
+  const Answer searched = test::headroom(
+      "plan llama-3.1-8b --gpu h100-80gb --budget 60GiB --runtime transformers --micro-batch 1 "
+      "--checkpointing none --optimizer adamw --precision bf16 --seq 2048 --confidence 6");
+  CHECK(searched.code == ExitCode::kNo);
+  CHECK(searched.says(" of GPU memory (replayed: probably does not fit)"));
+  CHECK(searched.out.find("(replayed: tight)") == std::string::npos);
+  const test::TemporaryFolder folder;
+  const std::string log = folder.write(
+      "log.txt",
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total "
+      "capacity of 79.18 GiB of which 20.00 MiB is free. Including non-PyTorch memory, this "
+      "process has 79.16 GiB memory in use. Of the allocated memory 77.00 GiB is allocated by "
+      "PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.\n");
+  CHECK(test::headroom("explain --oom " + log + " " + question)
+            .says("the prediction for this run probably does not fit: "));
+}
+
+TEST_CASE("fit: a figure halfway between two is rounded alike in the first line and in the table") {
+  // 191.984375 - 0.92 - 14.56 GiB: 176.5 GiB exactly.
+  const Answer answer = test::headroom("fit llama-3.2-1b --gpu mi300x");
+  CHECK(answer.says(" fits, 176 GiB to spare\n"));
+  CHECK(answer.says("  to spare                       176 GiB\n"));
+  CHECK(three_digits(176.5) == "176");
+  CHECK(three_digits(177.5) == "178");
+  CHECK(to_text(Bytes{177 * kGiB + kGiB / 2}) == "178 GiB");
+}
+
 TEST_CASE("fit: intervals are left out where nothing was measured on such GPUs") {
   const Answer answer = test::headroom("fit llama-3.2-1b --gpu mi300x");
   CHECK(answer.says("not known: nothing was measured on such GPUs\n"));

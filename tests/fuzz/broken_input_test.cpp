@@ -1,6 +1,7 @@
 // Ten thousand broken files and command lines: whatever they say, the program answers or refuses
 // them with a message. It never crashes, reports a bug of its own, prints a document that is no
-// JSON, or takes much memory. A failure prints its seed and the input.
+// JSON, or takes much memory. A failure prints its seed and the input. With HEADROOM_FUZZ_SECONDS
+// in the environment, every kind of file goes on with further seeds for so long.
 #if defined(__linux__)
 #include <malloc.h>
 #endif
@@ -8,8 +9,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <functional>
@@ -137,18 +140,31 @@ struct FileKind {
   std::vector<std::string> examples;
   std::function<std::vector<std::string>(const std::string& path)> line;
   bool binary = false;
+  std::string (*mutate)(std::string_view bytes, Random& random) = nullptr;  ///< If not the usual.
 };
+
+/// How long a kind of file is tried at least, beyond its number of cases.
+std::chrono::seconds asked_time() {
+  const char* const text = std::getenv("HEADROOM_FUZZ_SECONDS");
+  return std::chrono::seconds(text == nullptr ? 0 : std::strtoll(text, nullptr, 10));
+}
 
 void check_broken_files(const FileKind& kind, std::uint64_t cases) {
   const test::TemporaryFolder folder;
-  for (std::uint64_t number = 0; number < count_of(cases); ++number) {
+  const auto usual = kind.binary ? &test::mutated_bytes : &test::mutated_json;
+  const auto mutate = kind.mutate != nullptr ? kind.mutate : usual;
+  const auto end = std::chrono::steady_clock::now() + asked_time();
+  std::uint64_t number = 0;
+  for (; number < count_of(cases) || std::chrono::steady_clock::now() < end; ++number) {
     Random random = test::seeded_random(number);
     const std::string& example = random.pick(kind.examples);
-    const std::string text =
-        kind.binary ? test::mutated_bytes(example, random) : test::mutated_json(example, random);
+    const std::string text = mutate(example, random);
     CAPTURE(random.seed());
     CAPTURE(text.substr(0, 2'000));
     check_answered(kind.line(folder.write(kind.name, text)));
+  }
+  if (asked_time().count() > 0) {
+    MESSAGE(kind.name << ": " << number << " cases");
   }
 }
 
@@ -300,6 +316,44 @@ TEST_CASE("broken input: out-of-memory messages") {
                      200);
 }
 
+TEST_CASE("broken input: memory snapshots") {
+  std::vector<std::string> examples;
+  for (const char* const name : {"leak_1", "python_stacks", "out_of_memory", "expandable"}) {
+    examples.push_back(file_text("tests/golden/snapshots/" + std::string(name) + ".pickle"));
+  }
+  check_broken_files({.name = "dump_snapshot.pickle",
+                      .examples = examples,
+                      .line =
+                          [](const std::string& path) {
+                            return std::vector<std::string>{"snapshot", path};
+                          },
+                      .binary = true,
+                      .mutate = &test::mutated_pickle},
+                     1'500);
+  const auto reads = [](const std::string& path) {
+    return std::vector<std::string>{"snapshot", path};
+  };
+  check_broken_files({.name = "memory_summary.txt",
+                      .examples = {file_text("tests/golden/snapshots/memory_summary.txt")},
+                      .line = reads,
+                      .binary = true},
+                     300);
+  check_broken_files({.name = "memory_stats.json",
+                      .examples = {file_text("tests/golden/snapshots/memory_stats.json")},
+                      .line = reads},
+                     300);
+  const std::string other = test::source_file("tests/golden/snapshots/leak_3.pickle");
+  check_broken_files({.name = "dump_snapshot.pickle",
+                      .examples = examples,
+                      .line =
+                          [other](const std::string& path) {
+                            return std::vector<std::string>{"snapshot", path, other};
+                          },
+                      .binary = true,
+                      .mutate = &test::mutated_pickle},
+                     500);
+}
+
 TEST_CASE("broken input: command lines") {
   const std::vector<std::string> lines = {
       "fit gpt2 --gpu t4 --lora r=8,targets=c_attn --checkpointing full",
@@ -316,6 +370,7 @@ TEST_CASE("broken input: command lines") {
       "graph gpt2",
       "compare gpt2 --gpu t4 --vary seq=64,128 --vary batch-size=1,2 --budget 8GiB",
       "sweep gpt2 --gpu t4,h100 --gpus 1,2 --runtime transformers --micro-batch 1",
+      "snapshot tests/golden/snapshots/leak_1.pickle --against README.md --gpu t4",
       "catalog models --filter llama",
       "catalog gpus"};
   std::vector<std::string> pool;

@@ -168,12 +168,86 @@ void change_bytes(std::string& bytes, Random& random) {
   }
 }
 
+/// Operations of a pickle, alone and in sequences that leave something open or missing.
+const std::vector<std::string>& hostile_operations() {
+  using namespace std::string_literals;
+  static const std::vector<std::string> operations = {"}"s,
+                                                      "}("s,
+                                                      "]("s,
+                                                      "u"s,
+                                                      "e"s,
+                                                      "s"s,
+                                                      "a"s,
+                                                      "0"s,
+                                                      "1"s,
+                                                      "2"s,
+                                                      "("s,
+                                                      "."s,
+                                                      "N"s,
+                                                      "K\0"s,
+                                                      "K\xff"s,
+                                                      "J\xff\xff\xff\xff"s,
+                                                      "\x88"s,
+                                                      "\x8a\0"s,
+                                                      "h\0"s,
+                                                      "h\x05"s,
+                                                      "j\0\0\0\0"s,
+                                                      "j\xff\0\0\0"s,
+                                                      "\x94"s,
+                                                      "q\0"s,
+                                                      "r\xff\xff\xff\xff"s,
+                                                      "\x85"s,
+                                                      "\x86"s,
+                                                      "\x87"s,
+                                                      "\x8c\0"s,
+                                                      "\x8c\x04size"s,
+                                                      "X\xff\xff\xff\xff"s,
+                                                      "\x8d\xff\xff\xff\xff\xff\xff\xff\xff"s,
+                                                      "cos\nsystem\n"s,
+                                                      "\x93"s,
+                                                      "R"s,
+                                                      "b"s,
+                                                      "\x95\xff\xff\xff\xff\xff\xff\xff\xff"s,
+                                                      "\x80\x02"s,
+                                                      "G\x7f\xf0\0\0\0\0\0\0"s,
+                                                      "h\x01h\x01"s};
+  return operations;
+}
+
 }  // namespace
 
 std::string mutated_bytes(std::string_view bytes, Random& random) {
   std::string changed(bytes);
   for (std::int64_t left = random.between(1, 4); left > 0; --left) {
     change_bytes(changed, random);
+  }
+  return changed;
+}
+
+std::string mutated_pickle(std::string_view bytes, Random& random) {
+  if (random.chance(1, 4)) {
+    return mutated_bytes(bytes, random);
+  }
+  std::string changed(bytes);
+  for (std::int64_t left = random.between(1, 4); left > 0 && !changed.empty(); --left) {
+    const auto at =
+        static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(changed.size()) - 1));
+    const std::size_t number = changed.find('\x8a', at);  // LONG1: a size, an address or a time.
+    if (random.chance(1, 3) && number != std::string::npos && number + 10 < changed.size()) {
+      const auto digits = static_cast<std::size_t>(changed[number + 1]) & 7U;
+      const std::string_view pattern = random.chance(1, 2) ? std::string_view("\xff\x7f\x00", 3)
+                                                           : std::string_view("\x00\x80\xff", 3);
+      for (std::size_t i = 0; i < digits; ++i) {
+        changed[number + 2 + i] = pattern[static_cast<std::size_t>(random.between(0, 2))];
+      }
+      continue;
+    }
+    const std::string& operation = random.pick(hostile_operations());
+    if (random.chance(1, 2)) {
+      changed.insert(at, operation);
+    } else {
+      changed.replace(at, operation.size(), operation);
+    }
   }
   return changed;
 }

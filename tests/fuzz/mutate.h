@@ -17,6 +17,10 @@ namespace headroom::test {
 /// overwritten, the end cut off.
 [[nodiscard]] std::string mutated_bytes(std::string_view bytes, Random& random);
 
+/// One to four random changes of a pickle: an operation or a few are put in or written over others,
+/// a number becomes a hostile one, or `mutated_bytes` does its work.
+[[nodiscard]] std::string mutated_pickle(std::string_view bytes, Random& random);
+
 /// One to three random changes of a command line: a word is removed, repeated, exchanged with
 /// another one, taken from `pool`, replaced by a hostile value or changed inside.
 [[nodiscard]] std::vector<std::string> mutated_words(std::vector<std::string> words,

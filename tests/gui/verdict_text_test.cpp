@@ -46,6 +46,17 @@ TEST_CASE("verdict_text: what does not fit says how much is missing, and where i
   CHECK(text.sentence.contains(QStringLiteral("14.0\u00a0GiB missing")));
 }
 
+TEST_CASE("verdict_text: a chance below one half reads as in the answer of fit") {
+  cost::StepEstimate estimate = test::fake_estimate(20);
+  estimate.verdict = cost::Verdict::kTight;
+  estimate.chance = 0.5;
+  CHECK(verdict_text(estimate).headline == QStringLiteral("Tight"));
+  estimate.chance = 0.49;
+  const VerdictText text = verdict_text(estimate);
+  CHECK(text.headline == QStringLiteral("Probably does not fit"));
+  CHECK(text.sentence.startsWith(QStringLiteral("Probably does not fit: ")));
+}
+
 TEST_CASE("verdict_text: names the largest category and every term outside the allocator") {
   cost::StepEstimate estimate = test::fake_estimate(20);
   estimate.verdict = cost::Verdict::kTight;

@@ -263,6 +263,10 @@ TEST_CASE("measured: runs that resume, all exact") {
   check_exact("resume");
 }
 
+TEST_CASE("measured: runs that resume with bitsandbytes' optimizers and transformers' Adafactor") {
+  check_exact("resume_optimizers");
+}
+
 TEST_CASE("measured: DeepSpeed's runs that resume") {
   check_exact("resume_deepspeed");
 }

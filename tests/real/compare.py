@@ -2,7 +2,7 @@
 
     python3 tests/real/compare.py --headroom build/release/headroom --python VENV/bin/python [ROW...]
 
-ROW: ids of rows, or beginnings of ids; without one the sample of tests/real/rows.txt. Every phase of a row must
+ROW: ids of rows, or beginnings that end with "/"; without one the sample of tests/real/rows.txt. Every phase of a row must
 have the same peaks of allocated and of reserved memory, to the byte. Exit code 1: a row differs; 2: wrong use.
 """
 import argparse
@@ -19,6 +19,10 @@ FIGURES = ("peak_allocated", "peak_reserved")
 FRAMEWORKS = ("transformers", "transformers+ddp", "transformers+fsdp2")
 
 
+def is_meant(name, wanted):
+    return name == wanted or wanted.endswith("/") and name.startswith(wanted)
+
+
 def measured_rows(wanted):
     """Rows that this script can make again, by id."""
     rows = {}
@@ -27,7 +31,7 @@ def measured_rows(wanted):
             for line in file:
                 row = json.loads(line)
                 if (row.get("framework") in FRAMEWORKS and "phases" in row
-                        and any(row["id"].startswith(w) for w in wanted)):
+                        and any(is_meant(row["id"], w) for w in wanted)):
                     rows.setdefault(row["id"], row)
     return rows
 
@@ -37,7 +41,7 @@ def command(arguments, row, case_file):
     case = row["case"]
     gpu = case.get("gpu", {})
     line = [arguments.headroom, "dryrun", "--json", "--gpu", "h100-80gb", "--steps",
-            str(case.get("steps", 2)), "--gpu-memory", f"{gpu.get('bytes', 600_000_000_000)}"]
+            str(case.get("steps", 2)), "--budget", f"{gpu.get('bytes', 600_000_000_000)}B"]
     if case.get("parallel"):
         line += ["--gpus", str(case["parallel"]["world"]), "--rank", str(case["parallel"].get("rank", 0))]
     return line + ["--", arguments.python, "-W", "ignore", str(HERE / "train.py"), str(case_file)]
@@ -64,16 +68,19 @@ def phase_name(phase, pieces):
 def differences(row, answer):
     """[(phase, figure, now, recorded)] of all that is not the same."""
     pieces = row["case"].get("accumulation", 1)
-    now = {phase_name(p, pieces): p for p in answer["report"]["phases"]}
+    process = answer["processes"][answer["binding"]]
+    now = {phase_name(p, pieces): p for p in process["phases"]}
     found = []
+    if process.get("exception"):
+        found.append(("the program", "exception", process["exception"], "none"))
     for recorded in row["phases"]:
         phase = now.get(recorded["phase"])
         if phase is None:
             if not recorded["phase"].endswith("zero_grad"):
                 found.append((recorded["phase"], "phase", "missing", "there"))
             continue
-        found += [(recorded["phase"], figure, phase[figure], recorded[figure])
-                  for figure in FIGURES if phase[figure] != recorded[figure]]
+        found += [(recorded["phase"], figure, phase[figure + "_bytes"], recorded[figure])
+                  for figure in FIGURES if phase[figure + "_bytes"] != recorded[figure]]
     return found
 
 

@@ -11,6 +11,7 @@ import sys
 
 import torch
 import transformers
+from transformers.initialization import no_init_weights
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 AUTOCAST = {"autocast_bf16": torch.bfloat16, "autocast_fp16": torch.float16}
@@ -29,7 +30,7 @@ def build_model(case):
     usual = torch.get_default_dtype()
     torch.set_default_dtype(DTYPES[case.get("param_dtype", "fp32")])
     # Weights would be loaded in a real run: none are drawn.
-    with torch.device(place), transformers.initialization.no_init_weights():
+    with torch.device(place), no_init_weights():
         model = model_class.from_config(config, attn_implementation=attention)
     torch.set_default_dtype(usual)
     model.tie_weights()
@@ -148,8 +149,7 @@ def main():
         case = json.load(file)
     if "LOCAL_RANK" in os.environ:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    # The rows began with one small tensor on the device.
-    first = torch.zeros(1, device="cuda")
+    torch.zeros(1, device="cuda")  # The rows began with a small tensor that is gone at once.
     model = build_model(case)
     if case.get("lora"):
         model = add_adapters(model, case["lora"])
@@ -165,7 +165,6 @@ def main():
     optimizer = make_optimizer(case.get("optimizer", "adamw"),
                                [p for p in model.parameters() if p.requires_grad])
     train(model, optimizer, case)
-    del first
 
 
 main()

@@ -298,4 +298,16 @@ TEST_CASE("hardware schemas: require and allow exactly what the readers do") {
   }
 }
 
+TEST_CASE("catalogue: GeForce GPUs reach each other through the host, AMD's are ROCm devices") {
+  const Result<std::vector<DeviceSpec>> devices = list_devices(kConfigs);
+  REQUIRE(devices);
+  for (const DeviceSpec& device : *devices) {
+    CAPTURE(device.name);
+    const bool geforce = device.product.find("GeForce") != std::string::npos;
+    CHECK(device.peer_access == !geforce);
+    CHECK(device.link.ends_with("-shm") == geforce);
+    CHECK(device.traits.rocm == (device.vendor == "amd"));
+  }
+}
+
 }  // namespace headroom::cost

@@ -77,6 +77,27 @@ TEST_CASE("capability: torchtitan's float8 needs 8.9") {
   CHECK(check_on(plan, kSm89));
 }
 
+TEST_CASE("capability: AMD's versions are not NVIDIA's, and float8 needs MI300") {
+  constexpr DeviceTraits kMi250{.compute_major = 9, .compute_minor = 0, .rocm = true};
+  constexpr DeviceTraits kMi300{.compute_major = 9, .compute_minor = 4, .rocm = true};
+  ParallelPlan plan;
+  plan.runtime = "torchtitan";
+  edit_titan(plan) = TitanPlan{};
+  edit_titan(plan).float8 = Float8Recipe::kTensorwise;
+  const Status refused = check_on(plan, kMi250);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().wanted.find("ROCm MI300+") != std::string::npos);
+  CHECK(check_on(plan, kMi300));
+  ParallelPlan quantised;
+  quantised.quant = QuantPlan{.bits = 8};  // bitsandbytes supports AMD GPUs.
+  CHECK(check_on(quantised, kMi250));
+  ParallelPlan megatron;
+  megatron.runtime = "megatron";
+  edit_megatron(megatron) = MegatronPlan{};
+  CHECK(runtime_of(megatron).device_notes(megatron, kMi250).size() == 1);
+  CHECK(runtime_of(megatron).device_notes(megatron, kSm80).empty());
+}
+
 TEST_CASE("capability: bf16 below 8.0 is emulated by PyTorch, which is said") {
   ParallelPlan plan;
   plan.precision = Precision::kAutocastBf16;

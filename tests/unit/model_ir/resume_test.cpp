@@ -10,6 +10,7 @@
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/megatron/plan.h"
+#include "runtimes/registry.h"
 #include "runtimes/torch/ddp_plan.h"
 #include "tests/support/small_llama.h"
 
@@ -152,6 +153,55 @@ TEST_CASE("resume: torchtitan's states come from a step with gradients of zeros"
   const std::int64_t gradients = risen(resume) - grown(resume);
   CHECK(gradients > 0);
   CHECK(2 * gradients <= states);  // Two states of the gradients' size, and step counts.
+}
+
+TEST_CASE("resume: paged states of bitsandbytes come into the device's own memory and stay there") {
+  ParallelPlan plan = resuming("transformers", Precision::kBf16);
+  plan.optimizer.form = OptimizerForm::kPaged;
+  const std::vector<cost::PhaseMemory> phases = replayed_phases(plan);
+  const std::int64_t paged = grown(phase(phases, "resume"));
+  plan.optimizer.form =
+      OptimizerForm::kForeach;  // States in bf16; those of bitsandbytes have fp32.
+  CHECK(paged > 3 * grown(phase(replayed_phases(plan), "resume")) / 2);
+}
+
+TEST_CASE("resume: with several ranks bitsandbytes clones the states on the device") {
+  ParallelPlan plan = resuming("transformers", Precision::kBf16);
+  plan.optimizer.form = OptimizerForm::kEightBit;
+  plan.world = 2;
+  edit_ddp(plan) = {};
+  const std::vector<cost::PhaseMemory> phases = replayed_phases(plan);
+  const cost::PhaseMemory& loading = phase(phases, "resume");
+  CHECK(is_about(risen(loading), 2 * grown(loading)));
+}
+
+TEST_CASE(
+    "resume: transformers' Adafactor widens the states of 16-bit parameters in its next step") {
+  ParallelPlan plan = resuming("transformers", Precision::kBf16);
+  plan.optimizer = {.kind = OptimizerKind::kAdafactor, .form = OptimizerForm::kLoop};
+  const std::vector<cost::PhaseMemory> phases = replayed_phases(plan);
+  CHECK(grown(phase(phases, "resume")) > 0);
+  CHECK(grown(phase(phases, "step1.optimizer")) > 0);
+}
+
+TEST_CASE("resume: frameworks say for which plans runs that resume were recorded") {
+  const auto measured = [](const ParallelPlan& plan) {
+    return runtime_of(plan).resuming_was_measured(plan);
+  };
+  ParallelPlan plan = resuming("transformers", Precision::kBf16);
+  CHECK(measured(plan));
+  plan.optimizer.kind = OptimizerKind::kLion;
+  CHECK_FALSE(measured(plan));
+  plan.optimizer = {};
+  for (const char* framework : {"megatron", "torchtune", "litgpt"}) {
+    plan.runtime = framework;
+    CHECK_FALSE(measured(plan));
+  }
+  plan.runtime = "fsdp";
+  edit_fsdp(plan) = {};
+  CHECK(measured(plan));
+  edit_fsdp(plan).version = 1;
+  CHECK_FALSE(measured(plan));
 }
 
 }  // namespace headroom::ir

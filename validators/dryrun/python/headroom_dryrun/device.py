@@ -18,6 +18,10 @@ class Device:
         if self._next_count is not None:
             self._next_count.argtypes = [ctypes.c_longlong]
             self._next_count.restype = None
+        self._next_counts = getattr(library, "headroom_gpu_next_counts", None)
+        if self._next_counts is not None:
+            self._next_counts.argtypes = [ctypes.c_longlong, ctypes.c_int]
+            self._next_counts.restype = None
         self.is_standin = self._work is not None
 
     def work(self) -> Dict[str, Any]:
@@ -28,8 +32,11 @@ class Device:
         """Bytes on the device and on the host, refused functions and guesses of the library."""
         return self._read(self._state)
 
-    def announce_count(self, count: int) -> bool:
-        """Says which count the next nonzero-like kernel finds. False where the library cannot be told."""
+    def announce_count(self, count: int, times: int = 1) -> bool:
+        """Says which count the next nonzero-like kernels find. False where the library cannot be told."""
+        if times > 1 and self._next_counts is not None:
+            self._next_counts(count, times)
+            return True
         if self._next_count is None:
             return False
         self._next_count(count)

@@ -115,6 +115,7 @@ class PhaseRecorder:
         """A module is called from outside. A batch that was made before the call belongs to the forward pass."""
         if self._state != "load":
             return
+        self._probe.settle()
         part = self._cut()
         if self._loaded is None:
             self._emit("load", part)

@@ -138,14 +138,18 @@ class Counts:
 
         @functools.wraps(original)
         def index(self: Any, key: Any, *value: Any) -> Any:
-            if type(key) in plain and key.dtype is boolean and not compiling():
-                if not value:
-                    counts._announce(key)
-                elif getattr(value[0], "ndim", 0) > self.dim() - key.dim():
-                    counts._announce(key, value[0].shape[0])  # What is written must fit.
-                elif getattr(value[0], "ndim", 0) > 0:
-                    counts._announce(key)
-            return original(self, key, *value)
+            if type(key) not in plain or key.dtype is not boolean or compiling():
+                return original(self, key, *value)
+            if not value:
+                counts._announce(key)
+            elif getattr(value[0], "ndim", 0) > self.dim() - key.dim():
+                counts._announce(key, value[0].shape[0])  # What is written must fit.
+            elif getattr(value[0], "ndim", 0) > 0:
+                counts._announce(key)
+            both = 2 if value and self.requires_grad else 1  # Gradients of what is written, and of what was there.
+            result = original(self, key, *value)
+            counts._again_in_backward(key, self if value else result, both)
+            return result
 
         counts = self
         return index
@@ -165,6 +169,18 @@ class Counts:
             self._session.guess(what, _place(frame))
         except Exception as error:
             self._session.report_failure("nonzero", error)
+
+    def _again_in_backward(self, mask: Any, result: Any, times: int) -> None:
+        """The backward pass of an indexing looks for the elements of the mask again, right after this hook."""
+        known = getattr(mask, "_headroom_count", None)
+        if known is None or not getattr(result, "requires_grad", False):
+            return
+        count, announce = known[0], self._session.device.announce_count
+
+        def hook(gradient: Any) -> None:
+            announce(count, times)
+
+        result.register_hook(hook)
 
     def _count(self, condition: Any, frame: Any) -> Tuple[int, str]:
         """The count that is announced, and the sentence that says so."""
