@@ -220,7 +220,11 @@ Result<LoadedModel> model_of_program(const Arguments& arguments, const JsonValue
   return model;
 }
 
-std::size_t category_of(TensorRole role) {
+/// The observer of a dry run sees blocks and lines, so that it counts the temporaries of forward
+/// and backward among the activations.
+std::size_t category_of(TensorRole role, ir::PhaseKind phase) {
+  const bool in_step = phase == ir::PhaseKind::kForward || phase == ir::PhaseKind::kBackward ||
+                       phase == ir::PhaseKind::kForwardBackward;
   switch (role) {
     case TensorRole::kParameter:
       return check::dry_run_category("parameters");
@@ -233,6 +237,7 @@ std::size_t category_of(TensorRole role) {
     case TensorRole::kLogits:
       return check::dry_run_category("activations");
     case TensorRole::kTemporary:
+      return check::dry_run_category(in_step ? "activations" : "other");
     case TensorRole::kCommunication:
     case TensorRole::kWorkspace:
     case TensorRole::kBuffer:
@@ -256,7 +261,7 @@ Result<DryRunPrediction> predict(const Arguments& arguments, Question question) 
                               .remarks = {},
                               .command = {}};
   for (std::size_t role = 0; role < estimate.peak_by_role.size(); ++role) {
-    prediction.by_category[category_of(static_cast<TensorRole>(role))] +=
+    prediction.by_category[category_of(static_cast<TensorRole>(role), estimate.peak_phase.kind)] +=
         estimate.peak_by_role.at(role);
   }
   ir::ParallelPlan plan = judged->question.request.plan;
@@ -335,7 +340,8 @@ Result<DryRunPrediction> predict_program(const Arguments& arguments,
   }
   if (prediction && !name.empty()) {
     prediction->command = "headroom fit " + shell_word(name) + " --gpu " +
-                          shell_word(request.device.name) + " " + prediction->of;
+                          shell_word(request.device.name) +
+                          (prediction->of.empty() ? "" : " " + prediction->of);
   }
   return prediction;
 }

@@ -1,6 +1,7 @@
 # `cmake --install build/release --prefix FOLDER`. The prefix can be moved afterwards: a program finds
-# its catalogue in ../share/headroom/configs (model_ir/base/config_dir.h) and the MPI module in
-# ../lib/headroom (cli/ranks.cpp). Package.cmake makes one Debian package of each component.
+# its catalogue in ../share/headroom/configs (model_ir/base/config_dir.h), the MPI module in
+# ../lib/headroom (cli/ranks.cpp) and the files of dry runs in headroom/dryrun below both
+# (validators/dryrun/dry_run_files.h). Package.cmake makes one Debian package of each component.
 include(GNUInstallDirs)
 set(HEADROOM_COMPONENTS program)
 install(TARGETS headroom RUNTIME DESTINATION bin COMPONENT program)

@@ -25,7 +25,7 @@ constexpr std::size_t kMostFrames = 4;
 constexpr std::size_t kMostTextRanks = 16;
 constexpr std::size_t kMostRemarks = 5;
 
-TableUnit unit_of(Bytes largest) {
+TableUnit unit_for_dry_run(Bytes largest) {
   return unit_of_bytes(static_cast<double>(largest.value()));
 }
 
@@ -151,7 +151,7 @@ std::string peak_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   std::ranges::stable_sort(order, std::ranges::greater{},
                            [&sums](std::size_t at) { return sums[at]; });
   const std::size_t room = terminal.width - kCategoryColumns - kDryRunSizeColumns - 4;
-  const TableUnit unit = unit_of(whole);
+  const TableUnit unit = unit_for_dry_run(whole);
   for (const std::size_t at : order) {
     if (sums[at] > Bytes{0}) {
       const double share = static_cast<double>(sums[at].value()) /
@@ -167,7 +167,7 @@ std::string device_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   const check::DryRunJudgement& judged = answer.judged;
   const check::DryRunDevice& device = answer.request.device;
   const DryRunReport& report = answer.report();
-  const TableUnit unit = unit_of(std::max(judged.peak_reserved, device.total));
+  const TableUnit unit = unit_for_dry_run(std::max(judged.peak_reserved, device.total));
   std::string text = heading(terminal, "against the device");
   const Bytes idle = report.peak.reserved - report.peak.allocated;
   const double share = static_cast<double>(idle.value()) /
@@ -222,7 +222,7 @@ std::string phase_lines(const DryRunAnswer& answer, const Terminal& terminal) {
     width = std::max(width, columns_of(printable(moment_of(*phase))));
     most = std::max(most, phase->peak_reserved);
   }
-  const TableUnit unit = unit_of(most);
+  const TableUnit unit = unit_for_dry_run(most);
   constexpr std::array<std::string_view, 3> kColumns = {"peak allocated", "peak reserved",
                                                         "allocated at end"};
   std::string head = pad_right("phase", width + 2);
@@ -267,7 +267,7 @@ std::string block_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   const bool failed = answer.judged.verdict == DryRunVerdict::kDoesNotFit;
   std::string text =
       heading(terminal, failed ? "largest when it ran out of memory" : "largest at the peak");
-  const TableUnit unit = unit_of(live.front().bytes);
+  const TableUnit unit = unit_for_dry_run(live.front().bytes);
   for (std::size_t at = 0; at < std::min(live.size(), kMostTextBlocks); ++at) {
     const DryRunBlocks& blocks = live[at];
     const std::string line = "  " + sized(blocks.bytes, unit) + "  " +
@@ -289,7 +289,7 @@ std::string rank_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   for (const DryRunReport& report : reports) {
     most = std::max(most, report.peak.reserved);
   }
-  const TableUnit unit = unit_of(most);
+  const TableUnit unit = unit_for_dry_run(most);
   std::string text = heading(
       terminal, pad_right("process", kCategoryColumns + 2) + "peak allocated  peak reserved");
   for (std::size_t at = 0; at < std::min(reports.size(), kMostTextRanks); ++at) {
@@ -316,7 +316,7 @@ std::string host_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   if (report.host_peak == Bytes{0} && report.pinned_peak == Bytes{0}) {
     return {};
   }
-  const TableUnit unit = unit_of(std::max(report.host_peak, report.pinned_peak));
+  const TableUnit unit = unit_for_dry_run(std::max(report.host_peak, report.pinned_peak));
   std::string text = heading(terminal, "on the host");
   text += term_line("resident at most", sized(report.host_peak, unit), "");
   if (report.pinned_peak > Bytes{0}) {
@@ -346,7 +346,7 @@ std::string prediction_lines(const DryRunAnswer& answer, const Terminal& termina
   }
   const DryRunPrediction& predicted = *answer.prediction;
   const check::DryRunJudgement& judged = answer.judged;
-  const TableUnit unit = unit_of(std::max(judged.peak_reserved, predicted.peak_reserved));
+  const TableUnit unit = unit_for_dry_run(std::max(judged.peak_reserved, predicted.peak_reserved));
   std::string text =
       heading(terminal, pad_right("prediction", kCategoryColumns + 2) + " predicted    measured");
   const auto line = [&](std::string_view name, Bytes expected, Bytes found) {

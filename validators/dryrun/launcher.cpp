@@ -141,6 +141,7 @@ std::string command_text(const std::vector<std::string>& command) {
   for (const std::string& word : command) {
     text += text.empty() ? word.substr(word.rfind('/') + 1) : " " + word;
   }
+  std::ranges::replace(text, '\n', ' ');
   return printable(text.size() > kMost ? text.substr(0, kMost) + "..." : text);
 }
 

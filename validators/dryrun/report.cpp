@@ -16,10 +16,10 @@ namespace {
 using ir::JsonObject;
 using ir::JsonValue;
 
-/// No GPU and no host has a pebibyte; sums of `kMostEntries` such values do not overflow.
+/// No GPU and no host has a pebibyte; sums of `kMostReportEntries` such values do not overflow.
 constexpr ir::IntegerRange kSize{0, std::int64_t{1} << 50};
 constexpr ir::IntegerRange kCount{0, std::int64_t{1} << 40};
-constexpr std::size_t kMostEntries = 4'096;
+constexpr std::size_t kMostReportEntries = 4'096;
 constexpr std::size_t kMostPhases = 100'000;
 constexpr std::size_t kMostReports = 65'536;
 /// Phases, live blocks, stacks and a model's configuration of one process.
@@ -39,7 +39,7 @@ Bytes size_or_none(const JsonObject& object, std::string_view key) {
 
 /// The objects of a list; a list that is too long is noted as a fault.
 std::vector<JsonObject> entries_of(const JsonObject& object, std::string_view key,
-                                   std::size_t most = kMostEntries) {
+                                   std::size_t most = kMostReportEntries) {
   std::vector<JsonObject> entries = object.objects_or_none(key);
   if (entries.size() > most) {
     object.refuse(key, "at most " + std::to_string(most) + " entries");
@@ -115,7 +115,7 @@ DryRunOom read_oom(const JsonObject& object) {
                 .step = object.integer_or("step", 0, kCount),
                 .stack = object.texts_or_none("stack"),
                 .live = read_live(object)};
-  oom.stack.resize(std::min(oom.stack.size(), kMostEntries));
+  oom.stack.resize(std::min(oom.stack.size(), kMostReportEntries));
   return oom;
 }
 
