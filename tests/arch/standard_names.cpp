@@ -46,11 +46,11 @@ const std::vector<Row>& rows() {
        "INT16_MAX INT32_MAX INT32_MIN INT64_MAX INT64_MIN INT8_MAX SIZE_MAX UINT16_MAX UINT32_MAX "
        "UINT64_MAX UINT8_MAX int16_t int32_t int64_t int8_t intmax_t intptr_t uint16_t uint32_t "
        "uint64_t uint8_t uintmax_t uintptr_t"},
-      {"cstdio", "fclose fflush fopen fprintf fputs perror printf remove size_t snprintf"},
+      {"cstdio", "fclose fflush fopen fprintf fputs perror printf remove size_t snprintf sscanf"},
       {"cstdlib",
        "_Exit abort abs atoi exit free getenv malloc quick_exit size_t strtod strtoll strtoull "
        "system"},
-      {"cstring", "memcmp memcpy memset size_t strcmp strerror strlen"},
+      {"cstring", "memcmp memcpy memmove memset size_t strchr strcmp strerror strlen strrchr"},
       {"deque", "deque erase erase_if size_t"},
       {"exception",
        "current_exception exception exception_ptr make_exception_ptr rethrow_exception terminate "

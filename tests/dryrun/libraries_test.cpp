@@ -154,7 +154,7 @@ TEST_CASE("stand-in libraries: what is missing is refused by name, once") {
   }
   close(ends[1]);
   std::string text(4096, '\0');
-  const ssize_t size = read(ends[0], text.data(), text.size());
+  const ssize_t size = ::read(ends[0], text.data(), text.size());
   text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
   close(ends[0]);
   int status = 0;
