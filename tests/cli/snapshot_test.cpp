@@ -73,6 +73,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("snapshot: a run of transformers peaks where its prediction does, to the byte") {
+  const test::TemporaryFolder folder;
+  const Answer fit =
+      test::headroom_with({"fit", test::source_file("tests/golden/snapshots/llama.json"), "--gpu",
+                           "h100", "--micro-batch", "2", "--seq", "512", "--json"});
+  REQUIRE(fit.code == ExitCode::kYes);
+  const std::string plan = folder.write("fit.json", fit.out);
+  const Document json = json_answer({"snapshot", recorded("llama"), "--against", plan});
+  const std::string at = "devices/0/comparison/";
+  CHECK(json.integer(at + "predicted_bytes") == json.integer(at + "measured_bytes"));
+  CHECK(json.integer(at + "predicted_by_use/optimizer_states") ==
+        json.integer(at + "measured_by_use/optimizer_states"));
+  // Flash attention's state of random numbers alone is asked for in another size: 16 bytes, and the
+  // block has 512 in both.
+  CHECK(json.array(at + "only_predicted").size() == 1);
+  CHECK(json.array(at + "only_measured").size() == 1);
+  CHECK(json.integer(at + "only_measured/0/requested_bytes") == 16);
+  CHECK(json.integer(at + "matched") == 67);
+}
+
 TEST_CASE("snapshot: blocks that the prediction lacks are named with their lines") {
   const test::TemporaryFolder folder;
   const std::string plan = folder.path() + "/plan.json";

@@ -243,18 +243,29 @@ class HistoryBuilder {
     });
   }
 
-  void find_sizes() {
-    LargeBlocks places(is_expandable(), max_split_size_of(snapshot_));
-    place_first_segments(places);
+  /// Blocks from before the history: all of their places are needed for the size of any.
+  void find_first_sizes(LargeBlocks& places) {
+    std::vector<BlockLife*> unknown;
     for (BlockLife& life : history_.lives) {
       if (life.begin != BlockLife::kBefore) {
         break;
       }
-      if (life.size == Bytes{0} && life.requested > Bytes{0}) {
-        life.size = Bytes{cost::block_size(life.requested.value(), 0)};
+      const bool known = life.size > Bytes{0} || life.requested == Bytes{0};
+      places.use(life.address,
+                 known ? life.size : Bytes{cost::block_size(life.requested.value(), 0)});
+      if (!known) {
+        unknown.push_back(&life);
       }
-      places.use(life.address, life.size);
     }
+    for (BlockLife* const life : unknown) {
+      life->size = places.size_at(life->address, life->requested);
+    }
+  }
+
+  void find_sizes() {
+    LargeBlocks places(is_expandable(), max_split_size_of(snapshot_));
+    place_first_segments(places);
+    find_first_sizes(places);
     for (std::size_t at = 0; at < entries_.size(); ++at) {
       if (entries_[at].action == TraceAction::kAllocate) {
         BlockLife& life = history_.lives[life_of_[at]];

@@ -232,6 +232,17 @@ TEST_CASE("snapshot: a block that was released had what PyTorch does not split o
   CHECK(history.is_whole());
 }
 
+TEST_CASE("snapshot: a block from before the history has the rest that nobody else can use") {
+  // 4.5 MiB were asked for in front of a block of 15 MiB, in a segment of 20 MiB.
+  const std::int64_t a = 4'096;
+  const std::int64_t b = a + 5 * kMiB;
+  const std::string bytes = small_snapshot(
+      block(a, 5 * kMiB, "inactive") + block(b, 15 * kMiB, "active_allocated"),
+      entry("free_requested", a, 9 * kMiB / 2) + entry("free_completed", a, 9 * kMiB / 2));
+  const DeviceHistory history = history_of(read_snapshot(bytes, "rest").value(), 0);
+  CHECK(history.allocated_at_start == Bytes{20 * kMiB});
+}
+
 TEST_CASE("snapshot: segments given back before a request are a retry, not those of empty_cache") {
   const std::int64_t a = 4'096;
   const std::int64_t gone = 1 << 30;
