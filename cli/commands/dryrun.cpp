@@ -39,7 +39,7 @@ Result<check::DryRunWorld> read_world(const Arguments& arguments, int per_node) 
     return ranks.error();
   }
   if (real && arguments.has("rank")) {
-    return Error::invalid_argument("rank", "is given, and --all-ranks as well",
+    return Error::invalid_argument("rank", "--all-ranks as well",
                                    "one of them: --all-ranks starts every rank");
   }
   const Result<std::int64_t> rank =

@@ -64,6 +64,20 @@ TEST_CASE("stand-in GPU: an address belongs to the allocation that holds it") {
   CHECK_FALSE(memory.owns(&outside));
 }
 
+TEST_CASE("stand-in GPU: a mapping is found, and is no allocation that can be given back") {
+  DeviceMemory memory(profile_of(100 * kMebi, 0));
+  void* address = memory.reserve(8 * kMebi);
+  REQUIRE(memory.take(4 * kMebi, 0));
+  memory.map(address, 4 * kMebi, 0);
+  CHECK(memory.find(address).has_value());
+  CHECK_FALSE(memory.release(address).has_value());
+  CHECK(memory.used(0) == 4 * kMebi);
+  memory.unmap(address);
+  memory.give(4 * kMebi, 0);
+  CHECK_FALSE(memory.find(address).has_value());
+  CHECK(memory.used(0) == 0);
+}
+
 TEST_CASE("stand-in GPU: random allocations never overlap and end where they began") {
   const unsigned seed = std::random_device{}();
   CAPTURE(seed);
@@ -102,12 +116,15 @@ TEST_CASE("stand-in GPU: pinned memory is known by its kind until it is given ba
   CHECK(host.kind(pinned + 9'999) == HostMemory::Kind::kPinned);
   CHECK(host.kind(pinned + 10'000) == HostMemory::Kind::kNone);
   char own[16] = {};
-  host.enrol(own, sizeof own);
+  CHECK(host.enrol(own, sizeof own));
+  CHECK_FALSE(host.enrol(own, sizeof own));
   CHECK(host.kind(own + 15) == HostMemory::Kind::kRegistered);
   void* managed = host.allocate(5'000, HostMemory::Kind::kManaged);
   CHECK(host.pinned_bytes() == 10'016);
   CHECK(host.managed_bytes() == 5'000);
-  CHECK(host.release(own));
+  CHECK_FALSE(host.release(own));
+  CHECK(host.withdraw(own));
+  CHECK_FALSE(host.withdraw(pinned));
   CHECK(host.release(pinned));
   CHECK(host.release(managed));
   CHECK_FALSE(host.release(pinned));

@@ -41,10 +41,10 @@ TEST_CASE("stand-in GPU: a part of an upload comes back only while no kernel ran
   CHECK_FALSE(values.recall(at(4116), sizeof got, 1, &got));
 }
 
-TEST_CASE("stand-in GPU: fewer than 8 bytes do not outlive a kernel") {
+TEST_CASE("stand-in GPU: a single number does not outlive a kernel") {
   Values values;
-  const float sent = 1.0F;
-  float got = 0;
+  const std::int64_t sent = 1;
+  std::int64_t got = 0;
   values.remember(at(4096), &sent, sizeof sent, 1);
   CHECK(values.recall(at(4096), sizeof got, 1, &got));
   CHECK_FALSE(values.recall(at(4096), sizeof got, 2, &got));
@@ -69,14 +69,14 @@ TEST_CASE("stand-in GPU: what overlaps an upload makes it forgotten") {
 
 TEST_CASE("stand-in GPU: a copy carries what is known, and a copy of the unknown forgets") {
   Values values;
-  const std::int64_t sent = 42;
-  std::int64_t got = 0;
-  values.remember(at(4096), &sent, sizeof sent, 1);
+  const std::array<std::int64_t, 2> sent = {42, 43};
+  std::array<std::int64_t, 2> got{};
+  values.remember(at(4096), sent.data(), sizeof sent, 1);
   values.copy(at(4096), at(8192), sizeof sent, 5);
-  REQUIRE(values.recall(at(8192), sizeof got, 9, &got));
-  CHECK(got == 42);
+  REQUIRE(values.recall(at(8192), sizeof got, 9, got.data()));
+  CHECK(got == sent);
   values.copy(at(64), at(8192), sizeof sent, 5);
-  CHECK_FALSE(values.recall(at(8192), sizeof got, 9, &got));
+  CHECK_FALSE(values.recall(at(8192), sizeof got, 9, got.data()));
 }
 
 TEST_CASE("stand-in GPU: what is remembered is bounded") {

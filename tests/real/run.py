@@ -24,7 +24,7 @@ FIGURES = ("verdict", "peak_allocated_bytes", "peak_reserved_bytes")
 
 def environment_folder(name, folder):
     """The virtual environment, made with pip where it is not there."""
-    path = pathlib.Path(folder) if folder else ROOT / "build" / "real" / name
+    path = pathlib.Path(folder).resolve() if folder else ROOT / "build" / "real" / name
     if not folder and not (path / "ready").exists():
         print(f"{name}: installing {HERE / 'environments' / name}.txt into {path}", flush=True)
         venv.create(path, with_pip=True, clear=True)
@@ -79,6 +79,7 @@ def main():
     parser.add_argument("--record", action="store_true")
     parser.add_argument("programs", nargs="*")
     arguments = parser.parse_args()
+    arguments.headroom = str(pathlib.Path(arguments.headroom).resolve())
     chosen = arguments.environment or sorted(p.stem for p in (HERE / "environments").glob("*.txt"))
     expected = json.loads(EXPECTED.read_text(encoding="utf-8")) if EXPECTED.exists() else {}
     different = 0

@@ -35,7 +35,7 @@ DryRunJudgement judge_dry_run(const DryRunDevice& device, const DryRunEnd& end,
   for (const DryRunPhase& phase : report.phases) {
     judged.peak_allocated = std::max(judged.peak_allocated, phase.peak_allocated);
     judged.peak_reserved = std::max(judged.peak_reserved, phase.peak_reserved);
-    judged.retries += phase.retries;
+    judged.retries = std::max(judged.retries, phase.retries);  // counted since the start
   }
   // What other libraries allocate beside PyTorch shows in the device's own count alone.
   judged.margin =

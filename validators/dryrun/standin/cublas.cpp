@@ -1,18 +1,20 @@
 // cuBLAS and cuBLASLt: matrix products are counted and done at once.
 #include <cstdint>
 #include <cstring>
+#include <new>
 
 #include "validators/dryrun/standin/device.h"
 
 namespace headroom::standin {
 namespace {
 
-/// cublasLtMatrixLayout: the handle of a matrix.
+/// cublasLtMatrixLayout: the handle of a matrix, which may lie in the caller's 64 bytes.
 struct Layout {
   double rows;
   double columns;
   double batch = 1;
 };
+static_assert(sizeof(Layout) <= 64);
 
 /// cublasLtMatmulHeuristicResult_t: an algorithm that needs no workspace. PyTorch allocates the
 /// workspace that it allows, whatever the algorithm takes of it.
@@ -61,6 +63,12 @@ const char* cublasGetStatusString(int status) {
   return status == 0 ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_NOT_SUPPORTED";
 }
 const char* cublasGetStatusName(int status) {
+  return cublasGetStatusString(status);
+}
+const char* cublasLtGetStatusString(int status) {
+  return cublasGetStatusString(status);
+}
+const char* cublasLtGetStatusName(int status) {
   return cublasGetStatusString(status);
 }
 
@@ -117,6 +125,12 @@ int cublasLtMatrixTransformDescCreate(void** handle, int /*scale*/) {
 int cublasLtMatrixLayoutCreate(void** handle, int /*type*/, std::uint64_t rows,
                                std::uint64_t columns, std::int64_t /*leading*/) {
   *handle = new Layout{static_cast<double>(rows), static_cast<double>(columns)};
+  return 0;
+}
+int cublasLtMatrixLayoutInit_internal(void* layout, std::size_t /*size*/, int /*type*/,
+                                      std::uint64_t rows, std::uint64_t columns,
+                                      std::int64_t /*leading*/) {
+  new (layout) Layout{static_cast<double>(rows), static_cast<double>(columns)};
   return 0;
 }
 int cublasLtMatrixLayoutDestroy(void* handle) {

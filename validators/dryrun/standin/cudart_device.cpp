@@ -6,6 +6,7 @@
 #include "validators/dryrun/standin/device.h"
 #include "validators/dryrun/standin/device_attributes.h"
 #include "validators/dryrun/standin/last_error.h"
+#include "validators/dryrun/standin/versions.h"
 
 namespace headroom::standin {
 namespace {
@@ -92,6 +93,12 @@ Status cudaDeviceGetLimit(std::size_t* value, int limit) {
   // Defaults of the CUDA C++ Programming Guide: 1 KiB of stack for a thread, 8 MiB of heap.
   constexpr int kStack = 0, kHeap = 2;
   *value = limit == kStack ? 1024 : limit == kHeap ? std::size_t{8} << 20 : 0;
+  return kSuccess;
+}
+
+// The driver is as new as the newest runtime: it serves older ones as well.
+Status cudaDriverGetVersion(int* version) {
+  *version = version_of(13).cuda;
   return kSuccess;
 }
 

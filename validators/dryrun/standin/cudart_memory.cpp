@@ -1,4 +1,6 @@
 // The CUDA runtime: memory.
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "validators/dryrun/standin/device.h"
@@ -122,12 +124,14 @@ Status cudaFreeHost(void* address) {
   return release_host(address);
 }
 Status cudaHostRegister(void* address, std::size_t bytes, unsigned /*flags*/) {
+  constexpr Status kAlreadyRegistered = 712;
   Locked gpu;
-  gpu->host.enrol(address, bytes);
-  return kSuccess;
+  return keep_error(gpu->host.enrol(address, bytes) ? kSuccess : kAlreadyRegistered);
 }
 Status cudaHostUnregister(void* address) {
-  return release_host(address);
+  constexpr Status kNotRegistered = 713;
+  Locked gpu;
+  return keep_error(gpu->host.withdraw(address) ? kSuccess : kNotRegistered);
 }
 Status cudaHostGetDevicePointer(void** address, void* host, unsigned /*flags*/) {
   *address = host;
@@ -194,8 +198,13 @@ Status cudaMemcpyToSymbol(const void* /*symbol*/, const void* /*from*/, std::siz
 }
 
 // The pool of cudaMallocAsync: nothing is kept in it.
-Status cudaDeviceGetDefaultMemPool(void** pool, int /*of*/) {
-  *pool = new_handle();
+Status cudaDeviceGetDefaultMemPool(void** pool, int of) {
+  static const std::array<void*, kMostDevices> pools = [] {
+    std::array<void*, kMostDevices> made{};
+    std::ranges::generate(made, new_handle);
+    return made;
+  }();
+  *pool = pools.at(static_cast<std::size_t>(of));
   return kSuccess;
 }
 Status cudaDeviceGetMemPool(void** pool, int of) {
@@ -207,6 +216,12 @@ Status cudaMemPoolCreate(void** pool, const void* /*properties*/) {
 }
 Status cudaMemPoolGetAttribute(void* /*pool*/, int attribute, void* value) {
   constexpr int kReserved = 5, kReservedPeak = 6, kUsed = 7, kUsedPeak = 8;
+  constexpr int kLastSwitch = 3;  // Attributes 1 to 3 are of type int, the others are 64 bits wide.
+  if (attribute <= kLastSwitch) {
+    const int on = 1;
+    std::memcpy(value, &on, sizeof on);
+    return kSuccess;
+  }
   Locked gpu;
   const int at = current_device();
   std::uint64_t answer = 0;

@@ -17,10 +17,6 @@ int cudaRuntimeGetVersion(int* version) {
   *version = kVersion;
   return 0;
 }
-int cudaDriverGetVersion(int* version) {
-  *version = kVersion;
-  return 0;
-}
 
 #if HEADROOM_CUDA_MAJOR >= 13
 int cudaStreamGetCaptureInfo_v3(void* stream, int* status, unsigned long long* number, void** graph,

@@ -1,5 +1,9 @@
 #include "validators/dryrun/standin/device.h"
 
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -7,13 +11,6 @@
 
 namespace headroom::standin {
 namespace {
-
-/// A download that fits here is filled with zeros when nothing is known; a larger one leaves what
-/// stood there, so that states which are moved to the host do not commit its pages.
-constexpr std::size_t kLargestClearedDownload = std::size_t{1} << 20;
-
-/// A longer fill is not remembered: what is not known reads as zero, which most fills are.
-constexpr std::size_t kLargestFill = 4096;
 
 /// A value that the next download is known to be, as bytes of the size that is asked for.
 bool announced_value(Device& gpu, void* to, std::size_t bytes) {
@@ -33,31 +30,49 @@ bool announced_value(Device& gpu, void* to, std::size_t bytes) {
   return false;
 }
 
+/// Zeros on the host, without committing pages that are zero already: states that are moved to the
+/// host are large and never read.
+void clear(const Device& gpu, void* to, std::size_t bytes) {
+  const HostMemory::Kind kind = gpu.host.kind(to);
+  if (kind == HostMemory::Kind::kPinned || kind == HostMemory::Kind::kManaged) {
+    clear_host_pages(to, bytes);
+    return;
+  }
+  constexpr std::size_t kPiece = 4096;
+  static const std::array<char, kPiece> zeros{};
+  char* const begin = static_cast<char*>(to);
+  for (std::size_t at = 0; at < bytes; at += kPiece) {
+    const std::size_t size = std::min(kPiece, bytes - at);
+    if (std::memcmp(begin + at, zeros.data(), size) != 0) {
+      std::memset(begin + at, 0, size);
+    }
+  }
+}
+
 void download(Device& gpu, void* to, const void* from, std::size_t bytes) {
   gpu.work.downloaded += bytes;
-  if (announced_value(gpu, to, bytes) || gpu.values.recall(from, bytes, gpu.kernels, to)) {
+  // What no kernel touched is certain; an announced count is what a kernel computed.
+  if (gpu.values.recall_untouched(from, bytes, gpu.kernels, to) ||
+      announced_value(gpu, to, bytes) || gpu.values.recall(from, bytes, gpu.kernels, to)) {
     return;
   }
   gpu.guesses.count(bytes <= 8 ? "a value that a kernel computed is read as 0"
                                : "values that a kernel computed are read as 0");
-  if (bytes <= kLargestClearedDownload) {
-    std::memset(to, 0, bytes);
-  }
-}
-
-Device*& device_pointer() {
-  static Device* the_device = new Device;
-  return the_device;
+  clear(gpu, to, bytes);
 }
 
 }  // namespace
 
 Device& device() {
-  return *device_pointer();
-}
-
-void renew_device() {
-  device_pointer() = new Device;
+  // A fork waits until no thread is inside, so that the child does not inherit a lock without an
+  // owner.
+  static auto* const the_device = [] {
+    auto* made = new Device;
+    pthread_atfork([] { device().mutex.lock(); }, [] { device().mutex.unlock(); },
+                   [] { new (&device().mutex) std::recursive_mutex; });
+    return made;
+  }();
+  return *the_device;
 }
 
 int& current_device() {
@@ -90,7 +105,7 @@ void copy_memory(void* to, const void* from, std::size_t bytes) {
 void fill_memory(void* at, int byte, std::size_t bytes) {
   Locked gpu;
   if (gpu->memory.owns(at)) {
-    if (bytes <= kLargestFill) {
+    if (bytes <= Values::kLargestFill) {
       const std::vector<unsigned char> pattern(bytes, static_cast<unsigned char>(byte));
       gpu->values.remember(at, pattern.data(), bytes, gpu->kernels);
     } else {
@@ -98,9 +113,8 @@ void fill_memory(void* at, int byte, std::size_t bytes) {
     }
     return;
   }
-  const HostMemory::Kind kind = gpu->host.kind(at);
-  if (byte == 0 && (kind == HostMemory::Kind::kPinned || kind == HostMemory::Kind::kManaged)) {
-    clear_host_pages(at, bytes);
+  if (byte == 0) {
+    clear(device(), at, bytes);
   } else {
     std::memset(at, byte, bytes);
   }

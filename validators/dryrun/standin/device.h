@@ -36,6 +36,10 @@ struct Device {
   /// The count that the next downloads of 4 or 8 bytes are known to be, and how many of them.
   std::int64_t next_count = 0;
   int next_counts = 0;
+  /// Size of the group that a split of a communicator leads to, and this process's rank in it; 0:
+  /// not known.
+  int next_group_ranks = 0;
+  int next_group_rank = 0;
   /// What the launched kernel says about the next download of a truth value.
   std::optional<bool> next_truth;
 };
@@ -43,10 +47,6 @@ struct Device {
 /// The one device of the process, made at the first call and never destroyed: libraries call it
 /// until the process is gone.
 Device& device();
-
-/// A device without memory or history, with the profile that the environment states now: for a
-/// process that was forked before it used the device.
-void renew_device();
 
 /// Locks the device for one entry point: `Locked gpu; gpu->memory...`.
 class Locked {

@@ -44,7 +44,7 @@ constexpr std::size_t kTotalOffset = 288;
 constexpr int kClusterOffset12 = 772;
 constexpr int kClusterOffset13 = 748;
 
-/// Numbers of the attributes by what they are: sizes of launches, yes and no, one board's figures.
+/// Attributes that limit a launch; -1: another attribute.
 int launch_limit(const Profile& profile, int attribute) {
   switch (attribute) {
     case 1:  // threads of a block, and of its first two dimensions
@@ -84,6 +84,7 @@ int launch_limit(const Profile& profile, int attribute) {
   }
 }
 
+/// Attributes of the board; -1: another attribute.
 int board_figure(const Profile& profile, int attribute, int of) {
   switch (attribute) {
     case 13:

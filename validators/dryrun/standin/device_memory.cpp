@@ -72,13 +72,13 @@ void* DeviceMemory::allocate(std::size_t bytes, int device) {
     use = before;
     return nullptr;
   }
-  map(address, bytes, device);
+  live_[static_cast<const char*>(address)] = {address, bytes, device, false};
   return address;
 }
 
 std::optional<DeviceMemory::Allocation> DeviceMemory::release(void* address) {
   const auto found = live_.find(static_cast<const char*>(address));
-  if (found == live_.end()) {
+  if (found == live_.end() || found->second.mapped) {
     return std::nullopt;
   }
   const Allocation gone = found->second;
@@ -126,7 +126,7 @@ void DeviceMemory::give(std::size_t bytes, int device) {
 }
 
 void DeviceMemory::map(void* address, std::size_t bytes, int device) {
-  live_[static_cast<const char*>(address)] = {address, bytes, device};
+  live_[static_cast<const char*>(address)] = {address, bytes, device, true};
 }
 
 void DeviceMemory::unmap(void* address) {

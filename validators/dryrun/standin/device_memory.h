@@ -33,6 +33,7 @@ class DeviceMemory {
     void* address = nullptr;
     std::size_t bytes = 0;  ///< As asked for.
     int device = 0;
+    bool mapped = false;  ///< By `map`, which takes no memory itself.
     friend bool operator==(const Allocation&, const Allocation&) = default;
   };
 

@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "validators/dryrun/standin/device.h"
 #include "validators/dryrun/standin/device_attributes.h"
 #include "validators/dryrun/standin/kernels.h"
+#include "validators/dryrun/standin/versions.h"
 
 namespace headroom::standin {
 namespace {
@@ -18,13 +20,31 @@ void* the_context() {
   return context;
 }
 
+/// Functions whose later forms have other arguments: the form that a caller of at least `version`
+/// means. The first row that fits counts.
+/// Source: cudaTypedefs.h of CUDA 13.0.
+struct LaterForm {
+  std::string_view name;
+  int version;
+  const char* form;
+};
+constexpr std::array<LaterForm, 6> kLaterForms = {{
+    {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"},
+    {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},
+    {"cuGetProcAddress", 0, "cuGetProcAddress"},
+    {"cuEventElapsedTime", 0, "cuEventElapsedTime"},
+    {"cuCtxGetDevice", 0, "cuCtxGetDevice"},
+    {"cuCtxSynchronize", 0, "cuCtxSynchronize"},
+}};
+
 /// The newest form of a driver function that the stand-in has: "cuMemGetInfo" is cuMemGetInfo_v2.
-/// Captures changed their arguments from form to form, so that the caller's version decides.
 void* entry_point(const char* name, int cuda_version) {
-  const std::string base = name;
-  if (base == "cuStreamGetCaptureInfo" && cuda_version >= 12030) {
-    return dlsym(RTLD_DEFAULT, "cuStreamGetCaptureInfo_v3");
+  for (const LaterForm& form : kLaterForms) {
+    if (form.name == name && cuda_version >= form.version) {
+      return dlsym(RTLD_DEFAULT, form.form);
+    }
   }
+  const std::string base = name;
   void* newer = dlsym(RTLD_DEFAULT, (base + "_v2").c_str());
   return newer != nullptr ? newer : dlsym(RTLD_DEFAULT, name);
 }
@@ -64,9 +84,7 @@ Status cuInit(unsigned /*flags*/) {
   return kSuccess;
 }
 Status cuDriverGetVersion(int* version) {
-  // The driver is as new as the newest runtime: it serves older ones as well.
-  constexpr int kNewest = 13000;
-  *version = kNewest;
+  *version = version_of(13).cuda;
   return kSuccess;
 }
 Status cuDeviceGet(int* handle, int ordinal) {
@@ -265,12 +283,15 @@ Status cuGetProcAddress(const char* name, void** function, int cuda_version,
                         std::uint64_t /*flags*/) {
   return find_entry_point(name, function, cuda_version, nullptr);
 }
+// The runtime's form succeeds where nothing is found, and says so in `result`.
 Status cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long /*flags*/,
                                int* result) {
-  return find_entry_point(name, function, 12000, result);
+  find_entry_point(name, function, 12000, result);
+  return kSuccess;
 }
 Status cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
                                         unsigned long long /*flags*/, int* result) {
-  return find_entry_point(name, function, static_cast<int>(version), result);
+  find_entry_point(name, function, static_cast<int>(version), result);
+  return kSuccess;
 }
 }

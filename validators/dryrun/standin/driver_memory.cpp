@@ -14,6 +14,7 @@ struct Physical {
   std::size_t bytes;
   int device;
   int references;  ///< The handle itself and every mapping of it.
+  bool released = false;
 };
 
 /// By the number of their handle.
@@ -91,6 +92,7 @@ Status cudaMalloc(void** address, std::size_t bytes);
 Status cudaMallocManaged(void** address, std::size_t bytes, unsigned flags);
 Status cudaHostAlloc(void** address, std::size_t bytes, unsigned flags);
 Status cudaHostRegister(void* address, std::size_t bytes, unsigned flags);
+Status cudaHostUnregister(void* address);
 Status cudaFree(void* address);
 Status cudaFreeHost(void* address);
 Status cudaMemGetInfo(std::size_t* free, std::size_t* total);
@@ -132,7 +134,7 @@ Status cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned flags) {
   return cudaHostRegister(address, bytes, flags);
 }
 Status cuMemHostUnregister(void* address) {
-  return cudaFreeHost(address);
+  return cudaHostUnregister(address);
 }
 Status cuMemHostGetDevicePointer_v2(std::uint64_t* address, void* host, unsigned /*flags*/) {
   *address = reinterpret_cast<std::uintptr_t>(host);
@@ -158,16 +160,27 @@ Status cuMemAddressFree(std::uint64_t address, std::size_t bytes) {
 Status cuMemCreate(std::uint64_t* handle, std::size_t bytes, const AllocationProperties* where,
                    unsigned long long /*flags*/) {
   Locked gpu;
-  const int of = where->location_type == kLocationDevice ? where->location : current_device();
+  if (where->location_type != kLocationDevice) {
+    return refuse("cuMemCreate of host memory", kNotSupported);
+  }
+  const int of = where->location;
+  if (of < 0 || of >= gpu->profile.devices) {
+    return kInvalidDevice;
+  }
   if (!gpu->memory.take(bytes, of)) {
     return kOutOfMemory;
   }
   *handle = reinterpret_cast<std::uintptr_t>(new_handle());
-  physicals()[*handle] = {bytes, of, 1};
+  physicals()[*handle] = {.bytes = bytes, .device = of, .references = 1};
   return kSuccess;
 }
 Status cuMemRelease(std::uint64_t handle) {
   Locked gpu;
+  const auto found = physicals().find(handle);
+  if (found == physicals().end() || found->second.released) {
+    return kInvalidValue;
+  }
+  found->second.released = true;
   drop(device(), handle);
   return kSuccess;
 }
@@ -251,6 +264,20 @@ Status cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t by
 Status cuMemsetD8_v2(std::uint64_t at, unsigned char byte, std::size_t count) {
   fill_memory(pointer(at), byte, count);
   return kSuccess;
+}
+Status cuMemsetD32_v2(std::uint64_t at, unsigned value, std::size_t count) {
+  // A word of equal bytes is a fill by that byte; another leaves device memory unknown.
+  const unsigned byte = value & 0xFFU;
+  if (value == byte * 0x01010101U) {
+    fill_memory(pointer(at), static_cast<int>(byte), count * sizeof value);
+  } else {
+    Locked gpu;
+    gpu->values.forget(pointer(at), count * sizeof value);
+  }
+  return kSuccess;
+}
+Status cuMemsetD32Async(std::uint64_t at, unsigned value, std::size_t count, Stream) {
+  return cuMemsetD32_v2(at, value, count);
 }
 Status cuMemsetD8Async(std::uint64_t at, unsigned char byte, std::size_t count, Stream) {
   return cuMemsetD8_v2(at, byte, count);

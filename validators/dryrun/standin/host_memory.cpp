@@ -27,13 +27,25 @@ void* HostMemory::allocate(std::size_t bytes, Kind kind) {
   return address;
 }
 
-void HostMemory::enrol(void* address, std::size_t bytes) {
+bool HostMemory::enrol(void* address, std::size_t bytes) {
+  if (kind(address) != Kind::kNone) {
+    return false;
+  }
   add(address, {bytes, Kind::kRegistered});
+  return true;
 }
 
 bool HostMemory::release(void* address) {
+  return remove(address, false);
+}
+
+bool HostMemory::withdraw(void* address) {
+  return remove(address, true);
+}
+
+bool HostMemory::remove(void* address, bool registered) {
   const auto found = live_.find(static_cast<const char*>(address));
-  if (found == live_.end()) {
+  if (found == live_.end() || (found->second.kind == Kind::kRegistered) != registered) {
     return false;
   }
   const Block block = found->second;

@@ -16,9 +16,12 @@ class HostMemory {
   /// New memory, all zero; null: the operating system has none.
   void* allocate(std::size_t bytes, Kind kind);
   /// Memory of the program's own becomes visible to the device.
-  void enrol(void* address, std::size_t bytes);
-  /// Gives memory back, or makes the program's own invisible again; false: not known.
+  /// False: a part of it is visible already.
+  bool enrol(void* address, std::size_t bytes);
+  /// Gives back what `allocate` returned; false: no such memory.
   bool release(void* address);
+  /// Makes the program's own memory invisible again; false: it was not enrolled.
+  bool withdraw(void* address);
 
   [[nodiscard]] Kind kind(const void* address) const;
 
@@ -35,6 +38,7 @@ class HostMemory {
     std::uint64_t now = 0;
     std::uint64_t peak = 0;
   };
+  bool remove(void* address, bool registered);
   void add(void* address, Block block);
   Use& use_of(Kind kind) { return kind == Kind::kManaged ? managed_ : pinned_; }
 

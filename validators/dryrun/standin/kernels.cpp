@@ -1,5 +1,7 @@
 #include "validators/dryrun/standin/kernels.h"
 
+#include <pthread.h>
+
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -28,7 +30,12 @@ struct KernelTable {
 };
 
 KernelTable& kernel_table() {
-  static auto* const table = new KernelTable;
+  static auto* const table = [] {
+    auto* made = new KernelTable;
+    pthread_atfork([] { kernel_table().mutex.lock(); }, [] { kernel_table().mutex.unlock(); },
+                   [] { kernel_table().mutex.unlock(); });
+    return made;
+  }();
   return *table;
 }
 
@@ -48,17 +55,19 @@ struct MangledType {
   std::string_view name;
   std::size_t bytes;
 };
-constexpr std::array<MangledType, 9> kFilled = {{{"FillFunctorIfE", 4},
-                                                 {"FillFunctorIdE", 8},
-                                                 {"FillFunctorIlE", 8},
-                                                 {"FillFunctorIiE", 4},
-                                                 {"FillFunctorIsE", 2},
-                                                 {"FillFunctorIaE", 1},
-                                                 {"FillFunctorIhE", 1},
-                                                 {"FillFunctorIbE", 1},
-                                                 {"FillFunctorIN3c108BFloat16EE", 2}}};
-/// A longer fill is not remembered.
-constexpr std::size_t kLongestFill = 4096;
+constexpr std::array<MangledType, 13> kFilled = {{{"FillFunctorIfE", 4},
+                                                  {"FillFunctorIdE", 8},
+                                                  {"FillFunctorIlE", 8},
+                                                  {"FillFunctorIiE", 4},
+                                                  {"FillFunctorIsE", 2},
+                                                  {"FillFunctorIaE", 1},
+                                                  {"FillFunctorIhE", 1},
+                                                  {"FillFunctorIbE", 1},
+                                                  {"FillFunctorIjE", 4},
+                                                  {"FillFunctorImE", 8},
+                                                  {"FillFunctorItE", 2},
+                                                  {"FillFunctorIN3c104HalfEE", 2},
+                                                  {"FillFunctorIN3c108BFloat16EE", 2}}};
 
 /// vectorized_elementwise_kernel(int count, FillFunctor value, array of one pointer).
 void remember_fill(Device& gpu, std::size_t element_bytes, void** arguments) {
@@ -70,7 +79,7 @@ void remember_fill(Device& gpu, std::size_t element_bytes, void** arguments) {
   if (count <= 0 || !gpu.memory.owns(target)) {
     return;
   }
-  if (bytes > kLongestFill) {
+  if (bytes > Values::kLargestFill) {
     gpu.values.forget(target, bytes);
     return;
   }
@@ -85,7 +94,7 @@ void remember_fill(Device& gpu, std::size_t element_bytes, void** arguments) {
 
 void register_kernel(const void* host_function, const char* name) {
   const std::string_view text = name;
-  if (text.find("and_kernel_cuda") != std::string_view::npos) {
+  if (text.find("15and_kernel_cuda") != std::string_view::npos) {
     add_meaning(host_function, {KernelMeaning::Kind::kAndReduction, 0});
     return;
   }

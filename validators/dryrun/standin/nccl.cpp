@@ -10,6 +10,7 @@
 namespace headroom::standin {
 namespace {
 
+/// `ranks` is 0 where it is not known: ncclCommSplit does not say how many choose the same colour.
 struct Communicator {
   int ranks;
   int rank;
@@ -36,9 +37,13 @@ void count_collective(const char* operation, const void* communicator, std::uint
   gpu->queue.launch();
 }
 
-/// What one rank sent is known in `to` as well: once for each of `times` ranks.
+/// What one rank sent is known in `to` as well: once for each of `times` ranks. 0 ranks: unknown.
 void repeat_values(const void* from, void* to, std::size_t bytes, int times) {
   Locked gpu;
+  if (times == 0) {
+    gpu->values.forget(to, bytes);
+    return;
+  }
   const std::size_t all = bytes * static_cast<std::size_t>(times);
   std::vector<unsigned char> values(all <= Values::kLargest ? all : 0);
   if (values.empty() || !gpu->values.recall(from, bytes, gpu->kernels, values.data())) {
@@ -51,6 +56,55 @@ void repeat_values(const void* from, void* to, std::size_t bytes, int times) {
     std::memcpy(values.data() + at, values.data(), bytes);
   }
   gpu->values.remember(to, values.data(), all, gpu->kernels);
+}
+
+template <class Number>
+void multiply(std::vector<unsigned char>& values, int factor) {
+  for (std::size_t at = 0; at + sizeof(Number) <= values.size(); at += sizeof(Number)) {
+    Number number{};
+    std::memcpy(&number, values.data() + at, sizeof number);
+    number = static_cast<Number>(number * static_cast<Number>(factor));
+    std::memcpy(values.data() + at, &number, sizeof number);
+  }
+}
+
+/// Known values times the number of ranks; false: the type is none of those that count things.
+bool sum_over_ranks(std::vector<unsigned char>& values, int type, int ranks) {
+  constexpr int kInt32 = 2, kInt64 = 4, kFloat = 7, kDouble = 8;
+  switch (type) {
+    case kInt32:
+      multiply<std::int32_t>(values, ranks);
+      return true;
+    case kInt64:
+      multiply<std::int64_t>(values, ranks);
+      return true;
+    case kFloat:
+      multiply<float>(values, ranks);
+      return true;
+    case kDouble:
+      multiply<double>(values, ranks);
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// The greatest, least and mean of equal values are the value, and their sum is a multiple of it;
+/// nothing else is known.
+void reduce_values(const void* from, void* to, std::size_t count, int type, int operation,
+                   int ranks) {
+  constexpr int kSum = 0, kMax = 2, kMin = 3, kMean = 4;
+  Locked gpu;
+  const std::size_t bytes = bytes_of(count, type);
+  std::vector<unsigned char> values(bytes <= Values::kLargest ? bytes : 0);
+  const bool known =
+      !values.empty() && gpu->values.recall(from, bytes, gpu->kernels, values.data());
+  const bool kept = operation == kMax || operation == kMin || operation == kMean;
+  if (known && (kept || (operation == kSum && ranks > 0 && sum_over_ranks(values, type, ranks)))) {
+    gpu->values.remember(to, values.data(), bytes, gpu->kernels);
+  } else {
+    gpu->values.forget(to, bytes);
+  }
 }
 
 int make(void** communicator, int ranks, int rank) {
@@ -90,10 +144,25 @@ int ncclCommInitAll(void** communicators, int ranks, const int* /*devices*/) {
   }
   return 0;
 }
-int ncclCommSplit(void* communicator, int /*colour*/, int /*key*/, void** part,
+int ncclCommSplit(void* /*communicator*/, int colour, int /*key*/, void** part,
                   const void* /*configuration*/) {
-  const auto& whole = *static_cast<const Communicator*>(communicator);
-  return make(part, whole.ranks, whole.rank);
+  constexpr int kNoColour = -1;
+  if (colour == kNoColour) {
+    *part = nullptr;
+    return 0;
+  }
+  Locked gpu;
+  return make(part, gpu->next_group_ranks, gpu->next_group_rank);
+}
+int ncclCommRegister(void* /*communicator*/, void* /*buffer*/, std::size_t /*bytes*/,
+                     void** handle) {
+  *handle = new_handle();
+  return 0;
+}
+int ncclCommWindowRegister(void* /*communicator*/, void* /*buffer*/, std::size_t /*bytes*/,
+                           void** window, int /*flags*/) {
+  *window = new_handle();
+  return 0;
 }
 int ncclCommDestroy(void* communicator) {
   delete static_cast<Communicator*>(communicator);
@@ -141,10 +210,10 @@ int ncclRedOpCreatePreMulSum(int* operation, void* /*scalar*/, int /*type*/, int
   return 0;
 }
 
-int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int /*operation*/,
+int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int operation,
                   void* communicator, Stream /*stream*/) {
   count_collective("all_reduce", communicator, bytes_of(count, type));
-  repeat_values(from, to, bytes_of(count, type), 1);
+  reduce_values(from, to, count, type, operation, ranks_of(communicator));
   return 0;
 }
 int ncclAllGather(const void* from, void* to, std::size_t count, int type, void* communicator,
@@ -155,12 +224,12 @@ int ncclAllGather(const void* from, void* to, std::size_t count, int type, void*
   repeat_values(from, to, bytes, ranks);
   return 0;
 }
-int ncclReduceScatter(const void* from, void* to, std::size_t count, int type, int /*operation*/,
+int ncclReduceScatter(const void* from, void* to, std::size_t count, int type, int operation,
                       void* communicator, Stream /*stream*/) {
   const std::size_t bytes = bytes_of(count, type);
   count_collective("reduce_scatter", communicator,
                    bytes * static_cast<std::size_t>(ranks_of(communicator)));
-  repeat_values(from, to, bytes, 1);
+  reduce_values(from, to, count, type, operation, ranks_of(communicator));
   return 0;
 }
 int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int /*root*/,
@@ -173,10 +242,10 @@ int ncclBcast(void* buffer, std::size_t count, int type, int root, void* communi
               Stream stream) {
   return ncclBroadcast(buffer, buffer, count, type, root, communicator, stream);
 }
-int ncclReduce(const void* from, void* to, std::size_t count, int type, int /*operation*/,
-               int /*root*/, void* communicator, Stream /*stream*/) {
+int ncclReduce(const void* from, void* to, std::size_t count, int type, int operation, int /*root*/,
+               void* communicator, Stream /*stream*/) {
   count_collective("reduce", communicator, bytes_of(count, type));
-  repeat_values(from, to, bytes_of(count, type), 1);
+  reduce_values(from, to, count, type, operation, ranks_of(communicator));
   return 0;
 }
 int ncclAlltoAll(const void* from, void* to, std::size_t count, int type, void* communicator,

@@ -16,16 +16,17 @@ struct CapabilityLimits {
   std::size_t shared_kib;
 };
 
-constexpr std::array<CapabilityLimits, 10> kLimits = {{{50, 2048, 32, 64},
+constexpr std::array<CapabilityLimits, 11> kLimits = {{{50, 2048, 32, 64},
                                                        {60, 2048, 32, 64},
                                                        {70, 2048, 32, 96},
                                                        {75, 1024, 16, 64},
                                                        {80, 2048, 32, 164},
                                                        {86, 1536, 16, 100},
+                                                       {87, 1536, 16, 164},
                                                        {89, 1536, 24, 100},
                                                        {90, 2048, 32, 228},
                                                        {100, 2048, 32, 228},
-                                                       {120, 1536, 32, 100}}};
+                                                       {120, 1536, 24, 100}}};
 
 const CapabilityLimits& limits_of(const Profile& profile) {
   const int capability = 10 * profile.capability_major + profile.capability_minor;

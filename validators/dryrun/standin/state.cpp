@@ -61,15 +61,17 @@ int headroom_gpu_work(char* out, std::size_t capacity) {
 int headroom_gpu_state(char* out, std::size_t capacity) {
   return write_text(state_json(), out, capacity);
 }
-/// Becomes the device that the environment states now; nothing of the old one may be in use.
-void headroom_gpu_renew() {
-  renew_device();
-}
 /// The next `times` counts of elements that kernels determine are `count`.
 void headroom_gpu_next_counts(long long count, int times) {
   Locked gpu;
   gpu->next_count = count;
   gpu->next_counts = times;
+}
+/// The next communicator that is split off has `ranks` ranks, and this process is `rank` of it.
+void headroom_gpu_next_group(int ranks, int rank) {
+  Locked gpu;
+  gpu->next_group_ranks = ranks;
+  gpu->next_group_rank = rank;
 }
 void headroom_gpu_next_count(long long count) {
   headroom_gpu_next_counts(count, 1);

@@ -22,6 +22,16 @@ void Values::remember(const void* address, const void* bytes, std::size_t size,
 }
 
 bool Values::recall(const void* address, std::size_t size, std::uint64_t kernels, void* to) const {
+  return find(address, size, kernels, Which::kAny, to);
+}
+
+bool Values::recall_untouched(const void* address, std::size_t size, std::uint64_t kernels,
+                              void* to) const {
+  return find(address, size, kernels, Which::kUntouched, to);
+}
+
+bool Values::find(const void* address, std::size_t size, std::uint64_t kernels, Which which,
+                  void* to) const {
   const char* at = static_cast<const char*>(address);
   const auto after = entries_.upper_bound(at);
   if (after == entries_.begin()) {
@@ -30,7 +40,8 @@ bool Values::recall(const void* address, std::size_t size, std::uint64_t kernels
   const auto& [begin, entry] = *std::prev(after);
   const auto offset = static_cast<std::size_t>(at - begin);
   const bool untouched = entry.kernels == kernels;
-  const bool exact = offset == 0 && size == entry.bytes.size() && size >= kSmallestKept;
+  const bool exact =
+      which == Which::kAny && offset == 0 && size == entry.bytes.size() && size >= kSmallestKept;
   const bool inside = offset + size <= entry.bytes.size();
   if (!exact && !(inside && untouched)) {
     return false;

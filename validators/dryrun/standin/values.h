@@ -15,24 +15,32 @@ namespace headroom::standin {
 /// Model:   an upload, a fill by a constant and a copy of either are remembered until their bytes
 ///          are overwritten by another of them or given back. Kernels write without being seen. So
 ///          a download that asks for exactly what was remembered gets it; one that asks for a part,
-///          or for fewer than 8 bytes, gets it only while no kernel ran since: memory is used again,
-///          and the count of a nonzero must not be the bits of an old 1.0. Every other download gets
-///          zeros.
+///          or for a single number (8 bytes and fewer), gets it only while no kernel ran since: the
+///          program's allocator uses memory again, and the count of a nonzero must not be an old
+///          number. Every other download gets zeros.
 /// Not safe for threads; the caller holds the device's lock.
 class Values {
  public:
   static constexpr std::size_t kLargest = std::size_t{1} << 20;  ///< More is not remembered.
-  static constexpr std::size_t kSmallestKept = 8;  ///< Less is not handed out after a kernel.
-  static constexpr std::size_t kMost = std::size_t{64} << 20;    ///< Of all together.
+  /// A longer fill is not remembered: what is not known reads as zero, which most fills are.
+  static constexpr std::size_t kLargestFill = 4096;
+  static constexpr std::size_t kSmallestKept = 9;  ///< Less is not handed out after a kernel.
+  static constexpr std::size_t kMost = std::size_t{64} << 20;  ///< Of all together.
 
   void remember(const void* address, const void* bytes, std::size_t size, std::uint64_t kernels);
   /// `size` bytes at `address`, written into `to`; false: not known, and `to` is unchanged.
   bool recall(const void* address, std::size_t size, std::uint64_t kernels, void* to) const;
+  /// The same while no kernel ran since it was remembered.
+  bool recall_untouched(const void* address, std::size_t size, std::uint64_t kernels,
+                        void* to) const;
   /// What is known of `from` is known of `to` as well, and what was known of `to` is forgotten.
   void copy(const void* from, const void* to, std::size_t size, std::uint64_t kernels);
   void forget(const void* address, std::size_t size);
 
  private:
+  enum class Which { kAny, kUntouched };
+  bool find(const void* address, std::size_t size, std::uint64_t kernels, Which which,
+            void* to) const;
   struct Entry {
     std::vector<unsigned char> bytes;
     std::uint64_t kernels = 0;  ///< Launched when it was written.

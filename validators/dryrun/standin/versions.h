@@ -6,7 +6,7 @@ namespace headroom::standin {
 
 /// The releases that the libraries of a CUDA major version call themselves.
 struct LibraryVersions {
-  int cuda;              ///< cudaRuntimeGetVersion, cuDriverGetVersion.
+  int cuda;              ///< cudaRuntimeGetVersion.
   int cublas;            ///< cublasGetVersion.
   std::size_t cublaslt;  ///< cublasLtGetVersion.
 };

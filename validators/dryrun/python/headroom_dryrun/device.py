@@ -22,6 +22,7 @@ class Device:
         if self._next_counts is not None:
             self._next_counts.argtypes = [ctypes.c_longlong, ctypes.c_int]
             self._next_counts.restype = None
+        self._next_group = getattr(library, "headroom_gpu_next_group", None)
         self.is_standin = self._work is not None
 
     def work(self) -> Dict[str, Any]:
@@ -41,6 +42,11 @@ class Device:
             return False
         self._next_count(count)
         return True
+
+    def announce_group(self, ranks: int, rank: int) -> None:
+        """Says the size of the next group and the rank in it: a split of a communicator of NCCL does not."""
+        if self._next_group is not None:
+            self._next_group(ctypes.c_int(ranks), ctypes.c_int(rank))
 
     def _read(self, function: Optional[Any]) -> Dict[str, Any]:
         if function is None:

@@ -63,9 +63,49 @@ def _megatron_optimizer(session: Any) -> Callable[[Any], None]:
     return imported
 
 
+class _Generation:
+    """transformers' generate: its loop ends when a value on the GPU says so; here, at the greatest length."""
+
+    def __init__(self, session: Any):
+        self._session = session
+        self._at_length = False
+
+    def criteria_imported(self, module: Any) -> None:
+        """Notes when a sequence has its greatest length, which Python knows."""
+        criterion = getattr(module, "MaxLengthCriteria", None)
+        if criterion is None:
+            return
+        original = criterion.__call__
+
+        def call(this: Any, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+            self._at_length = input_ids.shape[1] >= this.max_length
+            return original(this, input_ids, scores, **kwargs)
+
+        criterion.__call__ = call
+
+    def generation_imported(self, module: Any) -> None:
+        """Ends the loop there."""
+        mixin = getattr(module, "GenerationMixin", None)
+        if not hasattr(mixin, "_has_unfinished_sequences"):
+            return
+        original = mixin._has_unfinished_sequences
+
+        def unfinished(this: Any, *args: Any, **kwargs: Any) -> bool:
+            if self._at_length:
+                self._at_length = False
+                self._session.guess("generate went on to its greatest length")
+                return False
+            return original(this, *args, **kwargs)
+
+        mixin._has_unfinished_sequences = unfinished
+
+
 def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
     """Hooks by module."""
+    generation = _Generation(session)
     return {
+        "transformers.generation.stopping_criteria": [generation.criteria_imported],
+        "transformers.generation.utils": [generation.generation_imported],
         "deepspeed.runtime.engine": [_deepspeed_engine(session)],
         "deepspeed.runtime.pipe.engine": [_deepspeed_pipeline(session)],
         "deepspeed.runtime.zero.utils": [_deepspeed_sizes(session)],

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from typing import Any, Callable, Dict, List, Optional
 
 from . import frames, frameworks, launchers, processes, report, values, world
@@ -225,6 +226,7 @@ class Session:
                 stream.flush()
             except Exception:
                 pass
+        weakref.finalize._exitfunc()  # Temporary folders of the program are removed, as at its end.
         os._exit(0)
 
     def finish(self, stopped: str) -> None:

@@ -29,7 +29,7 @@ class TorchHooks:
 
     def install(self) -> None:
         """Puts the hooks in; each is optional."""
-        parts = (self._wrap_backward, self._hook_optimizers, self._wrap_clipping, self._wrap_zero_grad, self.await_forward)
+        parts = (self._wrap_backward, self._hook_optimizers, self._wrap_clipping, self._wrap_zero_grad, self._leave_cudnn, self.await_forward)
         for put in parts:
             try:
                 put()
@@ -81,6 +81,17 @@ class TorchHooks:
         module.register_optimizer_step_pre_hook(self._before_step)
         module.register_optimizer_step_post_hook(self._after_step)
         module.Optimizer.__init__ = self._around_init(module.Optimizer.__init__)
+        for optimizer in [m for name, m in sys.modules.items() if name.startswith("torch.optim.")]:
+            if hasattr(optimizer, "_get_value"):
+                optimizer._get_value = self._counting_from_one(optimizer._get_value)
+
+    def _counting_from_one(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A step count that was loaded onto the GPU reads as 0 there, and optimizers divide by what follows from it."""
+
+        def value(x: Any) -> Any:
+            return original(x) or (1.0 if getattr(x, "is_cuda", False) else original(x))
+
+        return value
 
     def _around_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -93,8 +104,20 @@ class TorchHooks:
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not self.step_depth:
             self.guarded(self._session.phases.step_begins)
+            self.guarded(self._note_untouched, optimizer)
             self.guarded(self._session.categories.see_optimizer, optimizer, _now(), False)
         self.guarded(program.recognise_optimizer, self._session, optimizer)
+
+    def _note_untouched(self, optimizer: Any) -> None:
+        """Names parameters that got no gradient: a mixture that chooses experts by values leaves most out here."""
+        trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        without = [p for p in trained if p.grad is None]
+        if without and len(without) < len(trained):
+            size = sum(p.numel() * p.element_size() for p in without)
+            self._session.guess(
+                f"{len(without)} of {len(trained)} trained parameters ({size / 2**20:.0f} MiB) got no gradient and no optimizer"
+                " state: if values choose what is trained, such as experts, a real run needs more memory"
+            )
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.guarded(self._session.categories.see_optimizer, optimizer, _now(), True)
@@ -174,6 +197,19 @@ class TorchHooks:
 
         return zero_grad
 
+    # cuDNN
+
+    _CUDNN_LAYERS = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "BatchNorm1d", "BatchNorm2d", "LSTM", "GRU", "RNN")
+
+    def _leave_cudnn(self) -> None:
+        """The stand-in has no cuDNN: PyTorch's own convolutions, normalisations and recurrent layers run."""
+        self._torch.backends.cudnn.enabled = False
+
+    def _note_cudnn(self, module: Any) -> None:
+        names = sorted({type(m).__name__ for m in module.modules()} & set(self._CUDNN_LAYERS))
+        if names:
+            self._session.guess(f"{', '.join(names)} ran without cuDNN: workspaces are PyTorch's own")
+
     # Forward
 
     def await_forward(self) -> None:
@@ -203,4 +239,5 @@ class TorchHooks:
             session.step_ended()
         session.phases.next_forward()
         session.phases.forward()
+        self._note_cudnn(module)
         program.recognise(session, module, args, kwargs)

@@ -196,6 +196,19 @@ def _gloo_without_peers(c10d: Any) -> Any:
     return Answers("ProcessGroupGloo", (), {})
 
 
+def _announce_groups(session: Any, c10d: Any) -> None:
+    """Tells the stand-in how large each group is, before PyTorch makes its communicator."""
+    original = getattr(c10d, "_new_process_group_helper", None)
+    if original is None:
+        return
+
+    def helper(group_size: int, group_rank: int, *args: Any, **kwargs: Any) -> Any:
+        session.device.announce_group(group_size, group_rank)
+        return original(group_size, group_rank, *args, **kwargs)
+
+    c10d._new_process_group_helper = helper
+
+
 def _put_rendezvous(store_type: type, settings: Settings) -> Callable[[Any], None]:
     """Every init_method leads to a store of ours."""
 
@@ -224,6 +237,7 @@ def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
         store_type = store_class(c10d.Store)
         _put_rendezvous(store_type, settings)(sys.modules["torch.distributed.rendezvous"])
         _put_collectives(session, c10d)
+        _announce_groups(session, c10d)
         if hasattr(c10d, "ProcessGroupGloo"):
             c10d.ProcessGroupGloo = _gloo_without_peers(c10d)
         session.store_type = store_type
