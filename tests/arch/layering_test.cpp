@@ -104,8 +104,8 @@ const std::vector<Library>& libraries() {
       {.name = "MPI", .prefixes = {"mpi.h"}, .folders = {"cli/mpi"}},
       // The operating system, out of headers so that no caller depends on it.
       {.name = "POSIX",
-       .prefixes = {"sys/", "unistd.h", "fcntl.h", "poll.h", "termios.h", "dlfcn.h", "signal.h",
-                    "spawn.h"},
+       .prefixes = {"sys/", "unistd.h", "fcntl.h", "poll.h", "termios.h", "dlfcn.h", "pthread.h",
+                    "signal.h", "spawn.h"},
        .folders = {"model_ir/base", "model_ir/spec/weights", "validators", "cli"}},
   };
   return table;

@@ -1,4 +1,6 @@
 // The CUDA runtime: streams, events and graphs.
+#include <utility>
+
 #include "validators/dryrun/standin/device.h"
 #include "validators/dryrun/standin/last_error.h"
 #include "validators/dryrun/standin/streams.h"
@@ -76,6 +78,12 @@ Status end_capture(Stream stream, void** graph) {
   if (graph != nullptr) {
     *graph = new_handle();
   }
+  return kSuccess;
+}
+
+Status exchange_capture_mode(int* mode) {
+  thread_local int current = 0;
+  std::swap(current, *mode);
   return kSuccess;
 }
 
@@ -195,6 +203,18 @@ Status cudaStreamBeginCaptureToGraph(Stream stream, void* /*graph*/, const void*
 }
 Status cudaStreamEndCapture(Stream stream, void** graph) {
   return end_capture(stream, graph);
+}
+Status cudaThreadExchangeStreamCaptureMode(int* mode) {
+  return exchange_capture_mode(mode);
+}
+// The graph's one node depends on nothing.
+Status cudaGraphNodeGetDependencies(void* /*node*/, void** /*dependencies*/, std::size_t* count) {
+  *count = 0;
+  return kSuccess;
+}
+Status cudaGraphNodeGetDependencies_v2(void* node, void** dependencies, void* /*edges*/,
+                                       std::size_t* count) {
+  return cudaGraphNodeGetDependencies(node, dependencies, count);
 }
 Status cudaStreamIsCapturing(Stream stream, int* status) {
   return is_capturing(stream, status);

@@ -301,6 +301,9 @@ Status cuStreamQuery(Stream /*stream*/) {
 Status cuStreamWaitEvent(Stream stream, Event event, unsigned /*flags*/) {
   return wait_event(stream, event);
 }
+Status cuThreadExchangeStreamCaptureMode(int* mode) {
+  return exchange_capture_mode(mode);
+}
 Status cuStreamIsCapturing(Stream stream, int* status) {
   return is_capturing(stream, status);
 }

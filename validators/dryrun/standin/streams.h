@@ -30,6 +30,8 @@ struct CaptureInfo {
 };
 Status begin_capture(Stream stream);
 Status end_capture(Stream stream, void** graph);
+/// Swaps the calling thread's capture mode with `*mode`.
+Status exchange_capture_mode(int* mode);
 Status is_capturing(Stream stream, int* status);
 Status capture_info(Stream stream, CaptureInfo info);
 
