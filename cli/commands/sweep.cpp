@@ -398,15 +398,16 @@ Command sweep_command() {
                .summary =
                    "Finds the best plan for each combination of models, GPU types and GPU counts",
                .positionals = "MODEL...",
-               .detail = "Each MODEL is what headroom fit takes; - is read once, and does not go with "
-                         "--output or mpirun. --gpu takes several names and "
-                         "--gpus several counts, separated by commas. The answer has one line "
-                         "for each combination. mpirun -n N headroom sweep ... splits the work "
-                         "over processes and machines, with the same answer. If a sweep with "
-                         "--output FILE is interrupted, the same command completes the file. "
-                         "--json prints one document in place of lines. Other verbs take a file "
-                         "of JSON lines, or the document, through --plan; MODEL, --gpu and --gpus "
-                         "say which of several plans is meant.",
+               .detail =
+                   "Each MODEL is what headroom fit takes; - is read once, and does not go with "
+                   "--output or mpirun. --gpu takes several names and "
+                   "--gpus several counts, separated by commas. The answer has one line "
+                   "for each combination. mpirun -n N headroom sweep ... splits the work "
+                   "over processes and machines, with the same answer. If a sweep with "
+                   "--output FILE is interrupted, the same command completes the file. "
+                   "--json prints one document in place of lines. Other verbs take a file "
+                   "of JSON lines, or the document, through --plan; MODEL, --gpu and --gpus "
+                   "say which of several plans is meant.",
                .options = sweep_options(),
                .example = "sweep gpt2 --gpu a100-80gb --gpus 1,2",
                .model_at = 0},

@@ -147,7 +147,8 @@ std::string reading_text(const OomReading& reading, const Terminal& terminal) {
 /// What the prediction for the run says, and what to change.
 std::string run_text(const FitAnswer& fit, const Terminal& terminal) {
   const cost::StepEstimate& estimate = fit.estimate;
-  std::string said = "the prediction for this run " + std::string(cost::verdict_words(estimate.verdict, estimate.chance)) +
+  std::string said = "the prediction for this run " +
+                     std::string(cost::verdict_words(estimate.verdict, estimate.chance)) +
                      ": a peak of " + to_text(estimate.peak_allocated) + " allocated in " +
                      estimate.peak_moment + ", " + to_text(estimate.peak_reserved) + " reserved, " +
                      to_text(estimate.outside_bytes) + " outside PyTorch";

@@ -197,8 +197,7 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
     if (!least) {
       return least.error();
     }
-    const Result<cost::StepEstimate> there =
-        judged_replay(question, mend.plan.plan, Bytes{*least});
+    const Result<cost::StepEstimate> there = judged_replay(question, mend.plan.plan, Bytes{*least});
     if (!there) {
       return there.error();
     }

@@ -232,8 +232,9 @@ TEST_CASE("sweep: --json prints the error alone where an answer cannot be found"
 }
 
 TEST_CASE("sweep: a model on standard input is read once for all combinations") {
-  const std::string config = R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, )"
-                             R"("vocab_size": 50257, "n_positions": 1024})";
+  const std::string config =
+      R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, )"
+      R"("vocab_size": 50257, "n_positions": 1024})";
   const test::TemporaryFolder folder;
   const std::string options = " --gpu a100-80gb,t4 --gpus 1,2 --runtime transformers --seq 128";
   const std::vector<std::string> filed =
@@ -277,8 +278,7 @@ TEST_CASE("sweep: a plan on standard input serves all combinations") {
 TEST_CASE("sweep: values that are the same in another spelling are one value") {
   const std::string options = " --gpus 1 --runtime transformers --micro-batch 1 --precision ";
   const test::Answer one = test::headroom("sweep gpt2 --gpu a100-80gb" + options + "bf16");
-  const test::Answer all =
-      test::headroom("sweep gpt2 --gpu a100-80gb" + options + "bf16,bfloat16");
+  const test::Answer all = test::headroom("sweep gpt2 --gpu a100-80gb" + options + "bf16,bfloat16");
   CHECK(lines_of(all.out) == lines_of(one.out));
   const test::TemporaryFolder folder;
   const std::string path = folder.path("plan.json");
