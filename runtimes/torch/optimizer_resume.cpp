@@ -23,7 +23,7 @@ using SavedStates = std::vector<SavedState>;
 
 SavedStates adamw_states(const Tensor& parameter) {
   const SavedState moment{.shape = parameter.shape(), .dtype = parameter.dtype()};
-  return {SavedState{.counts_steps = true}, moment, moment};
+  return {SavedState{.shape = {}, .counts_steps = true}, moment, moment};
 }
 
 /// The factored moment that both Adafactors keep, without what they keep besides.
@@ -69,7 +69,7 @@ SavedStates states_of(const OptimizerPlan& plan, const Tensor& parameter, bool l
     case OptimizerKind::kAdafactorTorch: {
       SavedStates states =
           factored_moment(shape, shape.with(-1, 1), shape.with(-2, 1), parameter.dtype());
-      states.insert(states.begin(), SavedState{.counts_steps = true});
+      states.insert(states.begin(), SavedState{.shape = {}, .counts_steps = true});
       return states;
     }
     case OptimizerKind::kAdafactor: {
