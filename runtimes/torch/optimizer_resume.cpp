@@ -67,8 +67,9 @@ SavedStates states_of(const OptimizerPlan& plan, const Tensor& parameter, bool l
     case OptimizerKind::kMuon:
       return layer_matrix ? SavedStates{moment} : adamw_states(parameter);
     case OptimizerKind::kAdafactorTorch: {
-      SavedStates states =
-          factored_moment(shape, shape.with(-1, 1), shape.with(-2, 1), parameter.dtype());
+      const bool factored = shape.rank() > 1;
+      SavedStates states = factored_moment(shape, factored ? shape.with(-1, 1) : shape,
+                                           factored ? shape.with(-2, 1) : shape, parameter.dtype());
       states.insert(states.begin(), SavedState{.shape = {}, .counts_steps = true});
       return states;
     }

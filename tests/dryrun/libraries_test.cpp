@@ -186,6 +186,7 @@ TEST_CASE("stand-in libraries: a gathered buffer repeats what this rank sent") {
   std::vector<std::int64_t> got(4);
   copy(got.data(), to, 32, 2);
   CHECK(got == std::vector<std::int64_t>{77, 77, 77, 77});
+  CHECK(function<int(void*)>(collectives, "ncclCommDestroy")(communicator) == 0);
 }
 
 }  // namespace headroom::standin

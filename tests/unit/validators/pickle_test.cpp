@@ -35,7 +35,7 @@ TEST_CASE("pickle: numbers of every width") {
       "\x80\x04](K\xffM\xff\xffJ\xff\xff\xff\xff"
       "\x8a\x06\x00\x00\x00\x00\x00\x01\x8a\x06\x00\x00\x00\x00\x00\xff"
       "G\x3f\xe0\x00\x00\x00\x00\x00\x00\x88Ne.",
-      46);
+      43);
   const PickleDocument document = read(bytes);
   const auto items = document.items(document.root());
   REQUIRE(items.size() == 8);

@@ -203,7 +203,8 @@ def _announce_groups(session: Any, c10d: Any) -> None:
         return
 
     def helper(group_size: int, group_rank: int, *args: Any, **kwargs: Any) -> Any:
-        session.device.announce_group(group_size, group_rank)
+        if isinstance(group_rank, int):  # None: this rank is no member
+            session.device.announce_group(group_size, group_rank)
         return original(group_size, group_rank, *args, **kwargs)
 
     c10d._new_process_group_helper = helper
