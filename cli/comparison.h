@@ -29,7 +29,7 @@ struct ComparedPlan {
   Bytes peak_reserved;
   cost::RoleBytes by_role{};
   std::string moment;
-  cost::HostMemory host;  ///< What a node of the run holds.
+  cost::HostMemory host;  ///< Memory that the ranks of one node take on the host.
   cost::Verdict host_verdict{};
   std::string host_assumed;  ///< What is assumed of the host; empty: nothing.
   /// Nothing if nobody has measured a GPU of the kind.

@@ -134,7 +134,7 @@ bool stopped_before_optimizer(const check::DryRunReport& report) {
   return report.oom && report.program.find("optimizer") == nullptr;
 }
 
-/// What the prediction assumes or leaves out.
+/// Sentences that say what the prediction assumes or leaves out.
 std::vector<std::string> remarks_about(const check::DryRunReport& report, Bytes predicted) {
   std::vector<std::string> remarks;
   if (stopped_before_optimizer(report)) {
@@ -188,7 +188,7 @@ Result<Arguments> options_of_program(const Arguments& typed, const check::DryRun
   if (recomputes != nullptr && recomputes->as_bool() == true) {
     arguments.set("checkpointing", "full");
   }
-  arguments.set("attention", "sdpa-no-cudnn");  // As the dry run sets PyTorch's preference.
+  arguments.set("attention", "sdpa-no-cudnn");  // The dry run makes PyTorch prefer flash attention.
   return arguments;
 }
 

@@ -11,7 +11,7 @@
 
 namespace headroom::cli {
 
-/// What headroom itself predicts for the program of a dry run.
+/// The prediction of headroom itself for the program of a dry run.
 struct DryRunPrediction {
   std::string of;  ///< The question: "headroom fit ... --gpu h100-80gb", or what stands for it.
   Bytes peak_allocated;

@@ -119,7 +119,7 @@ Result<check::DryRunRequest> read_request(const Arguments& arguments, const Cont
                               .output_to_error = arguments.has("json")};
 }
 
-/// What to look at next.
+/// Prints which commands to run next.
 std::string next_of(const DryRunAnswer& answer) {
   const std::string& snapshot = answer.request.snapshot;
   std::error_code fault;

@@ -95,7 +95,7 @@ Result<ExitCode> answer_growth(const Arguments& arguments, const check::StackRul
       return std::move(snapshot).error();
     }
     snapshots.push_back(std::move(snapshot).value());
-    snapshots.back().traces.clear();  // What grows between snapshots is in their segments.
+    snapshots.back().traces.clear();  // Growth between snapshots is read from their segments.
   }
   std::vector<check::StackSorter> sorters;
   sorters.reserve(snapshots.size());

@@ -243,8 +243,8 @@ int run(const Options& options) {
     std::fprintf(stderr, "the generated snapshot is refused\n");
     return 1;
   }
-  if (options.only == "write") {  // For timing the whole program on the same file.
-    return write_file_atomically("/tmp/headroom_snapshot.pickle", bytes) ? 0 : 1;
+  if (options.only == "write") {  // In the current folder, to time the whole program on it.
+    return write_file_atomically("headroom_snapshot.pickle", bytes) ? 0 : 1;
   }
   const std::string title = "snapshot of " + std::to_string(bytes.size()) + " bytes, " +
                             std::to_string(writer.entries()) + " entries";

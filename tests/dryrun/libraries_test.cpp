@@ -189,4 +189,135 @@ TEST_CASE("stand-in libraries: a gathered buffer repeats what this rank sent") {
   CHECK(function<int(void*)>(collectives, "ncclCommDestroy")(communicator) == 0);
 }
 
+TEST_CASE("stand-in libraries: a sum over ranks multiplies what this rank holds") {
+  void* runtime = library("libcudart.so.13");
+  void* collectives = library("libnccl.so.2");
+  void* communicator = nullptr;
+  function<int(void**, int, UniqueId, int)>(collectives, "ncclCommInitRank")(&communicator, 8, {},
+                                                                             0);
+  void* buffer = nullptr;
+  function<int(void**, std::size_t)>(runtime, "cudaMalloc")(&buffer, 1024);
+  auto* const copy = function<int(void*, const void*, std::size_t, int)>(runtime, "cudaMemcpy");
+  auto* const reduce = function<int(const void*, void*, std::size_t, int, int, void*, void*)>(
+      collectives, "ncclAllReduce");
+  constexpr int kInt64 = 4, kSum = 0, kMax = 2;
+  const std::vector<std::int64_t> sent = {3, 5};
+  std::vector<std::int64_t> got(2);
+  copy(buffer, sent.data(), 16, 1);
+  reduce(buffer, buffer, 2, kInt64, kMax, communicator, nullptr);
+  copy(got.data(), buffer, 16, 2);
+  CHECK(got == sent);
+  reduce(buffer, buffer, 2, kInt64, kSum, communicator, nullptr);
+  copy(got.data(), buffer, 16, 2);
+  CHECK(got == std::vector<std::int64_t>{24, 40});
+  function<int(void*)>(collectives, "ncclCommDestroy")(communicator);
+  function<int(void*)>(runtime, "cudaFree")(buffer);
+}
+
+TEST_CASE("stand-in libraries: a part of a communicator has the size that was announced") {
+  void* collectives = library("libnccl.so.2");
+  void* whole = nullptr;
+  void* part = nullptr;
+  function<int(void**, int, UniqueId, int)>(collectives, "ncclCommInitRank")(&whole, 8, {}, 5);
+  function<void(int, int)>(collectives, "headroom_gpu_next_group")(2, 1);
+  auto* const split =
+      function<int(void*, int, int, void**, const void*)>(collectives, "ncclCommSplit");
+  CHECK(split(whole, 0, 0, &part, nullptr) == 0);
+  int ranks = 0;
+  int rank = 0;
+  function<int(const void*, int*)>(collectives, "ncclCommCount")(part, &ranks);
+  function<int(const void*, int*)>(collectives, "ncclCommUserRank")(part, &rank);
+  CHECK(ranks == 2);
+  CHECK(rank == 1);
+  auto* const destroy = function<int(void*)>(collectives, "ncclCommDestroy");
+  destroy(part);
+  constexpr int kNoColour = -1;
+  CHECK(split(whole, kNoColour, 0, &part, nullptr) == 0);
+  CHECK(part == nullptr);
+  destroy(whole);
+}
+
+TEST_CASE("stand-in libraries: an announced count is what the next kernel's count reads") {
+  void* runtime = library("libcudart.so.12");
+  auto* const copy = function<int(void*, const void*, std::size_t, int)>(runtime, "cudaMemcpy");
+  void* address = nullptr;
+  function<int(void**, std::size_t)>(runtime, "cudaMalloc")(&address, 4096);
+  const float known = 0.5F;
+  copy(static_cast<char*>(address) + 512, &known, sizeof known, 1);
+  function<void(long long)>(runtime, "headroom_gpu_next_count")(77);
+  float read = 0;
+  copy(&read, static_cast<char*>(address) + 512, sizeof read, 2);
+  CHECK(read == known);
+  int count = 0;
+  copy(&count, address, sizeof count, 2);
+  CHECK(count == 77);
+  copy(&count, address, sizeof count, 2);
+  CHECK(count == 0);
+  function<int(void*)>(runtime, "cudaFree")(address);
+}
+
+TEST_CASE("stand-in libraries: zeros reach every byte of a large download") {
+  void* runtime = library("libcudart.so.13");
+  constexpr std::size_t kBytes = std::size_t{3} << 20;
+  void* address = nullptr;
+  function<int(void**, std::size_t)>(runtime, "cudaMalloc")(&address, kBytes);
+  std::vector<char> plain(kBytes, 'x');
+  function<int(void*, const void*, std::size_t, int)>(runtime, "cudaMemcpy")(plain.data(), address,
+                                                                             kBytes - 1, 2);
+  CHECK(plain == [] {
+    std::vector<char> expected(kBytes, '\0');
+    expected.back() = 'x';
+    return expected;
+  }());
+  function<int(void*)>(runtime, "cudaFree")(address);
+}
+
+TEST_CASE("stand-in libraries: memory is registered once, and given back by the call that fits") {
+  void* runtime = library("libcudart.so.12");
+  auto* const enrol = function<int(void*, std::size_t, unsigned)>(runtime, "cudaHostRegister");
+  auto* const withdraw = function<int(void*)>(runtime, "cudaHostUnregister");
+  constexpr Status kAlready = 712, kNotRegistered = 713;
+  std::vector<char> own(4096);
+  CHECK(enrol(own.data(), own.size(), 0) == 0);
+  CHECK(enrol(own.data(), own.size(), 0) == kAlready);
+  CHECK(withdraw(own.data()) == 0);
+  CHECK(withdraw(own.data()) == kNotRegistered);
+}
+
+TEST_CASE("stand-in libraries: forms with other arguments are found by the caller's version") {
+  void* driver = library("libcuda.so.1");
+  void* found = nullptr;
+  int result = -1;
+  auto* const find =
+      function<int(const char*, void**, int, std::uint64_t, int*)>(driver, "cuGetProcAddress_v2");
+  find("cuGetProcAddress", &found, 11030, 0, &result);
+  CHECK(found == dlsym(driver, "cuGetProcAddress"));
+  find("cuGetProcAddress", &found, 12080, 0, &result);
+  CHECK(found == dlsym(driver, "cuGetProcAddress_v2"));
+  find("cuStreamGetCaptureInfo", &found, 12030, 0, &result);
+  CHECK(found == dlsym(driver, "cuStreamGetCaptureInfo_v3"));
+  find("cuCtxSynchronize", &found, 13000, 0, &result);
+  CHECK(found == dlsym(driver, "cuCtxSynchronize"));
+}
+
+TEST_CASE("stand-in libraries: a product of matrices counts its operations in any layout") {
+  void* blas = library("libcublasLt.so.13");
+  std::uint64_t left[8] = {};
+  std::uint64_t right[8] = {};
+  auto* const init =
+      function<int(void*, std::size_t, int, std::uint64_t, std::uint64_t, std::int64_t)>(
+          blas, "cublasLtMatrixLayoutInit_internal");
+  init(left, sizeof left, 0, 8, 16, 8);      // k x m, transposed
+  init(right, sizeof right, 0, 16, 32, 16);  // the result, m x n
+  char text[4096] = {};
+  auto* const work = function<int(char*, std::size_t)>(blas, "headroom_gpu_work");
+  work(text, sizeof text);
+  function<int(void*, void*, const void*, const void*, const void*, const void*, const void*,
+               const void*, const void*, const void*, void*, const void*)>(blas, "cublasLtMatmul")(
+      nullptr, nullptr, nullptr, nullptr, left, nullptr, nullptr, nullptr, nullptr, nullptr,
+      nullptr, right);
+  work(text, sizeof text);
+  CHECK(std::string(text).find("\"gemms\":1,\"gemm_flops\":8192,") != std::string::npos);
+}
+
 }  // namespace headroom::standin

@@ -8,7 +8,8 @@
 namespace headroom::standin {
 namespace {
 
-/// What stands between `<<<` and `>>>`, from the caller to the stub of the kernel.
+/// The configuration of a launch, which the caller passes to the stub of the kernel: grid, block,
+/// shared memory and stream.
 struct LaunchConfiguration {
   Dim3 grid;
   Dim3 block;

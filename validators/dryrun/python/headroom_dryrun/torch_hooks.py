@@ -89,7 +89,11 @@ class TorchHooks:
         """A step count that was loaded onto the GPU reads as 0 there, and optimizers divide by what follows from it."""
 
         def value(x: Any) -> Any:
-            return original(x) or (1.0 if getattr(x, "is_cuda", False) else original(x))
+            number = original(x)
+            if number is x or number or not getattr(x, "is_cuda", False):
+                return number  # `number is x`: a compiler reads the program, and there is no number yet.
+            self._session.guess("a step count on the GPU is read as 1")
+            return 1.0
 
         return value
 
