@@ -236,15 +236,16 @@ std::vector<OptionSpec> dryrun_options() {
   const std::vector<OptionSpec> own = {
       {"node", "NAME", "one of the catalogue with this GPU",
        "machine that holds the GPUs (headroom catalog nodes lists them)"},
-      {"gpus", "N", "1",
-       "GPUs of the run, each with one rank: the program believes to be one of N ranks"},
-      {"rank", "R", "0", "rank that the program believes to be"},
+      {"gpus", "N", "1", "GPUs of the run, one rank each; the program runs as one of N ranks"},
+      {"rank", "R", "0", "rank that the program runs as"},
       {"all-ranks", "", "",
        "start the command as it is, with as many processes as it makes; --gpus is then the number "
        "of GPUs that they see"},
-      {"steps", "N", "3", "optimizer steps after which the program is stopped; 0: it is not"},
+      {"steps", "N", "3",
+       "optimizer steps after which the program is stopped; 0: it runs to its end"},
       {"routing", "HOW", "uniform",
-       "how many tokens each expert gets: uniform, or skewed:0.3 (0: even, 1: one gets all)"},
+       "how many tokens each expert gets: uniform, or skewed:F (the share F, 0 to 1, goes to the "
+       "first expert, the rest evenly to all)"},
       {"lag", "N", "0",
        "launches by which the GPU lags behind the host, so that memory used on a second stream "
        "is free later"},
@@ -259,18 +260,21 @@ std::vector<OptionSpec> dryrun_options() {
 }  // namespace
 
 Command dryrun_command() {
-  return {.verb = {.name = "dryrun",
-                   .summary = "Runs your own training program on a GPU that computes nothing, and "
-                              "says what its framework allocates",
-                   .positionals = "-- COMMAND...",
-                   .detail = "COMMAND starts the program as always: python train.py, torchrun, "
-                             "accelerate launch, deepspeed. No GPU is needed. Stand-ins for "
-                             "CUDA's libraries are loaded into the program alone; they count "
-                             "device memory and compute nothing, so that losses are meaningless.",
-                   .options = dryrun_options(),
-                   .example = "dryrun --gpu h100-80gb -- python train.py",
-                   .takes_command = true},
-          .run = run_dryrun};
+  return {
+      .verb =
+          {.name = "dryrun",
+           .summary = "Runs your own training program on a GPU that computes nothing, and "
+                      "says what its framework allocates",
+           .positionals = "-- COMMAND...",
+           .detail =
+               "COMMAND is the usual command that starts your program: python train.py, torchrun, "
+               "accelerate launch, deepspeed. No GPU is needed. Stand-ins for "
+               "CUDA's libraries are loaded into the program alone; they count "
+               "device memory and compute nothing, so that losses are meaningless.",
+           .options = dryrun_options(),
+           .example = "dryrun --gpu h100-80gb -- python train.py",
+           .takes_command = true},
+      .run = run_dryrun};
 }
 
 }  // namespace headroom::cli
