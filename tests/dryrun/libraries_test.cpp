@@ -198,16 +198,17 @@ TEST_CASE("stand-in libraries: a sum over ranks multiplies what this rank holds"
   void* buffer = nullptr;
   function<int(void**, std::size_t)>(runtime, "cudaMalloc")(&buffer, 1024);
   auto* const copy = function<int(void*, const void*, std::size_t, int)>(runtime, "cudaMemcpy");
-  auto* const sum_up = function<int(const void*, void*, std::size_t, int, int, void*, void*)>(
-      collectives, "ncclAllReduce");
+  auto* const nccl_all_reduce =
+      function<int(const void*, void*, std::size_t, int, int, void*, void*)>(collectives,
+                                                                             "ncclAllReduce");
   constexpr int kInt64 = 4, kSum = 0, kMax = 2;
   const std::vector<std::int64_t> sent = {3, 5};
   std::vector<std::int64_t> got(2);
   copy(buffer, sent.data(), 16, 1);
-  sum_up(buffer, buffer, 2, kInt64, kMax, communicator, nullptr);
+  nccl_all_reduce(buffer, buffer, 2, kInt64, kMax, communicator, nullptr);
   copy(got.data(), buffer, 16, 2);
   CHECK(got == sent);
-  sum_up(buffer, buffer, 2, kInt64, kSum, communicator, nullptr);
+  nccl_all_reduce(buffer, buffer, 2, kInt64, kSum, communicator, nullptr);
   copy(got.data(), buffer, 16, 2);
   CHECK(got == std::vector<std::int64_t>{24, 40});
   function<int(void*)>(collectives, "ncclCommDestroy")(communicator);
@@ -220,9 +221,9 @@ TEST_CASE("stand-in libraries: a part of a communicator has the size that was an
   void* part = nullptr;
   function<int(void**, int, UniqueId, int)>(collectives, "ncclCommInitRank")(&whole, 8, {}, 5);
   function<void(int, int)>(collectives, "headroom_gpu_next_group")(2, 1);
-  auto* const divide =
+  auto* const nccl_comm_split =
       function<int(void*, int, int, void**, const void*)>(collectives, "ncclCommSplit");
-  CHECK(divide(whole, 0, 0, &part, nullptr) == 0);
+  CHECK(nccl_comm_split(whole, 0, 0, &part, nullptr) == 0);
   int ranks = 0;
   int rank = 0;
   function<int(const void*, int*)>(collectives, "ncclCommCount")(part, &ranks);
@@ -232,7 +233,7 @@ TEST_CASE("stand-in libraries: a part of a communicator has the size that was an
   auto* const destroy = function<int(void*)>(collectives, "ncclCommDestroy");
   destroy(part);
   constexpr int kNoColour = -1;
-  CHECK(divide(whole, kNoColour, 0, &part, nullptr) == 0);
+  CHECK(nccl_comm_split(whole, kNoColour, 0, &part, nullptr) == 0);
   CHECK(part == nullptr);
   destroy(whole);
 }
