@@ -14,4 +14,16 @@ Status check_replicas(const ParallelPlan& plan) {
   return ok();
 }
 
+Status check_optimizer(const ParallelPlan& plan) {
+  if (!has_fsdp(plan) || fsdp_of(plan).version != 2 ||
+      plan.optimizer.kind != OptimizerKind::kAdafactor) {
+    return ok();
+  }
+  return Error::invalid_argument(
+      "optimizer",
+      "adafactor is not supported with FSDP2: the step of transformers' Adafactor multiplies "
+      "tensors by DTensors, which PyTorch refuses",
+      {}, "use --optimizer adafactor-torch, or --fsdp version=1");
+}
+
 }  // namespace headroom::ir::fsdp

@@ -10,4 +10,12 @@ namespace headroom::ir::fsdp {
 /// Errors:  kInvalidArgument if the number of replicas does not divide the number of ranks.
 [[nodiscard]] Status check_replicas(const ParallelPlan& plan);
 
+/// Checks that the optimizer's step runs on DTensors. The lowering does not ask: rows of runs that
+/// ran out of memory before their first step name such optimizers too.
+///
+/// Errors:  kInvalidArgument for transformers' Adafactor under FSDP2.
+/// Source:  huggingface/transformers 5.17 src/transformers/optimization.py, Adafactor.step, whose
+///          factors are plain tensors.
+[[nodiscard]] Status check_optimizer(const ParallelPlan& plan);
+
 }  // namespace headroom::ir::fsdp

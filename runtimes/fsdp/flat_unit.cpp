@@ -21,6 +21,18 @@ using torch::Tensor;
 
 constexpr std::int64_t kAlignedBytes = 16;  ///< _get_aligned_numel
 
+bool has_memory(const Tensor& tensor) {
+  return tensor->storage != nullptr && tensor->storage->bytes > 0;
+}
+
+/// Moves a buffer from the host to the device; nothing happens if it is there.
+void move_buffer(Eager& eager, const Tensor& buffer) {
+  if (!has_memory(buffer)) {
+    eager.fill_storage(buffer, bytes_of(buffer.elements(), buffer.dtype()).value(),
+                       TensorRole::kBuffer);
+  }
+}
+
 }  // namespace
 
 void FlatUnit::add(Tensor* slot, std::vector<Tensor> companions) {
@@ -49,14 +61,14 @@ void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<
   std::vector<Tensor> moved(members_.size());
   for (const std::size_t index : order) {
     for (const Tensor& companion : members_[index].companions) {
-      eager.fill_storage(companion, bytes_of(companion.elements(), companion.dtype()).value(),
-                         TensorRole::kBuffer);
+      move_buffer(eager, companion);
     }
-    moved[index] = eager.empty(members_[index].shape, types_.moved, TensorRole::kTemporary);
+    if (!has_memory(*members_[index].slot)) {
+      moved[index] = eager.empty(members_[index].shape, types_.moved, TensorRole::kTemporary);
+    }
   }
   for (const Tensor& buffer : buffers) {
-    eager.fill_storage(buffer, bytes_of(buffer.elements(), buffer.dtype()).value(),
-                       TensorRole::kBuffer);
+    move_buffer(eager, buffer);
   }
   join();
   if (offloads()) {
@@ -71,8 +83,9 @@ void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<
       hold_on_host(eager.program(), use, HostPages::kPinnedBlock, torch::bytes_of(shard_));
     }
   }
-  for (Tensor& each : moved) {
-    each.reset();
+  moved.clear();
+  for (const Member& member : members_) {
+    eager.drain_storage(*member.slot);
   }
 }
 

@@ -46,8 +46,8 @@ class FlatUnit {
   /// before it: the factors and tables of a quantised weight, which are not sharded. Call `flatten`
   /// after the last one.
   void add(torch::Tensor* slot, std::vector<torch::Tensor> companions = {});
-  /// Moves the parameters from the host to the device in `order`, flattens them and keeps this
-  /// rank's part.
+  /// Moves the parameters that are on the host to the device in `order`, flattens them and keeps
+  /// this rank's part.
   void flatten(const std::vector<std::size_t>& order, const std::vector<torch::Tensor>& buffers);
   /// Called when all modules are wrapped: casts the trained parts that are stored in a wider type.
   void widen();

@@ -43,4 +43,19 @@ std::vector<HostTerm> checkpoint_terms(const ModelSpec& model, const ParallelPla
   return terms;
 }
 
+std::vector<HostTerm> quantised_terms(const ModelSpec& model, const ParallelPlan& plan) {
+  if (!plan.quant || !has_fsdp(plan) || !fsdp_of(plan).quantised_on_host) {
+    return {};
+  }
+  // Two codes a byte; embeddings, output layer and norms have 16 bits and few elements.
+  const Bytes codes{count_parameters(model).total() / 2};
+  return {{.use = HostUse::kLoading,
+           .span = HostSpan::kLoading,
+           .once = true,
+           .requested = codes,
+           .bytes = codes,
+           .source = "transformers 4.57.1 modeling_utils.py, _load_state_dict_into_meta_model: "
+                     "the first rank of a node keeps quantised weights, the others none"}};
+}
+
 }  // namespace headroom::ir::fsdp

@@ -22,4 +22,8 @@ namespace headroom::ir::fsdp {
 [[nodiscard]] std::vector<HostTerm> checkpoint_terms(const ModelSpec& model,
                                                      const ParallelPlan& plan);
 
+/// The quantised weights that the first rank of a node keeps until FSDP1 shards them.
+[[nodiscard]] std::vector<HostTerm> quantised_terms(const ModelSpec& model,
+                                                    const ParallelPlan& plan);
+
 }  // namespace headroom::ir::fsdp

@@ -128,9 +128,9 @@ std::optional<Error> unsupported_quant(const ModelSpec& model, const ParallelPla
     return refused("qlora", "dora, save=... or adapters on experts with --fsdp",
                    "adapters on linear layers only");
   }
-  if (fsdp.cpu_offload || fsdp.reshard_ranks != 0) {
-    return refused("fsdp", "offload or reshard=N with --qlora",
-                   "shards on the GPU, among all ranks");
+  if (fsdp.reshard_ranks != 0 || (fsdp.cpu_offload && fsdp.version == 2)) {
+    return refused("fsdp", "offload or reshard=N with --qlora and version=2",
+                   "shards on the GPU, among all ranks, or version=1 with offload");
   }
   if (fsdp.version == 1 && (plan.quant->prepare_kbit || !fsdp.reshard_after_forward ||
                             plan.world == plan.mesh.replicas)) {
@@ -178,7 +178,6 @@ std::optional<Error> unsupported_sharding(const ModelSpec& model, const Parallel
   const bool narrow_states = form == OptimizerForm::kEightBit ||
                              form == OptimizerForm::kPagedEightBit || form == OptimizerForm::kPaged;
   if (narrow_states && (fsdp.version == 2 || fsdp.cpu_offload)) {
-    // bitsandbytes 0.50.2 optim/optimizer.py passes DTensors and plain tables to one operator.
     // bitsandbytes 0.50.2 optim/optimizer.py passes both DTensors and plain tables to one operator.
     return refused("optimizer", "an optimizer of bitsandbytes, which does not support DTensors",
                    "an optimizer of PyTorch, or version=1 of --fsdp without offload");
@@ -191,6 +190,10 @@ std::optional<Error> unsupported_sharding(const ModelSpec& model, const Parallel
     return Error::invalid_argument(
         "fsdp", "reshard=" + std::to_string(fsdp.reshard_ranks),
         "a divisor of the " + std::to_string(ranks) + " ranks that share the model");
+  }
+  if (fsdp.quantised_on_host && (!plan.quant || fsdp.version == 2)) {
+    return Error::invalid_argument("fsdp", "quantised-on-host without --qlora, or with version=2",
+                                   "version=1 with --qlora", "leave out quantised-on-host");
   }
   if (fsdp.version == 1) {
     return unsupported_wrapper(model, plan, fsdp);

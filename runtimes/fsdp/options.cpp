@@ -80,7 +80,13 @@ constexpr std::array kFsdpFields = {
         .key_of("fsdp")
         .spelled({.name = "forward_prefetch"})
         .means("Version 1: in the forward pass, the next unit is gathered before the current one "
-               "runs.")};
+               "runs."),
+    field<&F::quantised_on_host>("quantised_on_host")
+        .key_of("fsdp")
+        .means("Version 1 with --qlora: each weight is quantised on the GPU and then kept on the "
+               "host until it is sharded, as transformers 4 does with Accelerate's "
+               "fsdp_cpu_ram_efficient_loading. Otherwise the whole quantised model is on every "
+               "GPU first, as with transformers 5, which ignores that setting.")};
 
 constexpr std::array kKeyedOptions = {
     KeyedOption{"fsdp", "PyTorch FSDP. --precision is the type of the shards."}};

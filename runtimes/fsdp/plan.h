@@ -33,6 +33,8 @@ struct FsdpPlan {
   bool use_orig_params = true;  ///< false: the optimizer sees one flat tensor per unit.
   FsdpPrefetch backward_prefetch = FsdpPrefetch::kBackwardPre;
   bool forward_prefetch = false;  ///< The next unit is gathered before this one runs.
+  /// Quantised weights stay on the host until they are sharded.
+  bool quantised_on_host = false;
   friend bool operator==(const FsdpPlan&, const FsdpPlan&) = default;
 };
 

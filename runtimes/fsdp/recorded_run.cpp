@@ -95,7 +95,9 @@ void read_sharded_run(RunReader& row, RunSetting& run) {
   row.absorb(parallel.trouble());
   // FullyShardedDataParallel's weights are quantised before they are copied. FSDP's codes have the
   // type of the other weights.
-  transformers::read_quant(row, plan, {.on_host = fsdp_of(plan).version == 1, .wide_codes = true});
+  const bool on_host = fsdp_of(plan).version == 1;
+  transformers::read_quant(row, plan, {.on_host = on_host, .wide_codes = true});
+  edit_fsdp(plan).quantised_on_host = on_host && plan.quant.has_value();
 }
 
 }  // namespace

@@ -25,14 +25,21 @@ namespace headroom::ir::fsdp {
 namespace {
 
 /// How 4-bit weights get to the GPUs.
-/// Source: huggingface/accelerate src/accelerate/utils/fsdp_utils.py, fsdp2_load_full_state_dict.
+/// Source: huggingface/transformers 4.57.1 src/transformers/modeling_utils.py,
+///         _load_state_dict_into_meta_model; 5.17 src/transformers/core_model_loading.py and
+///         quantizers/quantizer_bnb_4bit.py, update_device_map.
 std::vector<std::string> loading_notes(const ModelSpec& model, const ParallelPlan& plan) {
   std::vector<std::string> notes = transformers::quantised_notes(model, plan);
   if (plan.quant) {
     notes.emplace_back(
-        "every rank quantises the whole model on its GPU before FSDP shards it. Accelerate's "
-        "fsdp_cpu_ram_efficient_loading loads on the host of rank 0 instead and avoids this peak; "
-        "it is not modelled");
+        fsdp_of(plan).quantised_on_host
+            ? "weights are quantised one by one and kept on the host until FSDP shards them, as "
+              "transformers 4 does with fsdp_cpu_ram_efficient_loading; transformers 5 ignores "
+              "that setting for quantised weights, and needs memory for all of them on every GPU"
+            : "every rank has the whole quantised model on its GPU before FSDP shards it, even "
+              "with Accelerate's fsdp_cpu_ram_efficient_loading, which transformers 5 ignores for "
+              "quantised weights. Transformers 4 keeps them on the host: --fsdp version=1 with "
+              "quantised-on-host");
   }
   return notes;
 }
@@ -48,7 +55,7 @@ class Fsdp final : public Runtime {
     return parts;
   }
   [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
-    for (const Status& status : {refuse_version(plan), check_replicas(plan)}) {
+    for (const Status& status : {refuse_version(plan), check_replicas(plan), check_optimizer(plan)}) {
       if (!status) {
         return status;
       }
@@ -119,7 +126,9 @@ class Fsdp final : public Runtime {
   [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
                                                  const ParallelPlan& plan) const override {
     return transformers::joined(
-        transformers::loading_terms(model, plan, transformers::LoadedBy::kFirstOfNode),
+        transformers::joined(
+            transformers::loading_terms(model, plan, transformers::LoadedBy::kFirstOfNode),
+            quantised_terms(model, plan)),
         checkpoint_terms(model, plan));
   }
   /// Shards, and gradients and moments of what is trained.

@@ -231,7 +231,8 @@ std::unique_ptr<WrappedModel> load_wrapped(const Sharding& sharding,
   const Graph& graph = source.graph;
   Eager& eager = sharding.eager;
   auto result = std::make_unique<WrappedModel>();
-  eager.set_meta(true);
+  const bool on_device = plan.quant && !sharding.plan.quantised_on_host;
+  eager.set_meta(!on_device);
   result->model = transformers::load_model(eager, source);
   if (plan.lora) {
     transformers::add_adapters(eager, result->model, *plan.lora);

@@ -44,6 +44,7 @@ struct Change {
   static const Change kMixedPrecision;
   static const Change kPureBf16;
   static const Change kUnpreparedWeights;
+  static const Change kQuantisedOnHost;
   static const Change kFusedLoss;
   static const Change kFusedKernels;
   static const Change kSmallerMicroBatch;  ///< Halves it; accumulation keeps the step's batch.
@@ -96,6 +97,11 @@ inline constexpr Change Change::kUnpreparedWeights{
     185, "16-bit norms and embeddings beside quantised weights, without k-bit preparation",
     "norms and logits are computed in 16 bits",
     "huggingface/peft src/peft/utils/other.py, prepare_model_for_kbit_training"};
+inline constexpr Change Change::kQuantisedOnHost{
+    187, "quantised weights on the host until FSDP1 shards them (transformers 4)",
+    "none in a step; it needs transformers 4",
+    "huggingface/transformers 4.57.1 src/transformers/modeling_utils.py, "
+    "_load_state_dict_into_meta_model"};
 inline constexpr Change Change::kFusedKernels{
     195, "fused norms, rotary embedding and MLPs (Liger)", "none: fewer kernels",
     "Hsu et al. 2024, Liger Kernel, arXiv:2410.10989, section 3.1"};

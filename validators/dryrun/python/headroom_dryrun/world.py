@@ -2,6 +2,7 @@
 
 import os
 import sys
+import types
 import threading
 from typing import Any, Callable, Dict, List
 
@@ -181,6 +182,8 @@ def _gloo_without_peers(c10d: Any) -> Any:
     fake, gloo = native.FakeProcessGroup, getattr(native, "ProcessGroupGloo", None)
     fake._set_sequence_number_for_group = lambda self: None
     fake._get_sequence_number_for_group = lambda self: 0
+    if not hasattr(fake, "options"):  # PyTorch 2.8 writes the group's name and ranks into Gloo's options.
+        fake.options = types.SimpleNamespace()
 
     class Answers(type):
         def __call__(cls, store: Any, rank: int, size: int, timeout: Any = None) -> Any:
