@@ -21,8 +21,8 @@ Status check_optimizer(const ParallelPlan& plan) {
   }
   return Error::invalid_argument(
       "optimizer",
-      "adafactor is not supported with FSDP2: the step of transformers' Adafactor multiplies "
-      "tensors by DTensors, which PyTorch refuses",
+      "adafactor is not supported with FSDP2: the step of transformers' Adafactor adds "
+      "plain tensors to DTensors, which PyTorch refuses",
       {}, "use --optimizer adafactor-torch, or --fsdp version=1");
 }
 

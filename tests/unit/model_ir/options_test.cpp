@@ -48,8 +48,8 @@ std::size_t members(const DdpPlan& part) {
   return std::tuple_size_v<decltype(std::tie(a, b))>;
 }
 std::size_t members(const FsdpPlan& part) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k] = part;
-  return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k))>;
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = part;
+  return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l))>;
 }
 std::size_t members(const MegatronPlan& part) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B,
