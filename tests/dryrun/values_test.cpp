@@ -30,6 +30,20 @@ TEST_CASE("stand-in GPU: an upload comes back as a whole at any time") {
   CHECK(got == sent);
 }
 
+TEST_CASE("stand-in GPU: stated values come back in any part until they are forgotten") {
+  Values values;
+  const std::array<std::int64_t, 3> sent = {5, 6, 7};
+  values.state(at(4096), sent.data(), sizeof sent);
+  std::int64_t got = 0;
+  REQUIRE(values.recall_untouched(at(4112), sizeof got, 99, &got));
+  CHECK(got == 7);
+  values.copy(at(4104), at(8192), sizeof got, 99);
+  REQUIRE(values.recall(at(8192), sizeof got, 99, &got));
+  CHECK(got == 6);
+  values.forget(at(4096), sizeof sent);
+  CHECK_FALSE(values.recall(at(4096), sizeof got, 99, &got));
+}
+
 TEST_CASE("stand-in GPU: a part of an upload comes back only while no kernel ran") {
   Values values;
   const std::array<std::int64_t, 3> sent = {5, 6, 7};
