@@ -10,6 +10,7 @@
 #include "cli/commands/verbs.h"
 #include "cli/error_json.h"
 #include "cli/help.h"
+#include "cli/output.h"
 #include "cli/own_options.h"
 #include "cli/plan_file.h"
 #include "cli/shell_words.h"
@@ -219,6 +220,9 @@ ExitCode run_command(const Command& command, std::span<const std::string> rest, 
   }
   const Context context{
       .out = out, .err = err, .terminal = terminal, .json = json, .notes = &notes};
+  if (Status writable = check_output(*arguments); !writable) {
+    return report(arguments->as_typed(writable.error()), context);
+  }
   const Result<ExitCode> code = command.run(*arguments, context);
   return code ? *code : report(arguments->as_typed(code.error()), context);
 }

@@ -179,9 +179,6 @@ Result<ExitCode> run_dryrun(const Arguments& arguments, const Context& context) 
                                    "options only before --",
                                    "put the whole command behind -- and options before it");
   }
-  if (Status safe = check_output(arguments); !safe) {
-    return std::move(safe).error();
-  }
   Result<check::DryRunRequest> request = read_request(arguments, context);
   if (!request) {
     return std::move(request).error();

@@ -175,6 +175,17 @@ TEST_CASE("dryrun: --output writes the document, and the screen is shown all the
   CHECK(Document(read_file(path).value()).text("verdict") == "fits");
 }
 
+TEST_CASE("dryrun: a file that cannot be written is refused before the program starts") {
+  const DryRunFolder folder;
+  const std::string program = folder.reporting(kDryReport, "touch '" + folder.path("ran") + "'");
+  for (const std::string& path : {folder.path("no/such/answer.json"), folder.path("home")}) {
+    const Answer answer = DryRunFolder::run("--output " + path, {program});
+    CHECK(answer.code == ExitCode::kEnvironment);
+    CHECK(answer.complains("cannot be written"));
+    CHECK_FALSE(std::filesystem::exists(folder.path("ran")));
+  }
+}
+
 TEST_CASE("dryrun: the rank with the highest peak decides, the others stand in a table") {
   const DryRunFolder folder;
   folder.write("one.json",
