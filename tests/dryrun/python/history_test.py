@@ -44,6 +44,11 @@ class HighPoint(unittest.TestCase):
         point = high_point(live_now(segments((1, 2048)), 0), trace)
         self.assertEqual((point.live[0].frames[0]["name"], point.live[0].born), ("second", 30))
 
+    def test_a_span_that_is_left_out_has_no_highest_point(self):
+        trace = [alloc(1, 1024, 10), alloc(2, 4096, 20), free(2, 4096, 30), alloc(3, 2048, 40)]
+        point = high_point(live_now(segments((1, 1024), (3, 2048)), 0), trace, [(10, 30)])
+        self.assertEqual((point.size, point.time), (1024 + 2048, 40))
+
 
 class Rows(unittest.TestCase):
     def test_blocks_of_one_line_are_one_row_and_the_rest_is_said(self):

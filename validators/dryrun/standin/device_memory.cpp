@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace headroom::standin {
 namespace {
@@ -35,6 +36,7 @@ DeviceMemory::DeviceMemory(const Profile& profile)
   next_ = begin_ + (past == 0 ? 0 : kPage - past);
   for (Use& use : use_) {
     use.peak = context_;
+    use.recent_peak = context_;
   }
 }
 
@@ -49,13 +51,16 @@ std::uint64_t DeviceMemory::bytes_of(const Use& use) {
 }
 
 bool DeviceMemory::grow(Use& use, std::uint64_t pages, std::uint64_t small) const {
-  const Use grown{.pages = use.pages + pages, .small = use.small + small, .peak = use.peak};
+  Use grown = use;
+  grown.pages += pages;
+  grown.small += small;
   const std::uint64_t bytes = context_ + bytes_of(grown);
   if (bytes > total_) {
     return false;
   }
   use = grown;
   use.peak = std::max(use.peak, bytes);
+  use.recent_peak = std::max(use.recent_peak, bytes);
   return true;
 }
 
@@ -150,6 +155,10 @@ std::uint64_t DeviceMemory::used(int device) const {
 
 std::uint64_t DeviceMemory::peak(int device) const {
   return use_[static_cast<std::size_t>(device)].peak;
+}
+
+std::uint64_t DeviceMemory::take_peak(int device) {
+  return std::exchange(use_[static_cast<std::size_t>(device)].recent_peak, used(device));
 }
 
 std::uint64_t DeviceMemory::free(int device) const {

@@ -67,6 +67,15 @@ void headroom_gpu_next_counts(long long count, int times) {
   gpu->next_count = count;
   gpu->next_counts = times;
 }
+/// The most bytes in use on one device since the last call, as nvidia-smi would show them.
+unsigned long long headroom_gpu_take_peak() {
+  Locked gpu;
+  std::uint64_t peak = 0;
+  for (int at = 0; at < gpu->profile.devices; ++at) {
+    peak = std::max(peak, gpu->memory.take_peak(at));
+  }
+  return peak;
+}
 /// A kernel has written these values, as the observer knows, and they stay until it forgets them.
 void headroom_gpu_state_values(const void* address, const void* bytes, std::size_t size) {
   Locked gpu;

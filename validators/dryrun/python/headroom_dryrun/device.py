@@ -26,6 +26,9 @@ class Device:
         self._state_values = self._function(library, "headroom_gpu_state_values", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
         self._forget_values = self._function(library, "headroom_gpu_forget_values", ctypes.c_void_p, ctypes.c_size_t)
         self._known_values = self._function(library, "headroom_gpu_known_values", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+        self._take_peak = self._function(library, "headroom_gpu_take_peak")
+        if self._take_peak is not None:
+            self._take_peak.restype = ctypes.c_ulonglong
         self.is_standin = self._work is not None
 
     @staticmethod
@@ -42,6 +45,10 @@ class Device:
     def state(self) -> Dict[str, Any]:
         """Bytes on the device and on the host, refused functions and guesses of the library."""
         return self._read(self._state)
+
+    def take_peak(self) -> Optional[int]:
+        """The most bytes in use on one device since the last call, as nvidia-smi would show them."""
+        return None if self._take_peak is None else int(self._take_peak())
 
     def announce_count(self, count: int, times: int = 1) -> bool:
         """Says which count the next nonzero-like kernels find. False where the library cannot be told."""

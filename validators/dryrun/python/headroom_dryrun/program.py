@@ -60,8 +60,12 @@ def _lora(model: Any) -> Optional[Dict[str, Any]]:
 
 
 def recognise(session: Any, module: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> None:
-    """Fills `session.program` from the first module that has parameters; later calls add nothing."""
+    """Fills `session.program` from the first module that has parameters; later calls add nothing, unless memory ran out
+    before them: then the program may have another shape."""
     found = session.program
+    if session.oom is not None:
+        for key in [key for key in found if key != "optimizer"]:
+            del found[key]
     if "param_dtype" in found:
         return
     model = _inner(module)

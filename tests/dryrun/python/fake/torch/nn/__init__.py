@@ -21,7 +21,7 @@ class Module:
         from .. import Tensor
 
         Module.last = self
-        kept = Tensor(4096)  # An activation; `loss` keeps it.
+        kept = Tensor(kwargs.get("size", 4096))  # An activation; `loss` keeps it.
         loss = Tensor(512)
         loss.graph = kept
         return loss
