@@ -135,6 +135,44 @@ std::string oom_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
+/// "2 x 4096".
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t size : shape) {
+    text += (text.empty() ? "" : " x ") + std::to_string(size);
+  }
+  return text;
+}
+
+/// The attempts that ran out of memory before the program found one that does not.
+std::string caught_lines(const DryRunAnswer& answer, const Terminal& terminal) {
+  const std::vector<check::DryRunCaught>& all = answer.report().caught;
+  if (all.empty()) {
+    return {};
+  }
+  std::string text = heading(terminal, "out of memory, caught by the program");
+  for (std::size_t at = 0; at < std::min(all.size(), kMostRemarks); ++at) {
+    const check::DryRunCaught& caught = all[at];
+    check::DryRunPhase phase;
+    phase.name = caught.phase;
+    phase.step = caught.step;
+    std::string line = printable(moment_of(phase)) +
+                       (caught.batch.empty() ? "" : ", batch " + shape_text(caught.batch)) + ": " +
+                       to_text(check::missing_bytes(caught.requested, caught.free)) + " missing, " +
+                       to_text(caught.requested) + " asked for";
+    line += caught.where.empty() ? "" : " by " + printable(caught.where);
+    text += "  " + wrap(line, terminal.width - 2, 2) + "\n";
+  }
+  if (all.size() > kMostRemarks) {
+    text += "  " + counted(all.size() - kMostRemarks, "other attempt") +
+            " left out (--json has all)\n";
+  }
+  const std::string rest =
+      "The verdict and all figures are of what ran afterwards; memory that PyTorch kept reserved "
+      "from such an attempt counts.";
+  return text + "  " + wrap(rest, terminal.width - 2, 2) + "\n";
+}
+
 std::string peak_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   const DryRunReport& report = answer.report();
   const bool failed = answer.judged.verdict == DryRunVerdict::kDoesNotFit;
@@ -434,7 +472,7 @@ std::string end_text(const DryRunAnswer& answer) {
 
 std::string dryrun_text(const DryRunAnswer& answer, const Terminal& terminal) {
   std::string text = verdict_line(answer, terminal) + setting_line(answer, terminal) +
-                     exception_lines(answer, terminal) + oom_lines(answer, terminal) +
+                     exception_lines(answer, terminal) + oom_lines(answer, terminal) + caught_lines(answer, terminal) +
                      peak_lines(answer, terminal) + device_lines(answer, terminal) +
                      phase_lines(answer, terminal) + block_lines(answer, terminal) +
                      rank_lines(answer, terminal) + prediction_lines(answer, terminal) +

@@ -40,6 +40,7 @@ class Session:
         self.settings = settings
         self.guesses = report.Guesses()
         self.program: Dict[str, Any] = {}
+        self.batch: List[int] = []  # Shape of the first tensor of the forward pass that was recognised.
         self.oom: Optional[Dict[str, Any]] = None
         self._attempts: List[Dict[str, Any]] = []  # Errors after which the program went on, but has done no step yet.
         self.caught: List[Dict[str, Any]] = []  # Errors after which it has.
@@ -183,7 +184,7 @@ class Session:
             return
         failed = {key: self.oom[key] for key in ("requested", "free", "allocated", "reserved", "phase", "step")}
         failed["where"] = self.oom["stack"][0] if self.oom["stack"] else ""
-        failed.update({key: self.program[key] for key in ("micro_batch", "sequence") if key in self.program})
+        failed["batch"] = self.batch
         self._attempts.append(failed)
 
     def _after_recovery(self, failures: List[Failure]) -> None:
@@ -206,8 +207,6 @@ class Session:
             self._after_failure()
         self.caught += self._attempts
         self._attempts = []
-        asked = f"{self.oom['requested']} bytes in {self.oom['phase']}"
-        self.guess(f"The program ran out of memory ({asked}), caught the error and went on", self.caught[-1]["where"])
         self.oom = None
 
     def _watch_exceptions(self) -> None:

@@ -14,6 +14,9 @@ class Module:
         self._modules = {}
         self._parameters = [Tensor(size) for size in sizes]
 
+    def modules(self):
+        return iter([self])
+
     def parameters(self):
         return iter(self._parameters)
 
