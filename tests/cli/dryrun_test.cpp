@@ -76,6 +76,22 @@ TEST_CASE("dryrun: an error that the program caught makes the answer tight, not 
   CHECK(answer.says("the program caught the error"));
 }
 
+TEST_CASE("dryrun: attempts before the batch that fits are listed, and what ran is judged") {
+  const DryRunFolder folder;
+  const std::string report = replaced(
+      kDryReport, R"("stopped": "steps")",
+      R"("stopped": "steps", "caught": [{"requested": 3221225472, "free": 1073741824,
+        "phase": "backward", "step": 1, "batch": [8, 4096], "where": "train.py:31 loss"}])");
+  const Answer answer = DryRunFolder::run("", {folder.reporting(report)});
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.says("fits, 11.3 GiB to spare"));
+  CHECK(answer.says("step 1, backward, batch 8 x 4096: 2.00 GiB missing, 3.00 GiB asked for by"));
+  CHECK(answer.says("are of what ran afterwards"));
+  const Document document(DryRunFolder::run("--json", {folder.reporting(report)}).out);
+  CHECK(document.integer("processes/0/caught_out_of_memory/0/missing_bytes") == 2'147'483'648);
+  CHECK(document.integer("processes/0/caught_out_of_memory/0/batch/0") == 8);
+}
+
 TEST_CASE("dryrun: the program gets its environment, and ours stays as it was") {
   const DryRunFolder folder;
   const std::vector<std::string> before = check::own_environment();
@@ -145,7 +161,9 @@ TEST_CASE("dryrun: with --json the answer is one document as the schema says, an
   const DryRunFolder folder;
   const ir::JsonValue schema = test::read_schema("dryrun.schema.json");
   for (const std::string& report :
-       {std::string(kDryReport), std::string(kDryOomReport), recognised_report()}) {
+       {std::string(kDryReport), std::string(kDryOomReport), recognised_report(),
+        replaced(kDryReport, R"("stopped": "steps")",
+                 R"("stopped": "steps", "caught": [{"requested": 3, "batch": [8]}])")}) {
     for (const char* last : {"exit 0", "exit 3", "kill -TERM $$"}) {
       const std::string program =
           folder.reporting(report, "echo text of the program\n" + std::string(last));

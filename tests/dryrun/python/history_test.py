@@ -1,5 +1,6 @@
 """The highest point of a history, who asked for what was alive, and which category it had."""
 
+import types
 import unittest
 
 import support  # noqa: F401
@@ -93,3 +94,21 @@ class Kinds(unittest.TestCase):
             categories.see([Tensor(1)], "parameters", time)
         self.assertEqual(len(categories._seen[1]), 2)
         self.assertEqual(categories.of(Block(1, 512, [], 60)), "parameters")
+
+    def test_states_that_are_being_made_are_found_when_memory_runs_out(self):
+        class Optimizer:
+            param_groups = []
+            state = {}
+
+        optimizer, categories = Optimizer(), Categories()
+        categories.see_optimizer(optimizer, 10, False)
+        optimizer.state = {"weight": {"exp_avg": Tensor(1), "step": 1}}  # The first step has begun.
+        categories.see_modules(Tensor, 20)
+        self.assertEqual(categories.of(Block(1, 512, [], 15), "optimizer"), "optimizer states")
+
+    def test_buckets_of_ddp_are_gradients_only_where_gradients_are_views_of_them(self):
+        frame = {"filename": "/v/site-packages/torch/nn/parallel/distributed.py", "line": 1, "name": "_ddp_init_helper"}
+        for views, expected in ((True, "gradients"), (False, "other")):
+            categories = Categories()
+            categories.see_model(types.SimpleNamespace(parameters=lambda: [], gradient_as_bucket_view=views), 10)
+            self.assertEqual(categories.of(Block(1, 512, [frame], 5), "load"), expected)
