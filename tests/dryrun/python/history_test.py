@@ -103,7 +103,7 @@ class Kinds(unittest.TestCase):
         optimizer, categories = Optimizer(), Categories()
         categories.see_optimizer(optimizer, 10, False)
         optimizer.state = {"weight": {"exp_avg": Tensor(1), "step": 1}}  # The first step has begun.
-        categories.see_modules(Tensor, 20)
+        categories.see_modules(type("Parameter", (), {}), 20)
         self.assertEqual(categories.of(Block(1, 512, [], 15), "optimizer"), "optimizer states")
 
     def test_buckets_of_ddp_are_gradients_only_where_gradients_are_views_of_them(self):
