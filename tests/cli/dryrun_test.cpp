@@ -1,4 +1,7 @@
 // Scripts stand in for training programs: each looks at its environment and writes a report.
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX's signals.
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -78,9 +81,9 @@ TEST_CASE("dryrun: an error that the program caught makes the answer tight, not 
 
 TEST_CASE("dryrun: attempts before the batch that fits are listed, and what ran is judged") {
   const DryRunFolder folder;
-  const std::string report = replaced(
-      kDryReport, R"("stopped": "steps")",
-      R"("stopped": "steps", "caught": [{"requested": 3221225472, "free": 1073741824,
+  const std::string report =
+      replaced(kDryReport, R"("stopped": "steps")",
+               R"("stopped": "steps", "caught": [{"requested": 3221225472, "free": 1073741824,
         "phase": "backward", "step": 1, "batch": [8, 4096], "where": "train.py:31 loss"}])");
   const Answer answer = DryRunFolder::run("", {folder.reporting(report)});
   CHECK(answer.code == ExitCode::kYes);
@@ -224,6 +227,35 @@ TEST_CASE("dryrun: the rank with the highest peak decides, the others stand in a
   CHECK(answer.says("  rank 1                  65.2 GiB       67.1 GiB  the highest\n"));
 }
 
+TEST_CASE("dryrun: micro-batches with the same figures are one line") {
+  const DryRunFolder folder;
+  std::string phases;
+  for (int batch = 1; batch <= 16; ++batch) {
+    for (const char* name : {"forward", "backward"}) {
+      phases += R"(, {"name": ")" + std::string(name) + R"(", "step": 1, "micro_batch": )" +
+                std::to_string(batch) + R"(, "peak_allocated": )" +
+                (batch == 1 ? "30000000000" : "34000000000") + R"(, "peak_reserved": 36000000000})";
+    }
+  }
+  const std::string report = replaced(
+      replaced(kDryReport, R"("work": {"kernels": 0}})", R"("work": {"kernels": 0}})" + phases),
+      R"("phase": 3)", R"("phase": 35)");
+  const Answer answer = DryRunFolder::run("", {folder.reporting(report)});
+  CHECK(answer.says("  step 1, forward, micro-batches 2 to 16        31.7 GiB"));
+  CHECK(answer.says("  step 1, backward, micro-batches 2 to 16       31.7 GiB"));
+  CHECK_FALSE(answer.says("micro-batch 3"));
+}
+
+TEST_CASE("dryrun: two programs of one command are said to be two") {
+  const DryRunFolder folder;
+  folder.write("one.json", kDryReport);
+  const std::string copy = "cp '" + folder.path("one.json") + "' $HEADROOM_DRYRUN_DIR/";
+  const Answer answer =
+      DryRunFolder::run("", {folder.script("train.sh", copy + "0-1.json\n" + copy + "0-2.json")});
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.says("programs of their own"));
+}
+
 TEST_CASE("dryrun: a program that ends with an error before its steps is not measured") {
   const DryRunFolder folder;
   const std::string report =
@@ -335,6 +367,10 @@ TEST_CASE("dryrun: wrong options are refused with what to type") {
            {"dryrun -- true", "add --gpu h100"},
            {"dryrun --gpu h100 true", "put -- before it"},
            {"dryrun --gpu h100 --", "put -- before it"},
+           {"dryrun --gpu h100 python train.py", "headroom dryrun --gpu h100 -- python train.py"},
+           {"dryrun --gpu h100 --rank 3 -- true", "--gpus N as well"},
+           {"dryrun --gpu h100 -- /etc/passwd", "start it with its interpreter"},
+           {"dryrun --gpu h100 --gpus 0 -- true", "a whole number from 1"},
            {"dryrun --gpu h100 train.py -- true", "options only before --"},
            {"dryrun --gpu h100 --gpus 4 --rank 4 -- true", "--rank"},
            {"dryrun --gpu h100 --all-ranks --rank 1 -- true", "--all-ranks starts every rank"},
@@ -411,6 +447,9 @@ TEST_CASE("dryrun: --against compares with a given plan, and next asks about it"
             .code == ExitCode::kYes);
   const Answer answer = DryRunFolder::run("--against " + plan, {folder.reporting(kDryReport)});
   CHECK(answer.says("\nprediction           predicted    measured\n"));
+  CHECK(answer.says("  everything else"));
+  CHECK(answer.says("Believe the measured figures"));
+  CHECK_FALSE(answer.says("  other   "));
   CHECK(answer.says("next: headroom fit --plan " + plan));
 }
 
@@ -430,9 +469,40 @@ TEST_CASE("dryrun: signals are passed on to the program, and what was measured i
                                                           std::to_string(getpid()));
   CHECK(std::system((sender + " &").c_str()) == 0);
   const Answer answer = DryRunFolder::run("", {program});
-  CHECK(answer.code == ExitCode::kInterrupted);
+  CHECK(answer.code == ExitCode::kTerminated);
   CHECK(answer.says("was interrupted"));
   CHECK(folder.is_clean());
+}
+
+TEST_CASE("dryrun: a program ends when the process that started it is killed") {
+  const DryRunFolder folder;
+  const std::string program = folder.script(
+      "train.sh", "echo $$ > '" + folder.path("id.part") + "'\nmv '" + folder.path("id.part") +
+                      "' '" + folder.path("id") + "'\nexec sleep 600");
+  const pid_t starter = fork();
+  if (starter == 0) {
+    const auto ended = check::run_child(
+        {.command = {program}, .environment = check::own_environment(), .output_to_error = true});
+    _exit(ended ? 0 : 1);
+  }
+  while (!std::filesystem::exists(folder.path("id"))) {
+    usleep(10'000);
+  }
+  const int child = std::stoi(read_file(folder.path("id")).value());
+  CHECK(kill(child, 0) == 0);
+  kill(starter, SIGKILL);
+  waitpid(starter, nullptr, 0);
+  // Whoever adopts the child takes it from the table of processes, or leaves it there as ended.
+  const auto alive = [child] {
+    std::ifstream file("/proc/" + std::to_string(child) + "/stat");
+    std::string word;
+    file >> word >> word >> word;
+    return !word.empty() && word != "Z" && word != "X";
+  };
+  for (int tries = 0; tries < 6'000 && alive(); ++tries) {
+    usleep(10'000);
+  }
+  CHECK_FALSE(alive());
 }
 
 TEST_CASE("dryrun: its help shows how the command is typed") {

@@ -132,7 +132,7 @@ TEST_CASE("stand-in GPU: a capture spreads to streams that wait for it") {
   const Event inside = queue.create_event();
   queue.record(before, second);
   REQUIRE(queue.begin_capture(first));
-  CHECK_FALSE(queue.begin_capture(second));
+  CHECK_FALSE(queue.begin_capture(first));
   queue.wait(second, before);
   CHECK_FALSE(queue.capturing(second));
   queue.record(inside, first);
@@ -141,6 +141,19 @@ TEST_CASE("stand-in GPU: a capture spreads to streams that wait for it") {
   CHECK(queue.end_capture(first));
   CHECK_FALSE(queue.capturing(second));
   CHECK_FALSE(queue.end_capture(first));
+}
+
+TEST_CASE("stand-in GPU: two captures at once keep their streams and calls apart") {
+  Queue queue(0);
+  const Stream first = reinterpret_cast<Stream>(std::uintptr_t{16});
+  const Stream second = reinterpret_cast<Stream>(std::uintptr_t{32});
+  REQUIRE(queue.begin_capture(first));
+  REQUIRE(queue.begin_capture(second));
+  CHECK(queue.capture_of(first) != queue.capture_of(second));
+  queue.capture_call(second, {nullptr, &queue});
+  CHECK(queue.end_capture(first)->empty());
+  CHECK(queue.capturing(second));
+  CHECK(queue.end_capture(second)->size() == 1);
 }
 
 TEST_CASE("stand-in GPU: both layouts of the properties hold the same values") {
