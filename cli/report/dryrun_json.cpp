@@ -135,7 +135,7 @@ JsonValue caught_json(const check::DryRunReport& report) {
     fields.add("step", caught.step);
     JsonValue::Array batch;
     for (const std::int64_t size : caught.batch) {
-      batch.push_back(JsonValue{size});
+      batch.emplace_back(size);
     }
     fields.add("batch", JsonValue{std::move(batch)});
     fields.add("where", printable(caught.where));
