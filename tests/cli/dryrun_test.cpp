@@ -241,8 +241,9 @@ TEST_CASE("dryrun: micro-batches with the same figures are one line") {
       replaced(kDryReport, R"("work": {"kernels": 0}})", R"("work": {"kernels": 0}})" + phases),
       R"("phase": 3)", R"("phase": 35)");
   const Answer answer = DryRunFolder::run("", {folder.reporting(report)});
-  CHECK(answer.says("  step 1, forward, micro-batches 2 to 16        31.7 GiB"));
-  CHECK(answer.says("  step 1, backward, micro-batches 2 to 16       31.7 GiB"));
+  CAPTURE(answer.out);
+  CHECK(answer.says("  step 1, forward, micro-batches 2 to 16         31.7 GiB"));
+  CHECK(answer.says("  step 1, backward, micro-batches 2 to 16        31.7 GiB"));
   CHECK_FALSE(answer.says("micro-batch 3"));
 }
 
@@ -449,7 +450,6 @@ TEST_CASE("dryrun: --against compares with a given plan, and next asks about it"
   CHECK(answer.says("\nprediction           predicted    measured\n"));
   CHECK(answer.says("  everything else"));
   CHECK(answer.says("Believe the measured figures"));
-  CHECK_FALSE(answer.says("  other   "));
   CHECK(answer.says("next: headroom fit --plan " + plan));
 }
 

@@ -179,6 +179,20 @@ TEST_CASE("stand-in GPU: both layouts of the properties hold the same values") {
   CHECK(device_attribute(profile, 9'999, 0) == 0);
 }
 
+TEST_CASE("stand-in GPU: kernels are those of the newest capability that they were compiled for") {
+  Profile profile;
+  const auto compiled = [&profile](int major, int minor) {
+    profile.capability_major = major;
+    profile.capability_minor = minor;
+    return profile.compiled_capability();
+  };
+  CHECK(compiled(8, 0) == 80);
+  CHECK(compiled(8, 9) == 86);
+  CHECK(compiled(9, 0) == 90);
+  CHECK(compiled(10, 3) == 100);
+  CHECK(compiled(6, 1) == 61);
+}
+
 TEST_CASE("stand-in GPU: work is told as JSON") {
   Work work;
   work.kernels = 3;

@@ -96,7 +96,7 @@ int function_attribute(int attribute) {
       return 32;
     case 5:
     case 6:
-      return 10 * profile.capability_major + profile.capability_minor;
+      return profile.compiled_capability();
     default:
       return 0;
   }
