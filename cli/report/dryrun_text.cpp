@@ -142,7 +142,13 @@ std::string caught_lines(const DryRunAnswer& answer, const Terminal& terminal) {
     return {};
   }
   std::string text = heading(terminal, "out of memory, caught by the program");
-  for (std::size_t at = 0; at < std::min(all.size(), kMostRemarks); ++at) {
+  // The last ones are the nearest to what ran.
+  const std::size_t left_out = all.size() - std::min(all.size(), kMostRemarks);
+  if (left_out > 0) {
+    text += "  " + counted(static_cast<std::int64_t>(left_out), "earlier attempt") +
+            " left out (--json has all)\n";
+  }
+  for (std::size_t at = left_out; at < all.size(); ++at) {
     const check::DryRunCaught& caught = all[at];
     check::DryRunPhase phase;
     phase.name = caught.phase;
@@ -153,10 +159,6 @@ std::string caught_lines(const DryRunAnswer& answer, const Terminal& terminal) {
                        to_text(caught.requested) + " asked for";
     line += caught.where.empty() ? "" : " by " + printable(caught.where);
     text += "  " + wrap(line, terminal.width - 2, 2) + "\n";
-  }
-  if (all.size() > kMostRemarks) {
-    text +=
-        "  " + counted(all.size() - kMostRemarks, "other attempt") + " left out (--json has all)\n";
   }
   const std::string rest =
       "The verdict and all figures are of what ran afterwards; memory that PyTorch kept reserved "
@@ -264,7 +266,7 @@ std::vector<PhaseLine> shown_phases(const DryRunReport& report) {
   return shown;
 }
 
-/// "step 3, forward, micro-batches 2 to 16".
+/// "step 3, forward, batch 2 to 16", in the columns of a screen.
 std::string phase_name(const PhaseLine& line) {
   DryRunPhase phase = *line.phase;
   if (line.phases == 1) {
@@ -272,7 +274,7 @@ std::string phase_name(const PhaseLine& line) {
   }
   const std::string first = std::to_string(phase.micro_batch);
   phase.micro_batch = 1;
-  return printable(moment_of(phase)) + ", micro-batches " + first + " to " +
+  return printable(moment_of(phase)) + ", batch " + first + " to " +
          std::to_string(line.last_batch);
 }
 

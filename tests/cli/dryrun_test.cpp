@@ -242,8 +242,8 @@ TEST_CASE("dryrun: micro-batches with the same figures are one line") {
       R"("phase": 3)", R"("phase": 35)");
   const Answer answer = DryRunFolder::run("", {folder.reporting(report)});
   CAPTURE(answer.out);
-  CHECK(answer.says("  step 1, forward, micro-batches 2 to 16         31.7 GiB"));
-  CHECK(answer.says("  step 1, backward, micro-batches 2 to 16        31.7 GiB"));
+  CHECK(answer.says("  step 1, forward, batch 2 to 16       31.7 GiB"));
+  CHECK(answer.says("  step 1, backward, batch 2 to 16      31.7 GiB"));
   CHECK_FALSE(answer.says("micro-batch 3"));
 }
 

@@ -179,6 +179,14 @@ class Phases(unittest.TestCase):
         self.assertEqual([[row["name"] for row in failure.rows] for failure in recovered], [["forward", "backward"]] * 2)
         self.assertEqual(max(row["peak_allocated"] for row in recovered[0].rows), 950)
 
+    def test_a_batch_that_failed_is_no_part_of_load(self):
+        self.rise(100, 100)
+        self.recorder.optimizer_made()
+        self.rise(700, 700)
+        self.failed_step()
+        self.step()
+        self.assertEqual(self.summary()[0], ("load", 1, 1, 100))
+
     def test_steps_before_a_failed_one_stay(self):
         self.step()
         self.recorder.clearing_begins()

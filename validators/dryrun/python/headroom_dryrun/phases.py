@@ -99,6 +99,7 @@ class PhaseRecorder:
         self._begun: List[Row] = []  # The first part of the phase that is open.
         self._attempt = 0  # Index of the first row of the step that is open.
         self._failed_name = ""
+        self._before_batch: List[Row] = []  # Peaks of `load` without what was allocated after the last optimizer was made.
         self.failures: List[Failure] = []  # Of the step that is open, as far as the program went on.
         self._lost_retries: Dict[int, int] = {}  # By device: those of failed attempts.
 
@@ -138,6 +139,7 @@ class PhaseRecorder:
         if self._loaded is None:
             self._emit("load", part)
         elif any(row["peak_allocated"] > _BATCH * row["allocated_before"] for row in part):
+            self._before_batch = [{key: row[key] for key in _PEAKS} for row in self._loaded]
             merge(self._loaded, part)
             self._emit("load", self._loaded)
         else:
@@ -223,6 +225,9 @@ class PhaseRecorder:
         if self._state != "failed":
             return
         merge(self._last, self._cut())
+        if state == "forward" and self._attempt and self.rows[self._attempt - 1]["name"] == "load":
+            for row, peaks in zip(self._loaded or [], self._before_batch):
+                row.update(peaks)  # What made `load` larger was this attempt's batch.
         first = self._attempt if state == "forward" else len(self.rows) - len(self._last)
         began = self.rows[first - 1]["ended"] if first else 0.0
         rows = self.rows[first:]
