@@ -127,7 +127,7 @@ std::string oom_lines(const DryRunAnswer& answer, const Terminal& terminal) {
 }
 
 /// "2 x 4096".
-std::string shape_text(const std::vector<std::int64_t>& shape) {
+std::string batch_text(const std::vector<std::int64_t>& shape) {
   std::string text;
   for (const std::int64_t size : shape) {
     text += (text.empty() ? "" : " x ") + std::to_string(size);
@@ -154,7 +154,7 @@ std::string caught_lines(const DryRunAnswer& answer, const Terminal& terminal) {
     phase.name = caught.phase;
     phase.step = caught.step;
     std::string line = printable(moment_of(phase)) +
-                       (caught.batch.empty() ? "" : ", batch " + shape_text(caught.batch)) + ": " +
+                       (caught.batch.empty() ? "" : ", batch " + batch_text(caught.batch)) + ": " +
                        to_text(check::missing_bytes(caught.requested, caught.free)) + " missing, " +
                        to_text(caught.requested) + " asked for";
     line += caught.where.empty() ? "" : " by " + printable(caught.where);

@@ -85,9 +85,9 @@ TEST_CASE("stand-in libraries: a function of the host that was captured runs wit
   CHECK(function<int(void**, void*, unsigned long long)>(runtime, "cudaGraphInstantiate")(
             &executable, graph, 0) == 0);
   CHECK(function<int(void*)>(runtime, "cudaGraphDestroy")(graph) == 0);
-  auto* const launch = function<int(void*, void*)>(runtime, "cudaGraphLaunch");
-  launch(executable, stream);
-  launch(executable, stream);
+  auto* const run_graph = function<int(void*, void*)>(runtime, "cudaGraphLaunch");
+  run_graph(executable, stream);
+  run_graph(executable, stream);
   CHECK(calls == 3);
   CHECK(function<int(void*)>(runtime, "cudaGraphExecDestroy")(executable) == 0);
 }
