@@ -10,6 +10,7 @@
 #include "cli/commands/verbs.h"
 #include "cli/error_json.h"
 #include "cli/help.h"
+#include "cli/output.h"
 #include "cli/own_options.h"
 #include "cli/plan_file.h"
 #include "cli/shell_words.h"
@@ -146,10 +147,23 @@ Result<Arguments> with_filed(const VerbSpec& verb, const Arguments& arguments) {
   return filed ? filed : arguments.as_typed(filed.error());
 }
 
-/// A command without `--` before it, whose options would be taken for ours.
-Error command_without_dashes(const VerbSpec& verb) {
-  return Error::invalid_argument("COMMAND", "nothing", "-- and the command to start",
-                                 "put -- before it: headroom " + verb.example);
+/// A command without `--` before it, whose options would be taken for ours: the line as it should
+/// be typed, if the first word of the command can be told.
+Error command_without_dashes(const VerbSpec& verb, std::span<const std::string> rest) {
+  std::string line;
+  for (auto word = rest.begin(); word != rest.end() && line.empty(); ++word) {
+    const Result<Arguments> before = parse_arguments(verb, {rest.begin(), word});
+    const Result<Arguments> after = parse_arguments(verb, {rest.begin(), word + 1});
+    if (before && after && after->positionals().size() > before->positionals().size()) {
+      line = "headroom " + std::string(verb.name);
+      for (auto at = rest.begin(); at != rest.end(); ++at) {
+        line += (at == word ? " -- " : " ") + shell_word(*at);
+      }
+    }
+  }
+  return Error::invalid_argument(
+      "COMMAND", "nothing", "-- and the command to start",
+      "put -- before it: " + (line.empty() ? "headroom " + std::string(verb.example) : line));
 }
 
 /// The arguments in the program's own spelling, whatever spelling was typed.
@@ -178,7 +192,7 @@ Result<Arguments> read_arguments(const VerbSpec& verb, std::span<const std::stri
   const bool asks_help = std::ranges::any_of(
       own, [](const std::string& word) { return word == "--help" || word == "-h"; });
   if (verb.takes_command && own.size() + 1 >= rest.size() && !asks_help) {
-    return command_without_dashes(verb);
+    return command_without_dashes(verb, own);
   }
   Result<Arguments> arguments = read_own_arguments(verb, own);
   if (arguments && own.size() < rest.size()) {
@@ -219,6 +233,9 @@ ExitCode run_command(const Command& command, std::span<const std::string> rest, 
   }
   const Context context{
       .out = out, .err = err, .terminal = terminal, .json = json, .notes = &notes};
+  if (Status writable = check_output(*arguments); !writable) {
+    return report(arguments->as_typed(writable.error()), context);
+  }
   const Result<ExitCode> code = command.run(*arguments, context);
   return code ? *code : report(arguments->as_typed(code.error()), context);
 }

@@ -47,9 +47,11 @@ Status check_output(const Arguments& arguments) {
   const std::optional<std::string> path = arguments.value("output");
   const std::optional<std::string> input =
       path ? overwritten_input(arguments, *path) : std::optional<std::string>();
-  return input ? Status(Error::invalid_argument("output", "is the input " + *input, {},
-                                                "choose another --output"))
-               : ok();
+  if (input) {
+    return Error::invalid_argument("output", "is the input " + *input, {},
+                                   "choose another --output");
+  }
+  return path && *path != "-" ? check_writable(*path) : ok();
 }
 
 Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
@@ -63,9 +65,6 @@ Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
     }
     context.out << content;
     return ExitCode::kYes;
-  }
-  if (Status safe = check_output(arguments); !safe) {
-    return std::move(safe).error();
   }
   if (Status written = write_file_atomically(path, content); !written) {
     return std::move(written).error();

@@ -20,9 +20,10 @@ namespace headroom::cli {
 [[nodiscard]] std::optional<std::string> overwritten_input(const Arguments& arguments,
                                                            const std::string& path);
 
-/// Refuses a file of `--output` that is an input of the same command.
+/// Refuses a file of `--output` that is an input of the same command, or that cannot be written:
+/// every verb is asked before it runs.
 ///
-/// Errors:  kInvalidArgument.
+/// Errors:  kInvalidArgument; kEnvironment.
 [[nodiscard]] Status check_output(const Arguments& arguments);
 
 /// Writes a finished document to the file of `--output`, completely or not at all, or to standard

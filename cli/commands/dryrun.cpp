@@ -42,6 +42,11 @@ Result<check::DryRunWorld> read_world(const Arguments& arguments, int per_node) 
     return Error::invalid_argument("rank", "--all-ranks as well",
                                    "one of them: --all-ranks starts every rank");
   }
+  if (arguments.has("rank") && !arguments.has("gpus")) {
+    return Error::invalid_argument("rank", *arguments.value("rank") + " without --gpus",
+                                   "--gpus N as well: the number of all ranks",
+                                   "add --gpus with the GPUs of the whole run");
+  }
   const Result<std::int64_t> rank =
       whole_of(arguments, "rank", 0, {.least = 0, .greatest = *ranks - 1});
   if (!rank) {
@@ -141,7 +146,7 @@ void add_prediction(const Arguments& arguments, DryRunAnswer& answer) {
 
 ExitCode code_of(const DryRunAnswer& answer) {
   if (answer.end.interrupted) {
-    return ExitCode::kInterrupted;
+    return exit_code_after(answer.end.told);
   }
   switch (answer.judged.verdict) {
     case check::DryRunVerdict::kFits:
@@ -179,9 +184,6 @@ Result<ExitCode> run_dryrun(const Arguments& arguments, const Context& context) 
                                    "options only before --",
                                    "put the whole command behind -- and options before it");
   }
-  if (Status safe = check_output(arguments); !safe) {
-    return std::move(safe).error();
-  }
   Result<check::DryRunRequest> request = read_request(arguments, context);
   if (!request) {
     return std::move(request).error();
@@ -210,7 +212,7 @@ Result<ExitCode> run_dryrun(const Arguments& arguments, const Context& context) 
   if (std::ranges::none_of(end->reports, measured)) {
     if (end->interrupted) {
       context.err << "error: interrupted before the program reported anything\n";
-      return ExitCode::kInterrupted;
+      return exit_code_after(end->told);
     }
     return check::no_report(request->command, *end);
   }

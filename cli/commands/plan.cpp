@@ -265,9 +265,6 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
   }
   const Arguments& arguments = *filed;
   add_notes(context, filed_notes(arguments));
-  if (Status safe = check_output(arguments); !safe) {
-    return std::move(safe).error();
-  }
   Result<PlanSearch> search = read_plan_search(arguments);
   if (!search) {
     return std::move(search).error();

@@ -169,9 +169,6 @@ Status check_items(const Arguments& arguments, const std::vector<SweepItem>& ite
 }
 
 Status check_sweep(const Arguments& arguments, SweepFormat format) {
-  if (Status safe = check_output(arguments); !safe) {
-    return safe;
-  }
   const std::optional<std::string> path = arguments.value("output");
   if (path && !may_extend(*path, format)) {
     return Error::invalid_argument(

@@ -36,6 +36,10 @@ struct DryRunAnswer {
 /// How the program ended, in words: "stopped after 3 steps", "ended with exit code 1".
 [[nodiscard]] std::string end_text(const DryRunAnswer& answer);
 
+/// Predicted and measured figures side by side, or why nothing was predicted.
+[[nodiscard]] std::string dryrun_prediction_text(const DryRunAnswer& answer,
+                                                 const Terminal& terminal);
+
 /// The answer as one JSON document (`configs/schema/dryrun.schema.json`).
 [[nodiscard]] std::string dryrun_json(const DryRunAnswer& answer);
 /// The answer on one screen.

@@ -123,6 +123,27 @@ JsonValue oom_json(const std::optional<check::DryRunOom>& oom) {
   return std::move(fields).finish();
 }
 
+JsonValue caught_json(const check::DryRunReport& report) {
+  JsonValue::Array array;
+  for (const check::DryRunCaught& caught : report.caught) {
+    JsonFields fields;
+    fields.add("requested_bytes", caught.requested);
+    fields.add("free_bytes", caught.free);
+    fields.add("missing_bytes", check::missing_bytes(caught.requested, caught.free));
+    fields.add("allocated_bytes", caught.allocated);
+    fields.add("phase", printable(caught.phase));
+    fields.add("step", caught.step);
+    JsonValue::Array batch;
+    for (const std::int64_t size : caught.batch) {
+      batch.emplace_back(size);
+    }
+    fields.add("batch", JsonValue{std::move(batch)});
+    fields.add("where", printable(caught.where));
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
 JsonValue exception_json(const std::optional<check::DryRunException>& exception) {
   if (!exception) {
     return JsonValue{};
@@ -174,6 +195,7 @@ JsonValue report_json(const check::DryRunReport& report) {
   fields.add("phases", JsonValue{std::move(phases)});
   fields.add("peak", peak_fields(report));
   fields.add("out_of_memory", oom_json(report.oom));
+  fields.add("caught_out_of_memory", caught_json(report));
   fields.add("stopped", name_of(report.stopped));
   fields.add("exception", exception_json(report.exception));
   fields.add("guesses", guesses_json(report));

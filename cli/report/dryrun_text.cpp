@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "cli/report/dryrun_answer.h"
+#include "cli/report/dryrun_layout.h"
 #include "cli/scalars.h"
 #include "cli/shell_words.h"
 #include "model_ir/base/counted.h"
@@ -17,21 +18,11 @@ using check::DryRunPhase;
 using check::DryRunReport;
 using check::DryRunVerdict;
 
-constexpr std::size_t kCategoryColumns = 18;
 constexpr std::size_t kDryRunTermColumns = 28;
-constexpr std::size_t kDryRunSizeColumns = 10;
 constexpr std::size_t kMostTextBlocks = 6;
 constexpr std::size_t kMostFrames = 4;
 constexpr std::size_t kMostTextRanks = 16;
 constexpr std::size_t kMostRemarks = 5;
-
-TableUnit unit_for_dry_run(Bytes largest) {
-  return unit_of_bytes(static_cast<double>(largest.value()));
-}
-
-std::string sized(Bytes bytes, const TableUnit& unit) {
-  return pad_left(table_figure(bytes, unit), kDryRunSizeColumns);
-}
 
 std::string term_line(std::string_view name, const std::string& size, const std::string& remark) {
   return "  " + pad_right(name, kDryRunTermColumns) + size + (remark.empty() ? "" : "  " + remark) +
@@ -135,6 +126,46 @@ std::string oom_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
+/// "2 x 4096".
+std::string batch_text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t size : shape) {
+    text += (text.empty() ? "" : " x ") + std::to_string(size);
+  }
+  return text;
+}
+
+/// The attempts that ran out of memory before the program found one that does not.
+std::string caught_lines(const DryRunAnswer& answer, const Terminal& terminal) {
+  const std::vector<check::DryRunCaught>& all = answer.report().caught;
+  if (all.empty()) {
+    return {};
+  }
+  std::string text = heading(terminal, "out of memory, caught by the program");
+  // The last ones are the nearest to what ran.
+  const std::size_t left_out = all.size() - std::min(all.size(), kMostRemarks);
+  if (left_out > 0) {
+    text += "  " + counted(static_cast<std::int64_t>(left_out), "earlier attempt") +
+            " left out (--json has all)\n";
+  }
+  for (std::size_t at = left_out; at < all.size(); ++at) {
+    const check::DryRunCaught& caught = all[at];
+    check::DryRunPhase phase;
+    phase.name = caught.phase;
+    phase.step = caught.step;
+    std::string line = printable(moment_of(phase)) +
+                       (caught.batch.empty() ? "" : ", batch " + batch_text(caught.batch)) + ": " +
+                       to_text(check::missing_bytes(caught.requested, caught.free)) + " missing, " +
+                       to_text(caught.requested) + " asked for";
+    line += caught.where.empty() ? "" : " by " + printable(caught.where);
+    text += "  " + wrap(line, terminal.width - 2, 2) + "\n";
+  }
+  const std::string rest =
+      "The verdict and all figures are of what ran afterwards; memory that PyTorch kept reserved "
+      "from such an attempt counts.";
+  return text + "  " + wrap(rest, terminal.width - 2, 2) + "\n";
+}
+
 std::string peak_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   const DryRunReport& report = answer.report();
   const bool failed = answer.judged.verdict == DryRunVerdict::kDoesNotFit;
@@ -157,7 +188,8 @@ std::string peak_lines(const DryRunAnswer& answer, const Terminal& terminal) {
       const double share = static_cast<double>(sums[at].value()) /
                            static_cast<double>(std::max<std::int64_t>(whole.value(), 1));
       text += "  " + pad_right(check::dry_run_category(at), kCategoryColumns) +
-              sized(sums[at], unit) + "  " + bar(terminal, std::min(share, 1.0), room) + "\n";
+              dry_run_size(sums[at], unit) + "  " + bar(terminal, std::min(share, 1.0), room) +
+              "\n";
     }
   }
   return text;
@@ -173,54 +205,88 @@ std::string device_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   const double share = static_cast<double>(idle.value()) /
                        static_cast<double>(std::max<std::int64_t>(report.peak.reserved.value(), 1));
   text += term_line(
-      "reserved by PyTorch", sized(judged.peak_reserved, unit),
+      "reserved by PyTorch", dry_run_size(judged.peak_reserved, unit),
       idle > Bytes{0} ? "fragmentation " + percent_text(share) + ", " + to_text(idle) : "");
   const Bytes others = report.peak.device - device.outside - judged.peak_reserved;
   if (others > Bytes{0}) {
-    text += term_line("other libraries", sized(others, unit), "beside PyTorch's allocator");
+    text += term_line("other libraries", dry_run_size(others, unit), "beside PyTorch's allocator");
   }
   for (const cost::OutsideTerm& term : device.terms) {
-    text += term_line(term.name, sized(term.bytes, unit), std::string(name_of(term.basis)));
+    text += term_line(term.name, dry_run_size(term.bytes, unit), std::string(name_of(term.basis)));
   }
-  text += term_line("device", sized(device.total, unit),
+  text += term_line("device", dry_run_size(device.total, unit),
                     device.budget ? "--budget" : "usable, of " + device.product);
   const bool is_short = judged.margin < Bytes{0};
-  text += term_line(
-      is_short ? "short" : "to spare", sized(is_short ? -judged.margin : judged.margin, unit),
-      judged.retries > 0
-          ? "PyTorch emptied its cache " +
-                (judged.retries == 1 ? std::string("once") : counted(judged.retries, "time"))
-          : "");
+  text += term_line(is_short ? "short" : "to spare",
+                    dry_run_size(is_short ? -judged.margin : judged.margin, unit),
+                    judged.retries > 0 ? "PyTorch emptied its cache " +
+                                             (judged.retries == 1 ? std::string("once")
+                                                                  : counted(judged.retries, "time"))
+                                       : "");
   return text;
 }
 
+/// Micro-batches of one phase with the same figures are one line.
+struct PhaseLine {
+  const DryRunPhase* phase;
+  std::int64_t last_batch;
+  std::int64_t phases = 1;
+};
+
+bool repeats(const DryRunPhase& one, const DryRunPhase& other) {
+  return one.name == other.name && one.step == other.step &&
+         one.peak_allocated == other.peak_allocated && one.peak_reserved == other.peak_reserved &&
+         one.allocated_after == other.allocated_after;
+}
+
 /// The phases before the first step, those of the last step, and that of the peak.
-std::vector<const DryRunPhase*> shown_phases(const DryRunReport& report) {
+std::vector<PhaseLine> shown_phases(const DryRunReport& report) {
   std::int64_t last = 0;
   for (const DryRunPhase& phase : report.phases) {
     last = std::max(last, phase.step);
   }
-  std::vector<const DryRunPhase*> shown;
+  std::vector<PhaseLine> shown;
   for (std::size_t at = 0; at < report.phases.size(); ++at) {
     const DryRunPhase& phase = report.phases[at];
-    const bool first_batches = phase.micro_batch <= 2;  // The others repeat them.
-    if (is_before_steps(phase) || (phase.step == last && first_batches) ||
-        report.peak.phase == at) {
-      shown.push_back(&phase);
+    if (!is_before_steps(phase) && phase.step != last && report.peak.phase != at) {
+      continue;
+    }
+    const auto same = std::ranges::find_if(shown, [&phase](const PhaseLine& line) {
+      return phase.micro_batch == line.last_batch + 1 && repeats(*line.phase, phase);
+    });
+    if (same != shown.end()) {
+      same->last_batch = phase.micro_batch;
+      ++same->phases;
+    } else {
+      shown.push_back({.phase = &phase, .last_batch = phase.micro_batch});
     }
   }
-  constexpr std::size_t kMostPhases = 10;
-  shown.resize(std::min(shown.size(), kMostPhases));
+  constexpr std::size_t kMostPhases = 12;
+  shown.resize(std::min(shown.size(), kMostPhases), PhaseLine{.phase = nullptr, .last_batch = 0});
   return shown;
 }
 
+/// "step 3, forward, batch 2 to 16", in the columns of a screen.
+std::string phase_name(const PhaseLine& line) {
+  DryRunPhase phase = *line.phase;
+  if (line.phases == 1) {
+    return printable(moment_of(phase));
+  }
+  const std::string first = std::to_string(phase.micro_batch);
+  phase.micro_batch = 1;
+  return printable(moment_of(phase)) + ", batch " + first + " to " +
+         std::to_string(line.last_batch);
+}
+
 std::string phase_lines(const DryRunAnswer& answer, const Terminal& terminal) {
-  const std::vector<const DryRunPhase*> shown = shown_phases(answer.report());
+  const std::vector<PhaseLine> shown = shown_phases(answer.report());
   std::size_t width = kCategoryColumns;
   Bytes most;
-  for (const DryRunPhase* const phase : shown) {
-    width = std::max(width, columns_of(printable(moment_of(*phase))));
-    most = std::max(most, phase->peak_reserved);
+  std::int64_t told = 0;
+  for (const PhaseLine& line : shown) {
+    width = std::max(width, columns_of(phase_name(line)));
+    most = std::max(most, line.phase->peak_reserved);
+    told += line.phases;
   }
   const TableUnit unit = unit_for_dry_run(most);
   constexpr std::array<std::string_view, 3> kColumns = {"peak allocated", "peak reserved",
@@ -230,18 +296,20 @@ std::string phase_lines(const DryRunAnswer& answer, const Terminal& terminal) {
     head += (at == 0 ? "" : "  ") + std::string(kColumns.at(at));
   }
   std::string text = shown.empty() ? "" : heading(terminal, head);
-  for (const DryRunPhase* const phase : shown) {
-    const std::array<Bytes, kColumns.size()> sizes = {phase->peak_allocated, phase->peak_reserved,
-                                                      phase->allocated_after};
-    text += "  " + pad_right(printable(moment_of(*phase)), width);
+  for (const PhaseLine& line : shown) {
+    const DryRunPhase& phase = *line.phase;
+    const std::array<Bytes, kColumns.size()> sizes = {phase.peak_allocated, phase.peak_reserved,
+                                                      phase.allocated_after};
+    text += "  " + pad_right(phase_name(line), width);
     for (std::size_t at = 0; at < kColumns.size(); ++at) {
       text += (at == 0 ? "" : "  ") +
               pad_left(table_figure(sizes.at(at), unit), kColumns.at(at).size());
     }
     text += "\n";
   }
-  if (const std::size_t left = answer.report().phases.size() - shown.size(); left > 0) {
-    text += "  " + counted(left, "other phase") + " left out (--json has all)\n";
+  const auto all = static_cast<std::int64_t>(answer.report().phases.size());
+  if (all > told) {
+    text += "  " + counted(all - told, "other phase") + " left out (--json has all)\n";
   }
   return text;
 }
@@ -270,7 +338,7 @@ std::string block_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   const TableUnit unit = unit_for_dry_run(live.front().bytes);
   for (std::size_t at = 0; at < std::min(live.size(), kMostTextBlocks); ++at) {
     const DryRunBlocks& blocks = live[at];
-    const std::string line = "  " + sized(blocks.bytes, unit) + "  " +
+    const std::string line = "  " + dry_run_size(blocks.bytes, unit) + "  " +
                              pad_left("in " + counted(blocks.count, "block"), 14) + "  " +
                              std::string(check::dry_run_category(blocks.category)) + "  ";
     const std::size_t left = terminal.width - std::min(columns_of(line), terminal.width);
@@ -304,6 +372,13 @@ std::string rank_lines(const DryRunAnswer& answer, const Terminal& terminal) {
                                     : "") +
             "\n";
   }
+  const auto unranked = [](const DryRunReport& report) { return !report.rank; };
+  if (std::ranges::count_if(reports, unranked) > 1) {
+    const std::string alone =
+        "These processes were started as programs of their own; each was measured as if it had "
+        "the GPU to itself, and the highest decides.";
+    text += "  " + wrap(alone, terminal.width - 2, 2) + "\n";
+  }
   if (reports.size() > kMostTextRanks) {
     text += "  " + counted(reports.size() - kMostTextRanks, "other process", "other processes") +
             " left out (--json has all)\n";
@@ -318,54 +393,10 @@ std::string host_lines(const DryRunAnswer& answer, const Terminal& terminal) {
   }
   const TableUnit unit = unit_for_dry_run(std::max(report.host_peak, report.pinned_peak));
   std::string text = heading(terminal, "on the host");
-  text += term_line("resident at most", sized(report.host_peak, unit), "");
+  text += term_line("resident at most", dry_run_size(report.host_peak, unit), "");
   if (report.pinned_peak > Bytes{0}) {
-    text += term_line("pinned at most", sized(report.pinned_peak, unit),
+    text += term_line("pinned at most", dry_run_size(report.pinned_peak, unit),
                       "page-locked; not committed here");
-  }
-  return text;
-}
-
-/// "-12.0 MiB, -0.1 %": measured against predicted.
-std::string difference_text(Bytes predicted, Bytes measured) {
-  const Bytes off = measured - predicted;
-  if (off == Bytes{0}) {
-    return "the same";
-  }
-  const double share = static_cast<double>(std::abs(off.value())) /
-                       static_cast<double>(std::max<std::int64_t>(predicted.value(), 1));
-  return (off < Bytes{0} ? "-" + to_text(-off) : "+" + to_text(off)) + ", " +
-         (off < Bytes{0} ? "-" : "+") + percent_text(share);
-}
-
-std::string prediction_lines(const DryRunAnswer& answer, const Terminal& terminal) {
-  if (!answer.prediction) {
-    return answer.unpredicted.empty() ? ""
-                                      : heading(terminal, "no prediction") + "  " +
-                                            wrap(answer.unpredicted, terminal.width - 2, 2) + "\n";
-  }
-  const DryRunPrediction& predicted = *answer.prediction;
-  const check::DryRunJudgement& judged = answer.judged;
-  const TableUnit unit = unit_for_dry_run(std::max(judged.peak_reserved, predicted.peak_reserved));
-  std::string text =
-      heading(terminal, pad_right("prediction", kCategoryColumns + 2) + " predicted    measured");
-  const auto line = [&](std::string_view name, Bytes expected, Bytes found) {
-    text += "  " + pad_right(name, kCategoryColumns) + sized(expected, unit) + "  " +
-            sized(found, unit) + "  " + difference_text(expected, found) + "\n";
-  };
-  line("peak allocated", predicted.peak_allocated, judged.peak_allocated);
-  line("peak reserved", predicted.peak_reserved, judged.peak_reserved);
-  const std::vector<Bytes> sums = bytes_by_category(live_of(answer));
-  for (std::size_t at = 0; at < sums.size(); ++at) {
-    if (sums[at] > Bytes{0} || predicted.by_category[at] > Bytes{0}) {
-      line(check::dry_run_category(at), predicted.by_category[at], sums[at]);
-    }
-  }
-  if (!predicted.moment.empty()) {
-    text += "  " + wrap("predicted in " + predicted.moment, terminal.width - 2, 2) + "\n";
-  }
-  for (const std::string& remark : predicted.remarks) {
-    text += "  " + wrap(remark, terminal.width - 2, 2) + "\n";
   }
   return text;
 }
@@ -435,10 +466,11 @@ std::string end_text(const DryRunAnswer& answer) {
 std::string dryrun_text(const DryRunAnswer& answer, const Terminal& terminal) {
   std::string text = verdict_line(answer, terminal) + setting_line(answer, terminal) +
                      exception_lines(answer, terminal) + oom_lines(answer, terminal) +
-                     peak_lines(answer, terminal) + device_lines(answer, terminal) +
-                     phase_lines(answer, terminal) + block_lines(answer, terminal) +
-                     rank_lines(answer, terminal) + prediction_lines(answer, terminal) +
-                     host_lines(answer, terminal) + remark_lines(answer, terminal);
+                     caught_lines(answer, terminal) + peak_lines(answer, terminal) +
+                     device_lines(answer, terminal) + phase_lines(answer, terminal) +
+                     block_lines(answer, terminal) + rank_lines(answer, terminal) +
+                     dryrun_prediction_text(answer, terminal) + host_lines(answer, terminal) +
+                     remark_lines(answer, terminal);
   if (!answer.next.empty()) {
     text += "\nnext: " + break_command(answer.next, terminal.width - 6) + "\n";
   }

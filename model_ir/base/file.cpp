@@ -170,4 +170,17 @@ Status write_file_atomically(const std::string& path, std::string_view content) 
   return ok();
 }
 
+Status check_writable(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return Error::environment(path, "cannot be written: it is a folder", "the path of a file");
+  }
+  if (is_special(path)) {
+    return ok();
+  }
+  const std::size_t last = path.rfind('/');
+  const std::string folder = last == std::string::npos ? "." : path.substr(0, last + 1);
+  return ::access(folder.c_str(), W_OK) == 0 ? ok() : Status(unwritable(path, errno));
+}
+
 }  // namespace headroom

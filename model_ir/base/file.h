@@ -27,4 +27,9 @@ inline constexpr std::int64_t kTextFileLimit = 16 * (std::int64_t{1} << 20);
 /// Errors:  kEnvironment if the folder is missing or cannot be written, or the disk is full.
 [[nodiscard]] Status write_file_atomically(const std::string& path, std::string_view content);
 
+/// Whether `write_file_atomically` can be expected to succeed, asked before long work.
+///
+/// Errors:  kEnvironment if the folder is missing or cannot be written, or if `path` is a folder.
+[[nodiscard]] Status check_writable(const std::string& path);
+
 }  // namespace headroom

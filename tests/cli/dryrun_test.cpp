@@ -1,4 +1,7 @@
 // Scripts stand in for training programs: each looks at its environment and writes a report.
+#include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX's signals.
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -76,6 +79,22 @@ TEST_CASE("dryrun: an error that the program caught makes the answer tight, not 
   CHECK(answer.says("the program caught the error"));
 }
 
+TEST_CASE("dryrun: attempts before the batch that fits are listed, and what ran is judged") {
+  const DryRunFolder folder;
+  const std::string report =
+      replaced(kDryReport, R"("stopped": "steps")",
+               R"("stopped": "steps", "caught": [{"requested": 3221225472, "free": 1073741824,
+        "phase": "backward", "step": 1, "batch": [8, 4096], "where": "train.py:31 loss"}])");
+  const Answer answer = DryRunFolder::run("", {folder.reporting(report)});
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.says("fits, 11.3 GiB to spare"));
+  CHECK(answer.says("step 1, backward, batch 8 x 4096: 2.00 GiB missing, 3.00 GiB asked for by"));
+  CHECK(answer.says("are of what ran afterwards"));
+  const Document document(DryRunFolder::run("--json", {folder.reporting(report)}).out);
+  CHECK(document.integer("processes/0/caught_out_of_memory/0/missing_bytes") == 2'147'483'648);
+  CHECK(document.integer("processes/0/caught_out_of_memory/0/batch/0") == 8);
+}
+
 TEST_CASE("dryrun: the program gets its environment, and ours stays as it was") {
   const DryRunFolder folder;
   const std::vector<std::string> before = check::own_environment();
@@ -145,7 +164,9 @@ TEST_CASE("dryrun: with --json the answer is one document as the schema says, an
   const DryRunFolder folder;
   const ir::JsonValue schema = test::read_schema("dryrun.schema.json");
   for (const std::string& report :
-       {std::string(kDryReport), std::string(kDryOomReport), recognised_report()}) {
+       {std::string(kDryReport), std::string(kDryOomReport), recognised_report(),
+        replaced(kDryReport, R"("stopped": "steps")",
+                 R"("stopped": "steps", "caught": [{"requested": 3, "batch": [8]}])")}) {
     for (const char* last : {"exit 0", "exit 3", "kill -TERM $$"}) {
       const std::string program =
           folder.reporting(report, "echo text of the program\n" + std::string(last));
@@ -175,6 +196,17 @@ TEST_CASE("dryrun: --output writes the document, and the screen is shown all the
   CHECK(Document(read_file(path).value()).text("verdict") == "fits");
 }
 
+TEST_CASE("dryrun: a file that cannot be written is refused before the program starts") {
+  const DryRunFolder folder;
+  const std::string program = folder.reporting(kDryReport, "touch '" + folder.path("ran") + "'");
+  for (const std::string& path : {folder.path("no/such/answer.json"), folder.path("home")}) {
+    const Answer answer = DryRunFolder::run("--output " + path, {program});
+    CHECK(answer.code == ExitCode::kEnvironment);
+    CHECK(answer.complains("cannot be written"));
+    CHECK_FALSE(std::filesystem::exists(folder.path("ran")));
+  }
+}
+
 TEST_CASE("dryrun: the rank with the highest peak decides, the others stand in a table") {
   const DryRunFolder folder;
   folder.write("one.json",
@@ -193,6 +225,36 @@ TEST_CASE("dryrun: the rank with the highest peak decides, the others stand in a
   CHECK(answer.says("rank 1 of 2"));
   CHECK(answer.says("  rank 0                  65.2 GiB       66.1 GiB\n"));
   CHECK(answer.says("  rank 1                  65.2 GiB       67.1 GiB  the highest\n"));
+}
+
+TEST_CASE("dryrun: micro-batches with the same figures are one line") {
+  const DryRunFolder folder;
+  std::string phases;
+  for (int batch = 1; batch <= 16; ++batch) {
+    for (const char* name : {"forward", "backward"}) {
+      phases += R"(, {"name": ")" + std::string(name) + R"(", "step": 1, "micro_batch": )" +
+                std::to_string(batch) + R"(, "peak_allocated": )" +
+                (batch == 1 ? "30000000000" : "34000000000") + R"(, "peak_reserved": 36000000000})";
+    }
+  }
+  const std::string report = replaced(
+      replaced(kDryReport, R"("work": {"kernels": 0}})", R"("work": {"kernels": 0}})" + phases),
+      R"("phase": 3)", R"("phase": 35)");
+  const Answer answer = DryRunFolder::run("", {folder.reporting(report)});
+  CAPTURE(answer.out);
+  CHECK(answer.says("  step 1, forward, batch 2 to 16       31.7 GiB"));
+  CHECK(answer.says("  step 1, backward, batch 2 to 16      31.7 GiB"));
+  CHECK_FALSE(answer.says("micro-batch 3"));
+}
+
+TEST_CASE("dryrun: two programs of one command are said to be two") {
+  const DryRunFolder folder;
+  folder.write("one.json", kDryReport);
+  const std::string copy = "cp '" + folder.path("one.json") + "' $HEADROOM_DRYRUN_DIR/";
+  const Answer answer =
+      DryRunFolder::run("", {folder.script("train.sh", copy + "0-1.json\n" + copy + "0-2.json")});
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.says("programs of their own"));
 }
 
 TEST_CASE("dryrun: a program that ends with an error before its steps is not measured") {
@@ -306,6 +368,10 @@ TEST_CASE("dryrun: wrong options are refused with what to type") {
            {"dryrun -- true", "add --gpu h100"},
            {"dryrun --gpu h100 true", "put -- before it"},
            {"dryrun --gpu h100 --", "put -- before it"},
+           {"dryrun --gpu h100 python train.py", "headroom dryrun --gpu h100 -- python train.py"},
+           {"dryrun --gpu h100 --rank 3 -- true", "--gpus N as well"},
+           {"dryrun --gpu h100 -- /etc/passwd", "start it with its interpreter"},
+           {"dryrun --gpu h100 --gpus 0 -- true", "a whole number from 1"},
            {"dryrun --gpu h100 train.py -- true", "options only before --"},
            {"dryrun --gpu h100 --gpus 4 --rank 4 -- true", "--rank"},
            {"dryrun --gpu h100 --all-ranks --rank 1 -- true", "--all-ranks starts every rank"},
@@ -382,6 +448,8 @@ TEST_CASE("dryrun: --against compares with a given plan, and next asks about it"
             .code == ExitCode::kYes);
   const Answer answer = DryRunFolder::run("--against " + plan, {folder.reporting(kDryReport)});
   CHECK(answer.says("\nprediction           predicted    measured\n"));
+  CHECK(answer.says("  everything else"));
+  CHECK(answer.says("Believe the measured figures"));
   CHECK(answer.says("next: headroom fit --plan " + plan));
 }
 
@@ -401,9 +469,40 @@ TEST_CASE("dryrun: signals are passed on to the program, and what was measured i
                                                           std::to_string(getpid()));
   CHECK(std::system((sender + " &").c_str()) == 0);
   const Answer answer = DryRunFolder::run("", {program});
-  CHECK(answer.code == ExitCode::kInterrupted);
+  CHECK(answer.code == ExitCode::kTerminated);
   CHECK(answer.says("was interrupted"));
   CHECK(folder.is_clean());
+}
+
+TEST_CASE("dryrun: a program ends when the process that started it is killed") {
+  const DryRunFolder folder;
+  const std::string program = folder.script(
+      "train.sh", "echo $$ > '" + folder.path("id.part") + "'\nmv '" + folder.path("id.part") +
+                      "' '" + folder.path("id") + "'\nexec sleep 600");
+  const pid_t starter = fork();
+  if (starter == 0) {
+    const auto ended = check::run_child(
+        {.command = {program}, .environment = check::own_environment(), .output_to_error = true});
+    _exit(ended ? 0 : 1);
+  }
+  while (!std::filesystem::exists(folder.path("id"))) {
+    usleep(10'000);
+  }
+  const int child = std::stoi(read_file(folder.path("id")).value());
+  CHECK(kill(child, 0) == 0);
+  kill(starter, SIGKILL);
+  waitpid(starter, nullptr, 0);
+  // Whoever adopts the child takes it from the table of processes, or leaves it there as ended.
+  const auto alive = [child] {
+    std::ifstream file("/proc/" + std::to_string(child) + "/stat");
+    std::string word;
+    file >> word >> word >> word;
+    return !word.empty() && word != "Z" && word != "X";
+  };
+  for (int tries = 0; tries < 6'000 && alive(); ++tries) {
+    usleep(10'000);
+  }
+  CHECK_FALSE(alive());
 }
 
 TEST_CASE("dryrun: its help shows how the command is typed") {

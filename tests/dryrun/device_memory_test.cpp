@@ -78,6 +78,34 @@ TEST_CASE("stand-in GPU: a mapping is found, and is no allocation that can be gi
   CHECK(memory.used(0) == 0);
 }
 
+TEST_CASE("stand-in GPU: addresses that were given back are joined, so that they never run out") {
+  DeviceMemory memory(profile_of(1024 * kMebi, 0));
+  constexpr std::size_t kTebi = std::size_t{1} << 40;
+  std::vector<char*> pieces;
+  while (auto* const piece = static_cast<char*>(memory.reserve(kTebi / 8))) {
+    pieces.push_back(piece);
+  }
+  REQUIRE(pieces.size() > 1);
+  CHECK(memory.reserve(kTebi / 4) == nullptr);
+  // In an order in which each joins the one after it, the one before it, or both.
+  for (std::size_t first = 0; first < 2; ++first) {
+    for (std::size_t at = first; at < pieces.size(); at += 2) {
+      memory.unreserve(pieces[at], kTebi / 8);
+    }
+  }
+  CHECK(memory.reserve(pieces.size() * (kTebi / 8)) == pieces.front());
+}
+
+TEST_CASE("stand-in GPU: a peak is taken once, and can be set to what is in use") {
+  DeviceMemory memory(profile_of(100 * kMebi, 10 * kMebi));
+  memory.release(memory.allocate(40 * kMebi, 0));
+  CHECK(memory.take_peak(0) == 50 * kMebi);
+  CHECK(memory.take_peak(0) == 10 * kMebi);
+  CHECK(memory.peak(0) == 50 * kMebi);
+  memory.reset_peak(0);
+  CHECK(memory.peak(0) == 10 * kMebi);
+}
+
 TEST_CASE("stand-in GPU: random allocations never overlap and end where they began") {
   const unsigned seed = std::random_device{}();
   CAPTURE(seed);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -23,6 +24,7 @@ void* library(const char* name) {
   setenv("HEADROOM_GPU_BYTES", "1000000000", 1);
   setenv("HEADROOM_GPU_CONTEXT", "100000000", 1);
   setenv("HEADROOM_GPU_NAME", "Test GPU", 1);
+  setenv("HEADROOM_GPU_COUNT", "2", 1);
   void* main = dlopen(HEADROOM_STANDIN_DIR "/libheadroom_gpu.so", RTLD_NOW | RTLD_GLOBAL);
   REQUIRE_MESSAGE(main != nullptr, dlerror());
   void* found = dlopen((std::string(HEADROOM_STANDIN_DIR "/") + name).c_str(), RTLD_NOW);
@@ -54,6 +56,98 @@ TEST_CASE("stand-in libraries: the runtime answers for its own CUDA version") {
   function<int(int*)>(library("libcudart.so.13"), "cudaRuntimeGetVersion",
                       "libcudart.so.13")(&version);
   CHECK(version == 13000);
+}
+
+TEST_CASE("stand-in libraries: NVRTC answers for its own CUDA version") {
+  for (const auto& [name, expected] : {std::pair{"libnvrtc.so.12", std::pair{12, 8}},
+                                       std::pair{"libnvrtc.so.13", std::pair{13, 0}}}) {
+    int major = 0;
+    int minor = 0;
+    function<int(int*, int*)>(library(name), "nvrtcVersion", name)(&major, &minor);
+    CHECK(std::pair{major, minor} == expected);
+  }
+}
+
+TEST_CASE("stand-in libraries: a function of the host that was captured runs with the graph") {
+  void* runtime = library("libcudart.so.13");
+  auto* const stream = reinterpret_cast<void*>(std::uintptr_t{48});
+  int calls = 0;
+  const HostFunction count = [](void* number) { ++*static_cast<int*>(number); };
+  auto* const call = function<int(void*, HostFunction, void*)>(runtime, "cudaLaunchHostFunc");
+  CHECK(call(stream, count, &calls) == 0);
+  CHECK(calls == 1);
+  void* graph = nullptr;
+  void* executable = nullptr;
+  CHECK(function<int(void*, int)>(runtime, "cudaStreamBeginCapture")(stream, 0) == 0);
+  CHECK(call(stream, count, &calls) == 0);
+  CHECK(calls == 1);
+  CHECK(function<int(void*, void**)>(runtime, "cudaStreamEndCapture")(stream, &graph) == 0);
+  CHECK(function<int(void**, void*, unsigned long long)>(runtime, "cudaGraphInstantiate")(
+            &executable, graph, 0) == 0);
+  CHECK(function<int(void*)>(runtime, "cudaGraphDestroy")(graph) == 0);
+  auto* const run_graph = function<int(void*, void*)>(runtime, "cudaGraphLaunch");
+  run_graph(executable, stream);
+  run_graph(executable, stream);
+  CHECK(calls == 3);
+  CHECK(function<int(void*)>(runtime, "cudaGraphExecDestroy")(executable) == 0);
+}
+
+TEST_CASE("stand-in libraries: each device has its context, which makes it the current one") {
+  void* driver = library("libcuda.so.1");
+  auto* const retain = function<int(void**, int)>(driver, "cuDevicePrimaryCtxRetain");
+  auto* const current = function<int(void**)>(driver, "cuCtxGetCurrent");
+  void* first = nullptr;
+  void* second = nullptr;
+  CHECK(retain(&first, 0) == 0);
+  CHECK(retain(&second, 1) == 0);
+  CHECK(first != second);
+  CHECK(function<int(const void*)>(driver, "cuCtxPushCurrent_v2")(second) == 0);
+  int chosen = -1;
+  CHECK(function<int(int*)>(library("libcudart.so.13"), "cudaGetDevice")(&chosen) == 0);
+  CHECK(chosen == 1);
+  void* found = nullptr;
+  CHECK(function<int(void**)>(driver, "cuCtxPopCurrent_v2")(&found) == 0);
+  CHECK(found == second);
+  CHECK(current(&found) == 0);
+  CHECK(found == first);
+  CHECK(retain(&found, 99) == kInvalidDevice);
+}
+
+TEST_CASE("stand-in libraries: peaks of a pool are set back to what is in use") {
+  void* runtime = library("libcudart.so.12");
+  constexpr int kUsed = 7, kUsedPeak = 8;
+  void* pool = nullptr;
+  function<int(void**, int)>(runtime, "cudaDeviceGetDefaultMemPool")(&pool, 0);
+  const auto attribute = [&](int which) {
+    std::uint64_t value = 0;
+    function<int(void*, int, void*)>(runtime, "cudaMemPoolGetAttribute")(pool, which, &value);
+    return value;
+  };
+  void* address = nullptr;
+  function<int(void**, std::size_t, void*)>(runtime, "cudaMallocAsync")(&address, 8 << 20, nullptr);
+  function<int(void*, void*)>(runtime, "cudaFreeAsync")(address, nullptr);
+  CHECK(attribute(kUsedPeak) >= attribute(kUsed) + (8 << 20));
+  std::uint64_t value = 1;
+  auto* const set = function<int(void*, int, void*)>(runtime, "cudaMemPoolSetAttribute");
+  CHECK(set(pool, kUsedPeak, &value) == kInvalidValue);
+  value = 0;
+  CHECK(set(pool, kUsedPeak, &value) == 0);
+  CHECK(attribute(kUsedPeak) == attribute(kUsed));
+}
+
+TEST_CASE("stand-in libraries: every status has its names, and an unknown one has none") {
+  void* runtime = library("libcudart.so.12");
+  void* driver = library("libcuda.so.1");
+  auto* const name = function<const char*(int)>(runtime, "cudaGetErrorName");
+  auto* const driver_name = function<int(int, const char**)>(driver, "cuGetErrorName");
+  const char* text = nullptr;
+  CHECK(std::string(name(712)) == "cudaErrorHostMemoryAlreadyRegistered");
+  CHECK(std::string(name(900)) == "cudaErrorStreamCaptureUnsupported");
+  CHECK(std::string(name(kInvalidDevice)) == "cudaErrorInvalidDevice");
+  CHECK(driver_name(kInvalidHandle, &text) == 0);
+  CHECK(std::string(text) == "CUDA_ERROR_INVALID_HANDLE");
+  CHECK(driver_name(12345, &text) == kInvalidValue);
+  CHECK(text == nullptr);
 }
 
 TEST_CASE("stand-in libraries: runtime, driver and NVML agree on the memory of the device") {

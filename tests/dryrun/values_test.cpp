@@ -30,6 +30,20 @@ TEST_CASE("stand-in GPU: an upload comes back as a whole at any time") {
   CHECK(got == sent);
 }
 
+TEST_CASE("stand-in GPU: stated values come back in any part until they are forgotten") {
+  Values values;
+  const std::array<std::int64_t, 3> sent = {5, 6, 7};
+  values.state(at(4096), sent.data(), sizeof sent);
+  std::int64_t got = 0;
+  REQUIRE(values.recall_untouched(at(4112), sizeof got, 99, &got));
+  CHECK(got == 7);
+  values.copy(at(4104), at(8192), sizeof got, 99);
+  REQUIRE(values.recall(at(8192), sizeof got, 99, &got));
+  CHECK(got == 6);
+  values.forget(at(4096), sizeof sent);
+  CHECK_FALSE(values.recall(at(4096), sizeof got, 99, &got));
+}
+
 TEST_CASE("stand-in GPU: a part of an upload comes back only while no kernel ran") {
   Values values;
   const std::array<std::int64_t, 3> sent = {5, 6, 7};
@@ -118,7 +132,7 @@ TEST_CASE("stand-in GPU: a capture spreads to streams that wait for it") {
   const Event inside = queue.create_event();
   queue.record(before, second);
   REQUIRE(queue.begin_capture(first));
-  CHECK_FALSE(queue.begin_capture(second));
+  CHECK_FALSE(queue.begin_capture(first));
   queue.wait(second, before);
   CHECK_FALSE(queue.capturing(second));
   queue.record(inside, first);
@@ -127,6 +141,19 @@ TEST_CASE("stand-in GPU: a capture spreads to streams that wait for it") {
   CHECK(queue.end_capture(first));
   CHECK_FALSE(queue.capturing(second));
   CHECK_FALSE(queue.end_capture(first));
+}
+
+TEST_CASE("stand-in GPU: two captures at once keep their streams and calls apart") {
+  Queue queue(0);
+  const Stream first = reinterpret_cast<Stream>(std::uintptr_t{16});
+  const Stream second = reinterpret_cast<Stream>(std::uintptr_t{32});
+  REQUIRE(queue.begin_capture(first));
+  REQUIRE(queue.begin_capture(second));
+  CHECK(queue.capture_of(first) != queue.capture_of(second));
+  queue.capture_call(second, {nullptr, &queue});
+  CHECK(queue.end_capture(first)->empty());
+  CHECK(queue.capturing(second));
+  CHECK(queue.end_capture(second)->size() == 1);
 }
 
 TEST_CASE("stand-in GPU: both layouts of the properties hold the same values") {
@@ -150,6 +177,20 @@ TEST_CASE("stand-in GPU: both layouts of the properties hold the same values") {
   CHECK(number(twelve, 364) == 9);  // minor
   CHECK(device_attribute(profile, 97, 0) == 99 * 1024);
   CHECK(device_attribute(profile, 9'999, 0) == 0);
+}
+
+TEST_CASE("stand-in GPU: kernels are those of the newest capability that they were compiled for") {
+  Profile profile;
+  const auto compiled = [&profile](int major, int minor) {
+    profile.capability_major = major;
+    profile.capability_minor = minor;
+    return profile.compiled_capability();
+  };
+  CHECK(compiled(8, 0) == 80);
+  CHECK(compiled(8, 9) == 86);
+  CHECK(compiled(9, 0) == 90);
+  CHECK(compiled(10, 3) == 100);
+  CHECK(compiled(6, 1) == 61);
 }
 
 TEST_CASE("stand-in GPU: work is told as JSON") {

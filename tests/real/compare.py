@@ -8,6 +8,7 @@ have the same peaks of allocated and of reserved memory, to the byte. Exit code 
 import argparse
 import gzip
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -51,7 +52,10 @@ def dry_run(arguments, row):
     with tempfile.TemporaryDirectory() as folder:
         case_file = pathlib.Path(folder) / "case.json"
         case_file.write_text(json.dumps(row["case"]), encoding="utf-8")
-        done = subprocess.run(command(arguments, row, case_file), capture_output=True, text=True, check=False)
+        environment = dict(os.environ)
+        if row["case"].get("allocator"):  # PyTorch 2.9 and later, and before.
+            environment.update({name: row["case"]["allocator"] for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")})
+        done = subprocess.run(command(arguments, row, case_file), capture_output=True, text=True, check=False, env=environment)
     try:
         return json.loads(done.stdout)
     except json.JSONDecodeError:

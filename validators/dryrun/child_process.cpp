@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>  // NOLINT(modernize-deprecated-headers): POSIX's signals.
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -113,7 +114,73 @@ Error cannot_start(const std::string& program, int fault) {
     return Error::environment(program, "command not found", {},
                               "activate the environment that has it, or name it with its path");
   }
+  if (fault == EACCES) {
+    return Error::environment(program, "cannot be started: it is no program that may be executed",
+                              {},
+                              "start it with its interpreter (python " + program +
+                                  "), or make it executable (chmod +x " + program + ")");
+  }
   return Error::environment(program, std::string("cannot be started: ") + std::strerror(fault), {});
+}
+
+/// The child's half of `start_tied`: only calls that are safe after a fork.
+[[noreturn]] void become(const ChildCommand& command, char* const* words, char* const* environment,
+                         const sigset_t& mask, pid_t parent, int report) {
+  setpgid(0, 0);
+  struct sigaction usual {};
+  usual.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &usual, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) {
+    _exit(0);  // It was killed before the system knew that we wait for that.
+  }
+  if (isatty(STDIN_FILENO) == 1) {
+    const int nothing = open("/dev/null", O_RDONLY);
+    dup2(nothing, STDIN_FILENO);
+    close(nothing);
+  }
+  if (command.output_to_error) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  execvpe(words[0], words, environment);
+  const int fault = errno;
+  const ssize_t written = ::write(report, &fault, sizeof fault);
+  _exit(written == sizeof fault ? 1 : 2);
+}
+
+/// Starts a program in a process group of its own; if this process is killed, the system ends it.
+/// The number of an error; 0: started.
+///
+/// Source: prctl(2), PR_SET_PDEATHSIG, which posix_spawn cannot set.
+int start_tied(const ChildCommand& command, const sigset_t& mask, pid_t& child) {
+  const std::vector<char*> words = pointers(command.command);
+  const std::vector<char*> environment = pointers(command.environment);
+  std::array<int, 2> report{};
+  if (pipe2(report.data(), O_CLOEXEC) != 0) {
+    return errno;
+  }
+  const pid_t parent = getpid();
+  child = fork();
+  if (child == 0) {
+    become(command, words.data(), environment.data(), mask, parent, report[1]);
+  }
+  int fault = child < 0 ? errno : 0;
+  close(report[1]);
+  if (child > 0) {
+    setpgid(child, child);  // Whoever of both comes first.
+    ssize_t got = 0;
+    do {
+      got = ::read(report[0], &fault, sizeof fault);
+    } while (got < 0 && errno == EINTR);
+    if (got == sizeof fault) {
+      waitpid(child, nullptr, 0);
+    } else {
+      fault = 0;
+    }
+  }
+  close(report[0]);
+  return fault;
 }
 
 void set_end(int status, ChildEnd& end) {
@@ -138,6 +205,7 @@ ChildEnd wait_for(pid_t child, const HeldSignals& signals) {
     }
     const int signal = signals.next();
     if (signal > 0 && signal != SIGCHLD) {
+      end.told = end.interrupted ? end.told : signal;
       end.interrupted = true;
       kill(-child, ++passed_on < kPatience ? signal : SIGKILL);
     }
@@ -193,17 +261,9 @@ std::vector<std::string> own_environment() {
 
 Result<ChildEnd> run_child(const ChildCommand& command) {
   const HeldSignals signals;
-  SpawnSettings settings;
-  settings.own_group(signals.before());
-  if (isatty(STDIN_FILENO) == 1) {
-    settings.open(STDIN_FILENO, O_RDONLY);
-  }
-  if (command.output_to_error) {
-    settings.copy(STDERR_FILENO, STDOUT_FILENO);
-  }
   const Clock::time_point start = Clock::now();
   pid_t child = 0;
-  if (const int fault = settings.start(command, child); fault != 0) {
+  if (const int fault = start_tied(command, signals.before(), child); fault != 0) {
     return cannot_start(command.command.front(), fault);
   }
   ChildEnd end = wait_for(child, signals);

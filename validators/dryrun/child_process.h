@@ -19,6 +19,7 @@ struct ChildEnd {
   int exit_code = 0;         ///< 0 if a signal ended it.
   int signal = 0;            ///< The signal that ended it; 0: none.
   bool interrupted = false;  ///< Whether a signal to us was passed on.
+  int told = 0;              ///< The first such signal; 0: none.
   double seconds = 0;
 };
 
@@ -29,8 +30,8 @@ struct ChildEnd {
 ///
 /// Model:   SIGINT, SIGTERM and SIGHUP to this process are passed on to the group, and the third
 ///          one kills it. Processes of the group that outlive the program after a signal are
-///          killed. Standard input is ours unless it is a terminal, which a group in the background
-///          must not read.
+///          killed. If this process is killed itself, the program gets SIGTERM. Standard input is
+///          ours unless it is a terminal, which a group in the background must not read.
 /// Errors:  kEnvironment if the command is not found or cannot be started; on other systems than
 ///          Linux.
 [[nodiscard]] Result<ChildEnd> run_child(const ChildCommand& command);

@@ -196,6 +196,7 @@ Result<DryRunEnd> run_dry(const DryRunRequest& request, const DryRunFiles& files
   return DryRunEnd{.exit_code = ended->exit_code,
                    .signal = ended->signal,
                    .interrupted = ended->interrupted,
+                   .told = ended->told,
                    .seconds = ended->seconds,
                    .reports = std::move(reports).value()};
 }

@@ -28,7 +28,8 @@ struct DryRunRequest {
 struct DryRunEnd {
   int exit_code = 0;         ///< 0 if a signal ended it.
   int signal = 0;            ///< The signal that ended it; 0: none.
-  bool interrupted = false;  ///< Whether we were told to stop, and passed that on.
+  bool interrupted = false;  ///< Whether a signal to us was passed on.
+  int told = 0;              ///< The first such signal; 0: none.
   double seconds = 0;
   std::vector<DryRunReport> reports;  ///< By rank.
 };

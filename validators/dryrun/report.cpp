@@ -119,6 +119,20 @@ DryRunOom read_oom(const JsonObject& object) {
   return oom;
 }
 
+std::vector<DryRunCaught> read_caught(const JsonObject& root) {
+  std::vector<DryRunCaught> caught;
+  for (const JsonObject& entry : entries_of(root, "caught")) {
+    caught.push_back({.requested = size_of(entry, "requested"),
+                      .free = size_or_none(entry, "free"),
+                      .allocated = size_or_none(entry, "allocated"),
+                      .phase = entry.text_or("phase", ""),
+                      .step = entry.integer_or("step", 0, kCount),
+                      .batch = entry.integers_or_none("batch", kCount),
+                      .where = entry.text_or("where", "")});
+  }
+  return caught;
+}
+
 DryRunStop read_stop(const JsonObject& root) {
   const std::string word = root.text("stopped");
   const auto found = std::ranges::find(kStops, word);
@@ -173,6 +187,7 @@ DryRunReport read_root(const JsonObject& root, const JsonValue& value) {
   if (const auto oom = root.optional_object("oom")) {
     report.oom = read_oom(*oom);
   }
+  report.caught = read_caught(root);
   report.stopped = read_stop(root);
   read_remarks(root, report);
   if (const auto host = root.optional_object("host")) {

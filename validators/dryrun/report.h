@@ -68,6 +68,17 @@ struct DryRunOom {
   std::vector<DryRunBlocks> live;  ///< Largest first.
 };
 
+/// An out-of-memory error that the program caught before it went on and completed a step.
+struct DryRunCaught {
+  Bytes requested;
+  Bytes free;
+  Bytes allocated;
+  std::string phase;
+  std::int64_t step = 0;
+  std::vector<std::int64_t> batch;  ///< Shape of the first tensor of that forward pass; or empty.
+  std::string where;                ///< "file:line function"; may be empty.
+};
+
 /// Why a process wrote its report.
 enum class DryRunStop : std::uint8_t { kSteps, kEnd, kException, kSignal };
 /// "steps", "end", "exception", "signal".
@@ -105,6 +116,7 @@ struct DryRunReport {
   std::vector<DryRunPhase> phases;  ///< In the order of time.
   DryRunPeak peak;
   std::optional<DryRunOom> oom;
+  std::vector<DryRunCaught> caught;  ///< In the order of time; `phases` and `peak` leave them out.
   DryRunStop stopped = DryRunStop::kEnd;
   std::optional<DryRunException> exception;
   std::vector<DryRunGuess> guesses;

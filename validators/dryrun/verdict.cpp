@@ -24,6 +24,10 @@ std::string_view name_of(DryRunVerdict verdict) {
   return kDryRunVerdicts.at(static_cast<std::size_t>(verdict));
 }
 
+Bytes missing_bytes(Bytes requested, Bytes free) {
+  return requested > free ? requested - free : requested;
+}
+
 DryRunJudgement judge_dry_run(const DryRunDevice& device, const DryRunEnd& end,
                               const DryRunReport& report) {
   DryRunJudgement judged{.verdict = DryRunVerdict::kUnknown,
@@ -44,7 +48,7 @@ DryRunJudgement judge_dry_run(const DryRunDevice& device, const DryRunEnd& end,
   if (report.oom && !whole) {
     const DryRunOom& oom = *report.oom;
     judged.verdict = DryRunVerdict::kDoesNotFit;
-    judged.margin = -(oom.requested > oom.free ? oom.requested - oom.free : oom.requested);
+    judged.margin = -missing_bytes(oom.requested, oom.free);
   } else if (whole) {
     const double least = cost::kTightShare * static_cast<double>(device.total.value());
     const bool tight = report.oom.has_value() || judged.retries > 0 ||

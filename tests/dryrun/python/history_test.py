@@ -1,5 +1,6 @@
 """The highest point of a history, who asked for what was alive, and which category it had."""
 
+import types
 import unittest
 
 import support  # noqa: F401
@@ -43,6 +44,11 @@ class HighPoint(unittest.TestCase):
         trace = [alloc(1, 1024, 10, "first"), free(1, 1024, 20), alloc(1, 2048, 30, "second")]
         point = high_point(live_now(segments((1, 2048)), 0), trace)
         self.assertEqual((point.live[0].frames[0]["name"], point.live[0].born), ("second", 30))
+
+    def test_a_span_that_is_left_out_has_no_highest_point(self):
+        trace = [alloc(1, 1024, 10), alloc(2, 4096, 20), free(2, 4096, 30), alloc(3, 2048, 40)]
+        point = high_point(live_now(segments((1, 1024), (3, 2048)), 0), trace, [(10, 30)])
+        self.assertEqual((point.size, point.time), (1024 + 2048, 40))
 
 
 class Rows(unittest.TestCase):
@@ -88,3 +94,21 @@ class Kinds(unittest.TestCase):
             categories.see([Tensor(1)], "parameters", time)
         self.assertEqual(len(categories._seen[1]), 2)
         self.assertEqual(categories.of(Block(1, 512, [], 60)), "parameters")
+
+    def test_states_that_are_being_made_are_found_when_memory_runs_out(self):
+        class Optimizer:
+            param_groups = []
+            state = {}
+
+        optimizer, categories = Optimizer(), Categories()
+        categories.see_optimizer(optimizer, 10, False)
+        optimizer.state = {"weight": {"exp_avg": Tensor(1), "step": 1}}  # The first step has begun.
+        categories.see_modules(type("Parameter", (), {}), 20)
+        self.assertEqual(categories.of(Block(1, 512, [], 15), "optimizer"), "optimizer states")
+
+    def test_buckets_of_ddp_are_gradients_only_where_gradients_are_views_of_them(self):
+        frame = {"filename": "/v/site-packages/torch/nn/parallel/distributed.py", "line": 1, "name": "_ddp_init_helper"}
+        for views, expected in ((True, "gradients"), (False, "other")):
+            categories = Categories()
+            categories.see_model(types.SimpleNamespace(parameters=lambda: [], gradient_as_bucket_view=views), 10)
+            self.assertEqual(categories.of(Block(1, 512, [frame], 5), "load"), expected)

@@ -146,3 +146,72 @@ class Phases(unittest.TestCase):
         self.recorder.step_ends()
         self.recorder.finish()
         self.assertEqual(self.summary()[-1][0], "optimizer")
+
+    def step(self, peak=600):
+        self.recorder.forward()
+        self.recorder.next_forward()
+        self.rise(500, 400)
+        self.recorder.backward_begins()
+        self.rise(peak, 300)
+        self.recorder.backward_ends()
+        self.recorder.step_begins()
+        self.recorder.step_ends()
+
+    def failed_step(self):
+        self.recorder.forward()
+        self.recorder.next_forward()
+        self.rise(800, 800)
+        self.recorder.backward_begins()
+        self.rise(950, 950)
+        self.recorder.fails()
+        self.recorder.backward_ends()
+        self.rise(950, 200)
+
+    def test_a_step_that_failed_and_was_begun_again_is_told_apart(self):
+        recovered = []
+        self.recorder.after_recovery = recovered.extend
+        self.rise(100, 100)
+        self.failed_step()
+        self.failed_step()
+        self.step()
+        expected = [("load", 1, 1, 100), ("forward", 1, 1, 500), ("backward", 1, 1, 600), ("optimizer", 1, 1, 300)]
+        self.assertEqual(self.summary(), expected)
+        self.assertEqual([[row["name"] for row in failure.rows] for failure in recovered], [["forward", "backward"]] * 2)
+        self.assertEqual(max(row["peak_allocated"] for row in recovered[0].rows), 950)
+
+    def test_a_batch_that_failed_is_no_part_of_load(self):
+        self.rise(100, 100)
+        self.recorder.optimizer_made()
+        self.rise(700, 700)
+        self.failed_step()
+        self.step()
+        self.assertEqual(self.summary()[0], ("load", 1, 1, 100))
+
+    def test_steps_before_a_failed_one_stay(self):
+        self.step()
+        self.recorder.clearing_begins()
+        self.recorder.clearing_ends()
+        self.failed_step()
+        self.step()
+        self.assertEqual([row[:2] for row in self.summary() if row[0] in ("backward", "zero_grad")], [("backward", 1), ("zero_grad", 1), ("backward", 2)])
+        self.assertEqual(self.recorder.steps, 2)
+
+    def test_an_optimizer_that_is_called_again_leaves_the_backward_pass_as_it_was(self):
+        self.micro_batch()
+        self.recorder.step_begins()
+        self.rise(990, 990)
+        self.recorder.fails()
+        self.rise(990, 300)
+        self.recorder.step_begins()
+        self.rise(450, 450)
+        self.recorder.step_ends()
+        self.assertEqual(self.summary()[-2:], [("backward", 1, 1, 600), ("optimizer", 1, 1, 450)])
+
+    def test_an_error_that_nobody_caught_keeps_its_step(self):
+        self.micro_batch()
+        self.recorder.step_begins()
+        self.rise(990, 990)
+        self.recorder.fails()
+        self.assertEqual(self.recorder.name, "optimizer")
+        self.recorder.finish(failed=True)
+        self.assertEqual(self.summary()[-2:], [("backward", 1, 1, 600), ("optimizer", 1, 1, 990)])

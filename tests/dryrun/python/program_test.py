@@ -23,7 +23,7 @@ def model(**more):
 
 class Recognise(unittest.TestCase):
     def recognised(self, module, *args, **kwargs):
-        session = types.SimpleNamespace(program={}, categories=types.SimpleNamespace(see_model=lambda *a: None))
+        session = types.SimpleNamespace(program={}, oom=None, batch=[], categories=types.SimpleNamespace(see_model=lambda *a: None))
         program.recognise(session, module, args, kwargs)
         return session.program
 

@@ -19,6 +19,16 @@ for step in range(5):
     optimizer.zero_grad()
     print(step, torch.cuda.max_memory_allocated(), flush=True)
 """
+FINDING = """
+    while True:
+        try:
+            loss = model(types.SimpleNamespace(shape=(size, 7)), size=size)
+            loss.backward()
+            break
+        except torch.OutOfMemoryError:
+            loss, size = None, size // 2
+            optimizer.zero_grad()
+"""
 MIB = 1 << 20
 
 
@@ -87,7 +97,19 @@ class Errors(unittest.TestCase):
         program = self.LIMIT.replace("    optimizer.step()\n", "    try: optimizer.step()\n    except torch.OutOfMemoryError: torch._C.capacity <<= 1; optimizer.step()\n")
         process, reports = support.run(program)
         self.assertEqual((process.returncode, reports[0]["stopped"], "oom" in reports[0]), (0, "end", False), process.stderr)
-        self.assertEqual(len([g for g in reports[0]["guesses"] if "caught the error" in g["what"]]), 1)
+        self.assertEqual([(c["requested"], c["phase"]) for c in reports[0]["caught"]], [(MIB, "optimizer")])
+
+    def test_a_search_for_the_batch_that_fits_is_judged_by_what_ran(self):
+        program = self.LIMIT.replace("    loss = model()\n    loss.backward()\n", FINDING).replace("(5 << 20)", "(7 << 20)").replace("for step", "import types\nsize = 8 << 20\nfor step")
+        process, reports = support.run(program, HEADROOM_DRYRUN_STEPS="2")
+        report = reports[0]
+        self.assertEqual((process.returncode, report["stopped"], "oom" in report), (0, "steps", False), process.stderr)
+        self.assertEqual([(c["requested"], c["phase"], c["step"]) for c in report["caught"]], [(8 * MIB, "forward", 1), (MIB, "backward", 1), (MIB, "backward", 2)])
+        self.assertEqual(report["peak"]["allocated"], 7 * MIB + 512 + 2048)  # Of the second step, with an eighth of the batch.
+        self.assertEqual([c["batch"] for c in report["caught"]], [[8 * MIB, 7], [4 * MIB, 7], [2 * MIB, 7]])
+        names = [phase["name"] for phase in report["phases"]]
+        self.assertEqual(names[:5], ["load", "forward", "backward", "optimizer", "zero_grad"])
+        self.assertEqual(sum(row["bytes"] for row in report["peak"]["live"]), report["peak"]["allocated"])
 
     def test_an_exception_is_named(self):
         process, reports = support.run(TRAIN + "\nraise KeyError('wrong')")

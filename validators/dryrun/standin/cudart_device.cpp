@@ -6,6 +6,7 @@
 #include "validators/dryrun/standin/device.h"
 #include "validators/dryrun/standin/device_attributes.h"
 #include "validators/dryrun/standin/last_error.h"
+#include "validators/dryrun/standin/status_text.h"
 #include "validators/dryrun/standin/versions.h"
 
 namespace headroom::standin {
@@ -109,17 +110,20 @@ Status cudaPeekAtLastError() {
   return last_error(false);
 }
 const char* cudaGetErrorName(Status error) {
-  return error == kOutOfMemory    ? "cudaErrorMemoryAllocation"
-         : error == kNotReady     ? "cudaErrorNotReady"
-         : error == kNotSupported ? "cudaErrorNotSupported"
-         : error == kSuccess      ? "cudaSuccess"
-                                  : "cudaErrorInvalidValue";
+  const StatusText* const known = status_text(error);
+  return known == nullptr ? "unrecognized error code" : known->runtime;
 }
 const char* cudaGetErrorString(Status error) {
-  return error == kOutOfMemory    ? "out of memory"
-         : error == kNotReady     ? "device not ready"
-         : error == kNotSupported ? "operation not supported"
-         : error == kSuccess      ? "no error"
-                                  : "invalid argument";
+  const StatusText* const known = status_text(error);
+  return known == nullptr ? "unrecognized error code" : known->meaning;
+}
+
+/// struct cudaChannelFormatDesc, which is returned as a whole.
+struct ChannelFormat {
+  int x, y, z, w;
+  int kind;
+};
+ChannelFormat cudaCreateChannelDesc(int x, int y, int z, int w, int kind) {
+  return {x, y, z, w, kind};
 }
 }

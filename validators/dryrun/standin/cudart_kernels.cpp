@@ -88,10 +88,6 @@ Status cudaLaunchKernelExC(const void* /*configuration*/, const void* function, 
   launch_kernel(function, arguments);
   return kSuccess;
 }
-Status cudaGraphLaunch(void* /*graph*/, Stream /*stream*/) {
-  launch_kernel(nullptr, nullptr);
-  return kSuccess;
-}
 
 Status cudaFuncGetAttributes(FunctionAttributes* attributes, const void* /*function*/) {
   return function_attributes(attributes);

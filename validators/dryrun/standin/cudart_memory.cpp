@@ -71,6 +71,25 @@ MemoryType type_of(const Device& gpu, const void* address) {
   return kUnregistered;
 }
 
+/// cudaMemPoolAttr. Attributes 1 to 3 are of type int, the others are 64 bits wide.
+constexpr int kLastSwitch = 3, kReserved = 5, kReservedPeak = 6, kUsed = 7, kUsedPeak = 8;
+
+const std::array<void*, kMostDevices>& default_pools() {
+  static const std::array<void*, kMostDevices> pools = [] {
+    std::array<void*, kMostDevices> made{};
+    std::ranges::generate(made, new_handle);
+    return made;
+  }();
+  return pools;
+}
+
+/// Pools that the program makes are on its current device.
+int device_of_pool(const void* pool) {
+  const auto found = std::ranges::find(default_pools(), pool);
+  return found == default_pools().end() ? current_device()
+                                        : static_cast<int>(found - default_pools().begin());
+}
+
 }  // namespace
 
 PointerAttributes attributes_of(const void* address) {
@@ -199,12 +218,7 @@ Status cudaMemcpyToSymbol(const void* /*symbol*/, const void* /*from*/, std::siz
 
 // The pool of cudaMallocAsync: nothing is kept in it.
 Status cudaDeviceGetDefaultMemPool(void** pool, int of) {
-  static const std::array<void*, kMostDevices> pools = [] {
-    std::array<void*, kMostDevices> made{};
-    std::ranges::generate(made, new_handle);
-    return made;
-  }();
-  *pool = pools.at(static_cast<std::size_t>(of));
+  *pool = default_pools().at(static_cast<std::size_t>(of));
   return kSuccess;
 }
 Status cudaDeviceGetMemPool(void** pool, int of) {
@@ -214,16 +228,14 @@ Status cudaMemPoolCreate(void** pool, const void* /*properties*/) {
   *pool = new_handle();
   return kSuccess;
 }
-Status cudaMemPoolGetAttribute(void* /*pool*/, int attribute, void* value) {
-  constexpr int kReserved = 5, kReservedPeak = 6, kUsed = 7, kUsedPeak = 8;
-  constexpr int kLastSwitch = 3;  // Attributes 1 to 3 are of type int, the others are 64 bits wide.
+Status cudaMemPoolGetAttribute(const void* pool, int attribute, void* value) {
   if (attribute <= kLastSwitch) {
     const int on = 1;
     std::memcpy(value, &on, sizeof on);
     return kSuccess;
   }
   Locked gpu;
-  const int at = current_device();
+  const int at = device_of_pool(pool);
   std::uint64_t answer = 0;
   if (attribute == kReserved || attribute == kUsed) {
     answer = gpu->memory.used(at) - gpu->profile.context_bytes;
@@ -231,6 +243,20 @@ Status cudaMemPoolGetAttribute(void* /*pool*/, int attribute, void* value) {
     answer = gpu->memory.peak(at) - gpu->profile.context_bytes;
   }
   std::memcpy(value, &answer, sizeof answer);
+  return kSuccess;
+}
+// Of the peaks only zero may be written: it sets them to what is in use.
+Status cudaMemPoolSetAttribute(const void* pool, int attribute, const void* value) {
+  if (attribute != kReservedPeak && attribute != kUsedPeak) {
+    return kSuccess;
+  }
+  std::uint64_t number = 0;
+  std::memcpy(&number, value, sizeof number);
+  if (number != 0) {
+    return keep_error(kInvalidValue);
+  }
+  Locked gpu;
+  gpu->memory.reset_peak(device_of_pool(pool));
   return kSuccess;
 }
 }

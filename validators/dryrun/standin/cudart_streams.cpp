@@ -1,11 +1,28 @@
 // The CUDA runtime: streams, events and graphs.
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "validators/dryrun/standin/device.h"
+#include "validators/dryrun/standin/kernels.h"
 #include "validators/dryrun/standin/last_error.h"
 #include "validators/dryrun/standin/streams.h"
 
 namespace headroom::standin {
+namespace {
+
+/// What graphs and their executables call; those that call nothing are not listed.
+std::unordered_map<void*, Queue::HostCalls>& graph_calls() {
+  static auto* const table = new std::unordered_map<void*, Queue::HostCalls>;
+  return *table;
+}
+
+/// The graph of a running capture. No pointer has such a number.
+void* graph_of(std::uint64_t capture) {
+  return reinterpret_cast<void*>((capture << 4) | 2);
+}
+
+}  // namespace
 
 Status create_stream(Stream* stream) {
   *stream = new_handle();
@@ -72,12 +89,59 @@ Status begin_capture(Stream stream) {
 Status end_capture(Stream stream, void** graph) {
   constexpr Status kCaptureUnmatched = 903;
   Locked gpu;
-  if (!gpu->queue.end_capture(stream)) {
+  void* const handle = graph_of(gpu->queue.capture_of(stream));
+  std::optional<Queue::HostCalls> calls = gpu->queue.end_capture(stream);
+  if (!calls) {
     return keep_error(kCaptureUnmatched);
   }
-  if (graph != nullptr) {
-    *graph = new_handle();
+  if (!calls->empty()) {
+    graph_calls()[handle] = std::move(*calls);
   }
+  if (graph != nullptr) {
+    *graph = handle;
+  }
+  return kSuccess;
+}
+
+Status call_host(Stream stream, HostFunction function, void* data) {
+  {
+    Locked gpu;
+    if (gpu->queue.capturing(stream)) {
+      gpu->queue.capture_call(stream, {function, data});
+      return kSuccess;
+    }
+  }
+  function(data);
+  return kSuccess;
+}
+
+Status instantiate_graph(void** executable, void* graph) {
+  Locked gpu;
+  *executable = new_handle();
+  if (const auto found = graph_calls().find(graph); found != graph_calls().end()) {
+    const Queue::HostCalls calls = found->second;
+    graph_calls()[*executable] = calls;
+  }
+  return kSuccess;
+}
+
+Status launch_graph(void* executable) {
+  launch_kernel(nullptr, nullptr);
+  Queue::HostCalls calls;
+  {
+    Locked gpu;
+    const auto found = graph_calls().find(executable);
+    calls = found == graph_calls().end() ? calls : found->second;
+  }
+  for (const Queue::HostCall& call : calls) {
+    call.function(call.data);
+  }
+  return kSuccess;
+}
+
+Status forget_graph(void* graph) {
+  Locked gpu;
+  graph_calls().erase(graph);
   return kSuccess;
 }
 
@@ -95,16 +159,16 @@ Status is_capturing(Stream stream, int* status) {
 
 Status capture_info(Stream stream, CaptureInfo info) {
   Locked gpu;
-  const bool active = gpu->queue.capturing(stream);
-  static void* const graph = new_handle();
+  const std::uint64_t capture = gpu->queue.capture_of(stream);
+  const bool active = capture != 0;
   if (info.status != nullptr) {
     *info.status = active ? 1 : 0;
   }
   if (info.number != nullptr) {
-    *info.number = active ? gpu->queue.capture_number() : 0;
+    *info.number = capture;
   }
   if (info.graph != nullptr) {
-    *info.graph = active ? graph : nullptr;
+    *info.graph = active ? graph_of(capture) : nullptr;
   }
   for (const void** pointer : {info.dependencies, info.edges}) {
     if (pointer != nullptr) {
@@ -156,12 +220,20 @@ Status cudaDeviceSynchronize() {
 Status cudaStreamWaitEvent(Stream stream, Event event, unsigned /*flags*/) {
   return wait_event(stream, event);
 }
-Status cudaLaunchHostFunc(Stream /*stream*/, HostFunction function, void* data) {
-  function(data);
-  return kSuccess;
+Status cudaLaunchHostFunc(Stream stream, HostFunction function, void* data) {
+  return call_host(stream, function, data);
+}
+Status cuLaunchHostFunc(Stream stream, HostFunction function, void* data) {
+  return call_host(stream, function, data);
 }
 Status cudaStreamAddCallback(Stream stream, StreamCallback function, void* data,
                              unsigned /*flags*/) {
+  constexpr Status kCaptureUnsupported = 900;
+  int capturing = 0;
+  is_capturing(stream, &capturing);
+  if (capturing != 0) {
+    return keep_error(kCaptureUnsupported);
+  }
   function(stream, kSuccess, data);
   return kSuccess;
 }
@@ -228,9 +300,17 @@ Status cudaStreamGetCaptureInfo_v3(Stream stream, int* status, unsigned long lon
                                    std::size_t* count) {
   return capture_info(stream, {status, number, graph, dependencies, edges, count});
 }
-Status cudaGraphInstantiate(void** executable, void* /*graph*/, unsigned long long /*flags*/) {
-  *executable = new_handle();
-  return kSuccess;
+Status cudaGraphInstantiate(void** executable, void* graph, unsigned long long /*flags*/) {
+  return instantiate_graph(executable, graph);
+}
+Status cudaGraphLaunch(void* executable, Stream /*stream*/) {
+  return launch_graph(executable);
+}
+Status cudaGraphDestroy(void* graph) {
+  return forget_graph(graph);
+}
+Status cudaGraphExecDestroy(void* executable) {
+  return forget_graph(executable);
 }
 Status cudaGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
   return cudaGraphInstantiate(executable, graph, flags);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace headroom::standin {
 namespace {
@@ -35,6 +36,7 @@ DeviceMemory::DeviceMemory(const Profile& profile)
   next_ = begin_ + (past == 0 ? 0 : kPage - past);
   for (Use& use : use_) {
     use.peak = context_;
+    use.recent_peak = context_;
   }
 }
 
@@ -49,13 +51,16 @@ std::uint64_t DeviceMemory::bytes_of(const Use& use) {
 }
 
 bool DeviceMemory::grow(Use& use, std::uint64_t pages, std::uint64_t small) const {
-  const Use grown{.pages = use.pages + pages, .small = use.small + small, .peak = use.peak};
+  Use grown = use;
+  grown.pages += pages;
+  grown.small += small;
   const std::uint64_t bytes = context_ + bytes_of(grown);
   if (bytes > total_) {
     return false;
   }
   use = grown;
   use.peak = std::max(use.peak, bytes);
+  use.recent_peak = std::max(use.recent_peak, bytes);
   return true;
 }
 
@@ -100,21 +105,33 @@ void* DeviceMemory::reserve(std::size_t bytes) {
     next_ += span;
     return address;
   }
-  const auto fits = returned_.lower_bound(span);
+  const auto fits =
+      std::ranges::find_if(returned_, [span](const auto& entry) { return entry.second >= span; });
   if (fits == returned_.end()) {
     return nullptr;
   }
-  char* address = fits->second;
-  const std::size_t rest = fits->first - span;
+  const auto [address, size] = *fits;
   returned_.erase(fits);
-  if (rest > 0) {
-    returned_.emplace(rest, address + span);
+  if (size > span) {
+    returned_.emplace(address + span, size - span);
   }
   return address;
 }
 
 void DeviceMemory::unreserve(void* address, std::size_t bytes) {
-  returned_.emplace(round_up(bytes, kPage), static_cast<char*>(address));
+  auto at = returned_.emplace(static_cast<char*>(address), round_up(bytes, kPage)).first;
+  if (const auto after = std::next(at);
+      after != returned_.end() && at->first + at->second == after->first) {
+    at->second += after->second;
+    returned_.erase(after);
+  }
+  if (at != returned_.begin()) {
+    const auto before = std::prev(at);
+    if (before->first + before->second == at->first) {
+      before->second += at->second;
+      returned_.erase(at);
+    }
+  }
 }
 
 bool DeviceMemory::take(std::size_t bytes, int device) {
@@ -150,6 +167,14 @@ std::uint64_t DeviceMemory::used(int device) const {
 
 std::uint64_t DeviceMemory::peak(int device) const {
   return use_[static_cast<std::size_t>(device)].peak;
+}
+
+void DeviceMemory::reset_peak(int device) {
+  use_[static_cast<std::size_t>(device)].peak = used(device);
+}
+
+std::uint64_t DeviceMemory::take_peak(int device) {
+  return std::exchange(use_[static_cast<std::size_t>(device)].recent_peak, used(device));
 }
 
 std::uint64_t DeviceMemory::free(int device) const {

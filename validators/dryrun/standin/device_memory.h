@@ -15,7 +15,8 @@ namespace headroom::standin {
 ///
 /// Model:   the driver takes memory in pages of 2 MiB; requests below 1 MiB share pages. Address
 ///          space is handed out in ascending order and used again only when it runs out, so that
-///          every run of a program sees the same addresses in the same order.
+///          every run of a program sees the same addresses in the same order. What was given back
+///          is joined with its neighbours.
 /// Source:  CUDA driver API, cuMemGetAllocationGranularity (2 MiB on every GPU of the catalogue);
 ///          PyTorch, c10/cuda/CUDACachingAllocator.cpp (small segments are 2 MiB, others
 ///          multiples).
@@ -58,12 +59,17 @@ class DeviceMemory {
   [[nodiscard]] std::uint64_t used(int device) const;  ///< The context included.
   [[nodiscard]] std::uint64_t peak(int device) const;
   [[nodiscard]] std::uint64_t free(int device) const;
+  /// What is in use becomes the peak.
+  void reset_peak(int device);
+  /// The peak since the last call of this function.
+  std::uint64_t take_peak(int device);
 
  private:
   struct Use {
     std::uint64_t pages = 0;  ///< Bytes in pages of their own.
     std::uint64_t small = 0;  ///< Bytes of requests that share pages.
     std::uint64_t peak = 0;
+    std::uint64_t recent_peak = 0;  ///< Since `take_peak`.
   };
   [[nodiscard]] static std::uint64_t bytes_of(const Use& use);
   bool grow(Use& use, std::uint64_t pages, std::uint64_t small) const;
@@ -75,7 +81,7 @@ class DeviceMemory {
   char* next_ = nullptr;
   char* end_ = nullptr;
   std::map<const char*, Allocation> live_;
-  std::multimap<std::size_t, char*> returned_;  ///< Address space that may be used again.
+  std::map<char*, std::size_t> returned_;  ///< Address space that may be used again.
 };
 
 }  // namespace headroom::standin

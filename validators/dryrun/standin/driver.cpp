@@ -1,23 +1,52 @@
 // The CUDA driver: devices, contexts, modules, kernels and how other libraries find its functions.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "validators/dryrun/standin/device.h"
 #include "validators/dryrun/standin/device_attributes.h"
 #include "validators/dryrun/standin/kernels.h"
+#include "validators/dryrun/standin/status_text.h"
 #include "validators/dryrun/standin/versions.h"
 
 namespace headroom::standin {
 namespace {
 
-void* the_context() {
-  static void* const context = new_handle();
-  return context;
+/// One context for each device, the primary one.
+const std::array<void*, kMostDevices>& contexts() {
+  static const std::array<void*, kMostDevices> all = [] {
+    std::array<void*, kMostDevices> made{};
+    std::ranges::generate(made, new_handle);
+    return made;
+  }();
+  return all;
+}
+
+void* context_of(int of) {
+  return contexts().at(static_cast<std::size_t>(of));
+}
+
+bool is_device(int of) {
+  return of >= 0 && of < device().profile.devices;
+}
+
+/// The device of a context; the current one for any other handle.
+int device_of(const void* context) {
+  const auto found = std::ranges::find(contexts(), context);
+  return found == contexts().end() ? current_device()
+                                   : static_cast<int>(found - contexts().begin());
+}
+
+/// Devices that were current before contexts were pushed.
+std::vector<int>& pushed_devices() {
+  thread_local std::vector<int> devices;
+  return devices;
 }
 
 /// Functions whose later forms have other arguments: the form that a caller of at least `version`
@@ -67,7 +96,7 @@ int function_attribute(int attribute) {
       return 32;
     case 5:
     case 6:
-      return 10 * profile.capability_major + profile.capability_minor;
+      return profile.compiled_capability();
     default:
       return 0;
   }
@@ -134,16 +163,31 @@ Status cuDeviceCanAccessPeer(int* can, int from, int to) {
 }
 
 Status cuCtxGetCurrent(void** context) {
-  *context = the_context();
+  *context = context_of(current_device());
   return kSuccess;
 }
-Status cuCtxCreate_v2(void** context, unsigned /*flags*/, int /*of*/) {
-  *context = the_context();
+Status cuCtxSetCurrent(const void* context) {
+  current_device() = device_of(context);
   return kSuccess;
+}
+Status cuCtxPushCurrent_v2(const void* context) {
+  pushed_devices().push_back(current_device());
+  return cuCtxSetCurrent(context);
+}
+Status cuCtxCreate_v2(void** context, unsigned /*flags*/, int of) {
+  if (!is_device(of)) {
+    return kInvalidDevice;
+  }
+  *context = context_of(of);
+  return cuCtxPushCurrent_v2(*context);
 }
 Status cuCtxPopCurrent_v2(void** context) {
   if (context != nullptr) {
-    *context = the_context();
+    *context = context_of(current_device());
+  }
+  if (!pushed_devices().empty()) {
+    current_device() = pushed_devices().back();
+    pushed_devices().pop_back();
   }
   return kSuccess;
 }
@@ -164,8 +208,11 @@ Status cuDevicePrimaryCtxGetState(int /*of*/, unsigned* flags, int* active) {
   *active = 1;
   return kSuccess;
 }
-Status cuDevicePrimaryCtxRetain(void** context, int /*of*/) {
-  *context = the_context();
+Status cuDevicePrimaryCtxRetain(void** context, int of) {
+  if (!is_device(of)) {
+    return kInvalidDevice;
+  }
+  *context = context_of(of);
   return kSuccess;
 }
 
@@ -262,18 +309,14 @@ Status cuLaunchCooperativeKernel(void* function, unsigned gx, unsigned gy, unsig
 }
 
 Status cuGetErrorString(Status error, const char** text) {
-  *text = error == kOutOfMemory    ? "out of memory"
-          : error == kNotSupported ? "operation not supported"
-          : error == kSuccess      ? "no error"
-                                   : "invalid argument";
-  return kSuccess;
+  const StatusText* const known = status_text(error);
+  *text = known == nullptr ? nullptr : known->meaning;
+  return known == nullptr ? kInvalidValue : kSuccess;
 }
 Status cuGetErrorName(Status error, const char** text) {
-  *text = error == kOutOfMemory    ? "CUDA_ERROR_OUT_OF_MEMORY"
-          : error == kNotSupported ? "CUDA_ERROR_NOT_SUPPORTED"
-          : error == kSuccess      ? "CUDA_SUCCESS"
-                                   : "CUDA_ERROR_INVALID_VALUE";
-  return kSuccess;
+  const StatusText* const known = status_text(error);
+  *text = known == nullptr ? nullptr : known->driver;
+  return known == nullptr ? kInvalidValue : kSuccess;
 }
 Status cuGetProcAddress_v2(const char* name, void** function, int cuda_version,
                            std::uint64_t /*flags*/, int* result) {

@@ -130,7 +130,7 @@ Status function_attributes(FunctionAttributes* attributes) {
   *attributes = {};
   attributes->max_threads_per_block = 1024;
   attributes->registers = 32;
-  attributes->ptx_version = 10 * profile.capability_major + profile.capability_minor;
+  attributes->ptx_version = profile.compiled_capability();
   attributes->binary_version = attributes->ptx_version;
   attributes->max_dynamic_shared_bytes = static_cast<int>(profile.shared_bytes_per_block_optin());
   return kSuccess;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <iterator>
 
 namespace headroom::standin {
 namespace {
@@ -56,6 +57,13 @@ int Profile::blocks_per_multiprocessor() const {
 
 std::size_t Profile::shared_bytes_per_multiprocessor() const {
   return limits_of(*this).shared_kib * 1024;
+}
+
+int Profile::compiled_capability() const {
+  constexpr std::array<int, 7> kCompiled = {70, 75, 80, 86, 90, 100, 120};
+  const int own = 10 * capability_major + capability_minor;
+  const auto* const newer = std::ranges::upper_bound(kCompiled, own);
+  return newer == kCompiled.begin() ? own : *std::prev(newer);
 }
 
 std::size_t Profile::shared_bytes_per_block_optin() const {

@@ -1,6 +1,7 @@
 #include "validators/dryrun/standin/queue.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headroom::standin {
 
@@ -17,7 +18,7 @@ bool Queue::record(Event event, Stream stream) {
     return false;
   }
   launch();
-  found->second = {launched_, capturing(stream) ? capture_ : 0, std::chrono::steady_clock::now()};
+  found->second = {launched_, capture_of(stream), std::chrono::steady_clock::now()};
   return true;
 }
 
@@ -47,27 +48,35 @@ double Queue::elapsed_milliseconds(Event from, Event to) const {
 }
 
 bool Queue::begin_capture(Stream stream) {
-  if (!captured_.empty()) {
+  if (capturing(stream)) {
     return false;
   }
-  ++capture_;
-  captured_ = {stream};
+  captures_[++last_capture_].origin = stream;
+  captured_[stream] = last_capture_;
   return true;
 }
 
-bool Queue::end_capture(Stream stream) {
-  if (!capturing(stream)) {
-    return false;
+std::optional<Queue::HostCalls> Queue::end_capture(Stream stream) {
+  const auto ended = captures_.find(capture_of(stream));
+  if (ended == captures_.end() || ended->second.origin != stream) {
+    return std::nullopt;
   }
-  captured_.clear();
-  return true;
+  HostCalls calls = std::move(ended->second.calls);
+  std::erase_if(captured_, [&ended](const auto& part) { return part.second == ended->first; });
+  captures_.erase(ended);
+  return calls;
 }
 
 void Queue::wait(Stream stream, Event event) {
   const auto found = events_.find(event);
-  if (!captured_.empty() && found != events_.end() && found->second.capture == capture_) {
-    captured_.insert(stream);
+  if (found != events_.end() && captures_.contains(found->second.capture)) {
+    captured_[stream] = found->second.capture;
   }
+}
+
+std::uint64_t Queue::capture_of(Stream stream) const {
+  const auto found = captured_.find(stream);
+  return found == captured_.end() ? 0 : found->second;
 }
 
 }  // namespace headroom::standin

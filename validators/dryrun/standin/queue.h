@@ -3,7 +3,8 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <set>
+#include <optional>
+#include <vector>
 
 #include "validators/dryrun/standin/cuda_abi.h"
 
@@ -29,13 +30,26 @@ class Queue {
   /// Milliseconds of the host's clock between two records, at least a microsecond.
   [[nodiscard]] double elapsed_milliseconds(Event from, Event to) const;
 
+  /// A function of the host that a graph calls when it is launched.
+  struct HostCall {
+    HostFunction function;
+    void* data;
+  };
+  using HostCalls = std::vector<HostCall>;
+
   /// Capture of a CUDA graph: `stream`, and every stream that waits for an event recorded in the
-  /// capture, report that they are capturing until the end.
+  /// capture, report that they are capturing until the end. Several may run at once.
   bool begin_capture(Stream stream);
-  bool end_capture(Stream stream);
+  /// The calls of the graph; nothing: no capture began on this stream.
+  std::optional<HostCalls> end_capture(Stream stream);
   void wait(Stream stream, Event event);
-  [[nodiscard]] bool capturing(Stream stream) const { return captured_.contains(stream); }
-  [[nodiscard]] std::uint64_t capture_number() const { return capture_; }
+  /// The number of the capture that a stream is part of; 0: none.
+  [[nodiscard]] std::uint64_t capture_of(Stream stream) const;
+  [[nodiscard]] bool capturing(Stream stream) const { return capture_of(stream) != 0; }
+  /// Adds a call to the capture that `stream` is part of. Requires that it is capturing.
+  void capture_call(Stream stream, HostCall call) {
+    captures_.at(capture_of(stream)).calls.push_back(call);
+  }
 
  private:
   struct Record {
@@ -48,8 +62,13 @@ class Queue {
   std::uint64_t finished_ = 0;
   std::uint64_t last_event_ = 0;
   std::map<Event, Record> events_;
-  std::uint64_t capture_ = 0;
-  std::set<Stream> captured_;
+  struct Capture {
+    Stream origin = nullptr;
+    HostCalls calls;
+  };
+  std::uint64_t last_capture_ = 0;
+  std::map<std::uint64_t, Capture> captures_;  ///< By number.
+  std::map<Stream, std::uint64_t> captured_;   ///< Streams, and the capture that each is part of.
 };
 
 }  // namespace headroom::standin

@@ -67,6 +67,29 @@ void headroom_gpu_next_counts(long long count, int times) {
   gpu->next_count = count;
   gpu->next_counts = times;
 }
+/// The most bytes in use on one device since the last call, as nvidia-smi would show them.
+unsigned long long headroom_gpu_take_peak() {
+  Locked gpu;
+  std::uint64_t peak = 0;
+  for (int at = 0; at < gpu->profile.devices; ++at) {
+    peak = std::max(peak, gpu->memory.take_peak(at));
+  }
+  return peak;
+}
+/// A kernel has written these values, as the observer knows, and they stay until it forgets them.
+void headroom_gpu_state_values(const void* address, const void* bytes, std::size_t size) {
+  Locked gpu;
+  gpu->values.state(address, bytes, size);
+}
+void headroom_gpu_forget_values(const void* address, std::size_t size) {
+  Locked gpu;
+  gpu->values.forget(address, size);
+}
+/// Writes what is known of `size` bytes into `to`; 0: nothing is.
+int headroom_gpu_known_values(const void* address, std::size_t size, void* to) {
+  Locked gpu;
+  return gpu->values.recall(address, size, gpu->kernels, to) ? 1 : 0;
+}
 /// The next communicator that is split off has `ranks` ranks, and this process is `rank` of it.
 void headroom_gpu_next_group(int ranks, int rank) {
   Locked gpu;

@@ -30,6 +30,12 @@ struct CaptureInfo {
 };
 Status begin_capture(Stream stream);
 Status end_capture(Stream stream, void** graph);
+/// Calls `function` at once, as everything before it is done; in a capture, at each launch of the
+/// graph.
+Status call_host(Stream stream, HostFunction function, void* data);
+Status instantiate_graph(void** executable, void* graph);
+Status launch_graph(void* executable);
+Status forget_graph(void* graph);
 /// Swaps the calling thread's capture mode with `*mode`.
 Status exchange_capture_mode(int* mode);
 Status is_capturing(Stream stream, int* status);

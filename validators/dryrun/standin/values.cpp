@@ -17,8 +17,16 @@ void Values::remember(const void* address, const void* bytes, std::size_t size,
     total_ = 0;
   }
   const auto* from = static_cast<const unsigned char*>(bytes);
-  entries_[static_cast<const char*>(address)] = {{from, from + size}, kernels};
+  entries_[static_cast<const char*>(address)] = {{from, from + size}, kernels, false};
   total_ += size;
+}
+
+void Values::state(const void* address, const void* bytes, std::size_t size) {
+  remember(address, bytes, size, 0);
+  if (const auto found = entries_.find(static_cast<const char*>(address));
+      found != entries_.end()) {
+    found->second.stated = true;
+  }
 }
 
 bool Values::recall(const void* address, std::size_t size, std::uint64_t kernels, void* to) const {
@@ -39,7 +47,7 @@ bool Values::find(const void* address, std::size_t size, std::uint64_t kernels, 
   }
   const auto& [begin, entry] = *std::prev(after);
   const auto offset = static_cast<std::size_t>(at - begin);
-  const bool untouched = entry.kernels == kernels;
+  const bool untouched = entry.stated || entry.kernels == kernels;
   const bool exact =
       which == Which::kAny && offset == 0 && size == entry.bytes.size() && size >= kSmallestKept;
   const bool inside = offset + size <= entry.bytes.size();

@@ -17,7 +17,9 @@ namespace headroom::standin {
 ///          a download that asks for exactly what was remembered gets it; one that asks for a part,
 ///          or for a single number (8 bytes and fewer), gets it only while no kernel ran since: the
 ///          program's allocator uses memory again, and the count of a nonzero must not be an old
-///          number. Every other download gets zeros.
+///          number. Stated values are those that the program's observer knows a kernel to write;
+///          every part of them is handed out until the observer, who sees the tensor go, forgets
+///          them. Every other download gets zeros.
 /// Not safe for threads; the caller holds the device's lock.
 class Values {
  public:
@@ -28,6 +30,7 @@ class Values {
   static constexpr std::size_t kMost = std::size_t{64} << 20;  ///< Of all together.
 
   void remember(const void* address, const void* bytes, std::size_t size, std::uint64_t kernels);
+  void state(const void* address, const void* bytes, std::size_t size);
   /// `size` bytes at `address`, written into `to`; false: not known, and `to` is unchanged.
   bool recall(const void* address, std::size_t size, std::uint64_t kernels, void* to) const;
   /// The same while no kernel ran since it was remembered.
@@ -44,6 +47,7 @@ class Values {
   struct Entry {
     std::vector<unsigned char> bytes;
     std::uint64_t kernels = 0;  ///< Launched when it was written.
+    bool stated = false;
   };
   std::map<const char*, Entry> entries_;
   std::size_t total_ = 0;

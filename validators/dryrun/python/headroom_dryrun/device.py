@@ -23,7 +23,20 @@ class Device:
             self._next_counts.argtypes = [ctypes.c_longlong, ctypes.c_int]
             self._next_counts.restype = None
         self._next_group = getattr(library, "headroom_gpu_next_group", None)
+        self._state_values = self._function(library, "headroom_gpu_state_values", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+        self._forget_values = self._function(library, "headroom_gpu_forget_values", ctypes.c_void_p, ctypes.c_size_t)
+        self._known_values = self._function(library, "headroom_gpu_known_values", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+        self._take_peak = self._function(library, "headroom_gpu_take_peak")
+        if self._take_peak is not None:
+            self._take_peak.restype = ctypes.c_ulonglong
         self.is_standin = self._work is not None
+
+    @staticmethod
+    def _function(library: Any, name: str, *types: Any) -> Optional[Any]:
+        function = getattr(library, name, None)
+        if function is not None:
+            function.argtypes = list(types)
+        return function
 
     def work(self) -> Dict[str, Any]:
         """What was asked of the device since the last call."""
@@ -32,6 +45,10 @@ class Device:
     def state(self) -> Dict[str, Any]:
         """Bytes on the device and on the host, refused functions and guesses of the library."""
         return self._read(self._state)
+
+    def take_peak(self) -> Optional[int]:
+        """The most bytes in use on one device since the last call, as nvidia-smi would show them."""
+        return None if self._take_peak is None else int(self._take_peak())
 
     def announce_count(self, count: int, times: int = 1) -> bool:
         """Says which count the next nonzero-like kernels find. False where the library cannot be told."""
@@ -47,6 +64,26 @@ class Device:
         """Says the size of the next group and the rank in it: a split of a communicator of NCCL does not."""
         if self._next_group is not None:
             self._next_group(ctypes.c_int(ranks), ctypes.c_int(rank))
+
+    def state_values(self, address: int, values: Any) -> bool:
+        """Says that a kernel has written `values` (an array.array) to `address`. False where the library cannot be told."""
+        if self._state_values is None:
+            return False
+        where, count = values.buffer_info()
+        self._state_values(address, where, count * values.itemsize)
+        return True
+
+    def forget_values(self, address: int, size: int) -> None:
+        """Says that these bytes hold something else now."""
+        if self._forget_values is not None:
+            self._forget_values(address, size)
+
+    def known_values(self, address: int, values: Any) -> bool:
+        """Fills `values` (an array.array) with what is known at `address`; False: nothing is."""
+        if self._known_values is None:
+            return False
+        where, count = values.buffer_info()
+        return bool(self._known_values(address, count * values.itemsize, where))
 
     def _read(self, function: Optional[Any]) -> Dict[str, Any]:
         if function is None:

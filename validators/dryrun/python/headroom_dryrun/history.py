@@ -6,7 +6,7 @@ from the blocks that are alive now, finds the highest point and keeps what was a
 
 import collections
 import dataclasses
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from .frames import describe
 
@@ -56,8 +56,9 @@ def live_now(segments: Iterable[Dict[str, Any]], device: int) -> Dict[int, Block
     return blocks
 
 
-def high_point(live: Dict[int, Block], trace: List[Dict[str, Any]]) -> HighPoint:
-    """Walks `trace` backward from the blocks in `live`, then forward to the highest point."""
+def high_point(live: Dict[int, Block], trace: List[Dict[str, Any]], left_out: Sequence[Tuple[int, int]] = ()) -> HighPoint:
+    """Walks `trace` backward from the blocks in `live`, then forward to the highest point that lies in no span of
+    `left_out`."""
     total = sum(_rounded(block.size) for block in live.values())
     best, best_index = total, len(trace)
     for index in range(len(trace) - 1, -1, -1):  # `total` is what was alive before the event at `index`.
@@ -66,11 +67,15 @@ def high_point(live: Dict[int, Block], trace: List[Dict[str, Any]]) -> HighPoint
             total -= _rounded(event["size"])
         elif event["action"] == "free_completed":
             total += _rounded(event["size"])
-        if total >= best:
+        if total >= best and not (left_out and _is_within(trace[index - 1].get("time_us", 0) if index else 0, left_out)):
             best, best_index = total, index
     blocks = _alive_before(live, trace, best_index)
     time = trace[best_index - 1].get("time_us", 0) if trace and best_index else 0
     return HighPoint(best, time, blocks)
+
+
+def _is_within(time: int, spans: Sequence[Tuple[int, int]]) -> bool:
+    return any(begin < time <= end for begin, end in spans)
 
 
 def _alive_before(live: Dict[int, Block], trace: List[Dict[str, Any]], index: int) -> List[Block]:
@@ -124,6 +129,7 @@ class History:
         self._digested = 0
         self._on = False
         self.best: Dict[int, HighPoint] = {}
+        self._left_out: List[Tuple[int, int]] = []  # Microseconds since 1970.
         self.user_records = False
 
     def start(self) -> None:
@@ -152,10 +158,15 @@ class History:
         """The highest point of the events that the allocator still has, or an earlier one if that was higher."""
         if not self._on:
             return None
-        point = high_point(*self._read(device))
+        point = high_point(*self._read(device), self._left_out)
         if device not in self.best or point.size >= self.best[device].size:
             self.best[device] = point
         return self.best[device]
+
+    def leave_out(self, spans: Sequence[Tuple[int, int]]) -> None:
+        """What was alive in these spans does not count."""
+        self._left_out += spans
+        self.best = {device: point for device, point in self.best.items() if not _is_within(point.time, spans)}
 
     def live(self, device: int) -> List[Block]:
         """What is alive now."""

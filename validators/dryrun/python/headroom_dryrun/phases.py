@@ -14,7 +14,7 @@ from .peaks import Path, PeakLedger, Peaks
 _ALLOCATED: Path = ("allocated_bytes", "all")
 _RESERVED: Path = ("reserved_bytes", "all")
 _REQUESTED: Path = ("requested_bytes", "all")
-_PEAKS = ("peak_allocated", "peak_reserved", "peak_requested")
+_PEAKS = ("peak_allocated", "peak_reserved", "peak_requested", "device_peak")
 _ENDS = ("allocated_after", "reserved_after", "requested_after", "retries", "ended")
 # What is allocated between the making of the optimizer and the first forward is a batch if it adds at most 1 %;
 # more is a wrapper's buffers or a model that is moved only now.
@@ -37,7 +37,17 @@ class Probe:
     devices: Callable[[], List[int]]  # Devices that this process has allocated on.
     work: Callable[[], Dict[str, Any]]  # What was asked of the device since the last call.
     settle: Callable[[], None] = lambda: None  # Waits until blocks of finished work have come back.
+    device_peak: Callable[[], Optional[int]] = lambda: None  # Bytes in use at most since the last call.
     now: Callable[[], float] = time.time
+
+
+@dataclasses.dataclass
+class Failure:
+    """An attempt at a step that ran out of memory, from `began` to `ended` (seconds since 1970), and its rows."""
+
+    began: float
+    ended: float
+    rows: List[Row]
 
 
 def _add_work(into: Dict[str, Any], more: Dict[str, Any]) -> None:
@@ -63,7 +73,7 @@ def merge(rows: List[Row], later: List[Row]) -> None:
             rows.append(part)
             continue
         for key in _PEAKS:
-            row[key] = max(row[key], part[key])
+            row[key] = max(row[key] or 0, part[key] or 0)
         for key in _ENDS:
             row[key] = part[key]
         row["seconds"] = round(row["seconds"] + part["seconds"], 6)
@@ -77,6 +87,8 @@ class PhaseRecorder:
         self.rows: List[Row] = []
         self.steps = 0  # Optimizer steps that have ended.
         self.after_row: Callable[[Row], None] = lambda row: None
+        self.after_failure: Callable[[], None] = lambda: None  # The program goes on after an error.
+        self.after_recovery: Callable[[List[Failure]], None] = lambda failures: None  # And has done a step.
         self._probe = probe
         self._state = "off"  # off, load, forward, backward, between (backward and step), stepping, after (a step), cleared
         self._micro_batch = 1
@@ -85,11 +97,17 @@ class PhaseRecorder:
         self._last: List[Row] = []  # The rows of the last phase.
         self._loaded: Optional[List[Row]] = None  # `load` until the last optimizer was made.
         self._begun: List[Row] = []  # The first part of the phase that is open.
+        self._attempt = 0  # Index of the first row of the step that is open.
+        self._failed_name = ""
+        self._before_batch: List[Row] = []  # Peaks of `load` without what was allocated after the last optimizer was made.
+        self.failures: List[Failure] = []  # Of the step that is open, as far as the program went on.
+        self._lost_retries: Dict[int, int] = {}  # By device: those of failed attempts.
 
     @property
     def name(self) -> str:
         """The phase that an error would have come from now."""
-        return {"between": "optimizer", "stepping": "optimizer", "after": "end", "cleared": "end"}.get(self._state, self._state)
+        names = {"between": "optimizer", "stepping": "optimizer", "after": "end", "cleared": "end", "failed": self._failed_name}
+        return names.get(self._state, self._state)
 
     @property
     def step(self) -> int:
@@ -113,6 +131,7 @@ class PhaseRecorder:
 
     def forward(self) -> None:
         """A module is called from outside. A batch that was made before the call belongs to the forward pass."""
+        self._go_on("forward")
         if self._state != "load":
             return
         self._probe.settle()
@@ -120,6 +139,7 @@ class PhaseRecorder:
         if self._loaded is None:
             self._emit("load", part)
         elif any(row["peak_allocated"] > _BATCH * row["allocated_before"] for row in part):
+            self._before_batch = [{key: row[key] for key in _PEAKS} for row in self._loaded]
             merge(self._loaded, part)
             self._emit("load", self._loaded)
         else:
@@ -131,7 +151,7 @@ class PhaseRecorder:
         """A backward pass that is not inside another one begins."""
         if self._state == "off":
             return
-        if self._state == "load":
+        if self._state in ("load", "failed"):
             self.forward()
         if self._state in ("between", "stepping"):  # No optimizer step since the last one: gradients accumulate.
             self._micro_batch += 1
@@ -146,6 +166,7 @@ class PhaseRecorder:
     def step_begins(self) -> None:
         """Gradients are about to be clipped, or an optimizer to step. What was only released since the backward pass was the end of that pass;
         if anything was allocated (clipping), it was the beginning of the step."""
+        self._go_on("stepping")
         if self._state == "between":
             self._state = "stepping"
             part = self._cut()
@@ -156,6 +177,7 @@ class PhaseRecorder:
 
     def step_ends(self) -> None:
         """An optimizer has updated its parameters."""
+        self._go_on("stepping")
         if self._state == "off":
             return
         if self._state == "after":  # Another optimizer of the same step.
@@ -165,6 +187,7 @@ class PhaseRecorder:
         self._close("optimizer", "after")
         self.steps += counts
         self._micro_batch = 1
+        self._forget_failures()
 
     def clearing_begins(self) -> None:
         """Gradients are about to be set to zero or to None. What came since the step (an update of the loss scale, an
@@ -182,9 +205,60 @@ class PhaseRecorder:
         if self._state in ("after", "cleared"):
             self._state = "forward"
 
+    def fails(self) -> None:
+        """Memory has run out in a step. The phase ends here, because the program may catch the error and try again.
+        An error before the first forward pass ends nothing: there is no step to try again."""
+        if self._state in ("off", "load", "failed"):
+            return
+        name = "forward" if self.name == "end" else self.name
+        rows = self._cut()
+        if self._begun:
+            merge(self._begun, rows)
+            rows, self._begun = self._begun, []
+        self._state, self._failed_name = "forward", name
+        self._emit(name, rows)
+        self._state = "failed"
+
+    def _go_on(self, state: str) -> None:
+        """The program has caught the error. If it begins with another forward pass, the whole step was in vain; if it
+        calls the optimizer again, only that call was."""
+        if self._state != "failed":
+            return
+        merge(self._last, self._cut())
+        if state == "forward" and self._attempt and self.rows[self._attempt - 1]["name"] == "load":
+            for row, peaks in zip(self._loaded or [], self._before_batch):
+                row.update(peaks)  # What made `load` larger was this attempt's batch.
+        first = self._attempt if state == "forward" else len(self.rows) - len(self._last)
+        began = self.rows[first - 1]["ended"] if first else 0.0
+        rows = self.rows[first:]
+        for device in {row["device"] for row in rows}:
+            before = [row["retries"] for row in self.rows[:first] if row["device"] == device and not row.get("failed")]
+            after = [row["retries"] for row in rows if row["device"] == device]
+            self._lost_retries[device] = self._lost_retries.get(device, 0) + after[-1] - (before[-1] if before else 0)
+        for row in rows:
+            row["failed"] = True
+        self.failures.append(Failure(began, self._last[0]["ended"] if self._last else began, rows))
+        self._state = state
+        self._attempt = len(self.rows)
+        if state == "forward":
+            self._micro_batch = 1
+        self.after_failure()
+
+    def _forget_failures(self) -> None:
+        """A step has ended: what failed before it is told apart from what ran."""
+        if self.failures:
+            self.rows = [row for row in self.rows if not row.get("failed")]
+            self.after_recovery(self.failures)
+            self.failures = []
+        self._attempt = len(self.rows)
+
     def finish(self, failed: bool = False) -> None:
         """The program ends; what is open becomes the last row."""
         if self._state == "off":
+            return
+        if self._state == "failed":
+            merge(self._last, self._cut())
+            self._state = "off"
             return
         if self._state == "load" and self._loaded is not None:
             self._begun = self._loaded
@@ -202,6 +276,8 @@ class PhaseRecorder:
             rows, self._begun = self._begun, []
         self._emit(name, rows)
         self._state = state
+        if state in ("after", "cleared"):
+            self._attempt = len(self.rows)
 
     def _emit(self, name: str, rows: List[Row]) -> None:
         for row in rows:
@@ -209,6 +285,8 @@ class PhaseRecorder:
             self.after_row(row)
         if len(self.rows) < _MOST_ROWS:
             self.rows += rows
+            if name == "load":
+                self._attempt = len(self.rows)
         else:  # A long program: the last rows of this kind tell of the rest.
             same = [row for row in self.rows[-_SEARCHED:] if row["name"] == name]
             merge(same[-len(rows) :] or self.rows[-len(rows) :], rows)
@@ -220,10 +298,12 @@ class PhaseRecorder:
         probe = self._probe
         now = probe.now()
         work = probe.work()
+        device_peak = probe.device_peak()
         rows = []
         for device in probe.devices():
             stats, peaks = probe.ledger.end_phase(device)
             row: Row = {"device": device, "seconds": round(now - self._since, 6), "work": dict(work), "ended": now}
+            row["device_peak"] = device_peak
             row.update(self._figures(device, stats, peaks))
             self._before[device] = row["allocated_after"]
             rows.append(row)
@@ -239,5 +319,5 @@ class PhaseRecorder:
             "peak_reserved": peaks.get(_RESERVED, 0),
             "requested_after": _current(stats, _REQUESTED),
             "peak_requested": peaks.get(_REQUESTED, 0),
-            "retries": stats.get("num_alloc_retries", 0),
+            "retries": stats.get("num_alloc_retries", 0) - self._lost_retries.get(device, 0),
         }

@@ -2,7 +2,7 @@
 
 import json
 import time
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 
 def _config(module: Any) -> Optional[Dict[str, Any]]:
@@ -48,6 +48,15 @@ def _inputs(args: Sequence[Any], kwargs: Dict[str, Any]) -> Dict[str, Any]:
     return {"micro_batch": int(shape[0]), "sequence": int(shape[1])}
 
 
+def _batch(args: Sequence[Any], kwargs: Dict[str, Any]) -> List[int]:
+    """Shape of the first tensor in the call of the module: the token ids, or what stands for them."""
+    for value in (kwargs.get("input_ids"), *args, *kwargs.values()):
+        shape = getattr(value, "shape", None)
+        if shape is not None and len(shape) > 0:
+            return [int(size) for size in shape]
+    return []
+
+
 def _lora(model: Any) -> Optional[Dict[str, Any]]:
     peft = getattr(model, "peft_config", None)
     if not isinstance(peft, dict):
@@ -60,8 +69,14 @@ def _lora(model: Any) -> Optional[Dict[str, Any]]:
 
 
 def recognise(session: Any, module: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> None:
-    """Fills `session.program` from the first module that has parameters; later calls add nothing."""
+    """Fills `session.program` from the first module that has parameters; later calls add nothing, unless memory ran out
+    before them: then the program may have another shape."""
     found = session.program
+    if session.oom is not None or not session.batch:
+        session.batch = _batch(args, kwargs)
+    if session.oom is not None:
+        for key in [key for key in found if key != "optimizer"]:
+            del found[key]
     if "param_dtype" in found:
         return
     model = _inner(module)

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .history import live_rows
 
+_INNER = ("device", "ended", "failed", "device_peak")  # Keys of a row that are no part of a report.
 _PACKAGES = ("transformers", "accelerate", "peft", "deepspeed", "bitsandbytes", "liger_kernel", "megatron", "torchtitan")
 
 
@@ -55,14 +56,14 @@ def _fullest(rows: List[Dict[str, Any]]) -> int:
     return max(rows, key=lambda row: (row["peak_allocated"], -row["device"]))["device"] if rows else 0
 
 
-def _peak(session: Any, rows: List[Dict[str, Any]], device: int, state: Dict[str, Any]) -> Dict[str, Any]:
+def _peak(session: Any, rows: List[Dict[str, Any]], everything: List[Dict[str, Any]], device: int, state: Dict[str, Any]) -> Dict[str, Any]:
     index = max(range(len(rows)), key=lambda i: rows[i]["peak_allocated"])
     allocated = rows[index]["peak_allocated"]
     peak = {
         "phase": index,
         "allocated": allocated,
         "reserved": max(row["peak_reserved"] for row in rows),
-        "device": state.get("device_peak"),
+        "device": max((row["device_peak"] for row in everything if row["device_peak"]), default=state.get("device_peak")),
         "live": [],
     }
     point = session.history.digest(device)
@@ -106,14 +107,14 @@ def build(session: Any, stopped: str) -> Dict[str, Any]:
         "world": world,
         "versions": _versions(torch),
         "device": _device(torch, device),
-        "phases": [{k: v for k, v in row.items() if k not in ("device", "ended")} for row in rows],
+        "phases": [{k: v for k, v in row.items() if k not in _INNER} for row in rows],
         "stopped": stopped,
         "refused": [{"function": name, "times": n} for name, n in state.get("refused", [])],
         "host": _host(state),
     }
     if rows:
-        result["peak"] = _peak(session, rows, device, state)
-    for key in ("oom", "exception", "program"):
+        result["peak"] = _peak(session, rows, everything, device, state)
+    for key in ("oom", "caught", "exception", "program"):
         if getattr(session, key):
             result[key] = getattr(session, key)
     result["guesses"] = session.guesses.rows()

@@ -15,7 +15,7 @@ from .categories import Categories
 from .device import Device
 from .history import History, live_rows
 from .peaks import PeakLedger
-from .phases import PhaseRecorder, Probe
+from .phases import Failure, PhaseRecorder, Probe
 from .settings import Settings
 from .torch_hooks import TorchHooks
 
@@ -40,7 +40,10 @@ class Session:
         self.settings = settings
         self.guesses = report.Guesses()
         self.program: Dict[str, Any] = {}
+        self.batch: List[int] = []  # Shape of the first tensor of the forward pass that was recognised.
         self.oom: Optional[Dict[str, Any]] = None
+        self._attempts: List[Dict[str, Any]] = []  # Errors after which the program went on, but has done no step yet.
+        self.caught: List[Dict[str, Any]] = []  # Errors after which it has.
         self.exception: Optional[Dict[str, str]] = None
         self.categories = Categories()
         self.torch: Any = None
@@ -77,9 +80,11 @@ class Session:
             c._accelerator_getDeviceStats = ledger.user_stats
             c._accelerator_resetPeakStats = ledger.user_reset
         self._read = ledger._read
-        probe = Probe(ledger, self._used_devices, self.device.work, self._settle)
+        probe = Probe(ledger, self._used_devices, self.device.work, self._settle, self.device.take_peak)
         self.phases = PhaseRecorder(probe)
         self.phases.after_row = self._after_row
+        self.phases.after_failure = self._after_failure
+        self.phases.after_recovery = self._after_recovery
 
     def _cuda_is_ready(self) -> None:
         """Runs at the end of torch.cuda's own start."""
@@ -168,8 +173,23 @@ class Session:
             }
             if self.settings.snapshot:
                 self.history.dump(self.settings.snapshot)
+            self.phases.fails()
+            self.torch_hooks.await_forward()
         except Exception as error:
             self.report_failure("out of memory", error)
+
+    def _after_failure(self) -> None:
+        """The program has caught an error and begins again: with what, its next forward pass will show."""
+        if self.oom is None:
+            return
+        failed = {key: self.oom[key] for key in ("requested", "free", "allocated", "reserved", "phase", "step")}
+        failed["where"] = self.oom["stack"][0] if self.oom["stack"] else ""
+        failed["batch"] = self.batch
+        self._attempts.append(failed)
+
+    def _after_recovery(self, failures: List[Failure]) -> None:
+        """A step has ended: what was alive in the attempts before it is not what this program needs."""
+        self.history.leave_out([(round(f.began * 1e6), round(f.ended * 1e6)) for f in failures])
 
     def _python_stack(self) -> traceback.StackSummary:
         """Of this thread; of the main thread if a thread of autograd asked."""
@@ -181,11 +201,13 @@ class Session:
 
     def survived_memory_error(self) -> None:
         """A step has ended after an out-of-memory error: the program caught it."""
-        if self.oom is not None:
-            where = self.oom["stack"][0] if self.oom["stack"] else ""
-            asked = f"{self.oom['requested']} bytes in {self.oom['phase']}"
-            self.guess(f"The program ran out of memory ({asked}), caught the error and went on", where)
-            self.oom = None
+        if self.oom is None:
+            return
+        if not self._attempts:  # An error before the first forward pass, which is no attempt at a step.
+            self._after_failure()
+        self.caught += self._attempts
+        self._attempts = []
+        self.oom = None
 
     def _watch_exceptions(self) -> None:
         before = sys.excepthook

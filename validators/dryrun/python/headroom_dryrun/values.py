@@ -5,35 +5,10 @@ import sys
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import frames
+from .known import Known, KnownSums
+from .routing import EXPERTS, PICKED, caller, from_owner, is_compiling, place, tokens_of
 
-_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "n_experts", "moe_num_experts")
-_PICKED = ("num_experts_per_tok", "top_k", "moe_top_k", "n_activated_experts", "num_selected_experts")
 _OURS = __file__.rsplit("/", 1)[0]
-
-
-def skew(routing: str) -> float:
-    """The share of all tokens that one expert takes beyond the others: `uniform` is 0, `skewed:0.3` is 0.3."""
-    kind, _, share = routing.partition(":")
-    if kind != "skewed":
-        return 0.0
-    return min(max(float(share or "0"), 0.0), 1.0)
-
-
-def tokens_of(expert: int, experts: int, tokens: int, routing: str) -> int:
-    """How many of `tokens` the router sends to `expert`; over all experts they sum to `tokens`."""
-    share = skew(routing)
-    favoured = int(tokens * share) if experts > 1 else 0
-    rest = tokens - favoured
-    count = rest // experts + (1 if expert < rest % experts else 0)
-    return count + (favoured if expert == 0 else 0)
-
-
-def caller() -> Any:
-    """The frame of the program that called the wrapped function."""
-    frame = sys._getframe(1)
-    while frame is not None and frames.is_library(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
 
 
 def _is_printing() -> bool:
@@ -42,21 +17,6 @@ def _is_printing() -> bool:
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.endswith("_tensor_str.py")
-
-
-def _place(frame: Any) -> str:
-    return f"{frames.short(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else ""
-
-
-def _from_owner(frame: Any, names: Tuple[str, ...]) -> Optional[int]:
-    """An integer attribute of the `self` of `frame`, or of its config."""
-    owner = frames.local_variables(frame).get("self")
-    for holder in (owner, getattr(owner, "config", None)):
-        for name in names:
-            value = getattr(holder, name, None)
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                return value
-    return None
 
 
 class Guards:
@@ -74,7 +34,7 @@ class Guards:
         tensor.__bool__ = self._truth(tensor.__bool__)
 
     def _marking(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        compiling = _is_compiling(self._torch)
+        compiling = is_compiling(self._torch)
         tensor = self._torch.Tensor
 
         @functools.wraps(original)
@@ -87,7 +47,7 @@ class Guards:
         return all_true
 
     def _truth(self, original: Callable[[Any], bool]) -> Callable[[Any], bool]:
-        compiling = _is_compiling(self._torch)
+        compiling = is_compiling(self._torch)
         session = self._session
 
         @functools.wraps(original)
@@ -95,7 +55,7 @@ class Guards:
             value = original(self)
             if value or compiling() or not getattr(self, "_headroom_usual", False):
                 return value
-            session.guess("A guard `.all()` was taken as true", _place(caller()))
+            session.guess("A guard `.all()` was taken as true", place(caller()))
             return True
 
         return truth
@@ -109,6 +69,7 @@ class Counts:
         self._torch = session.torch
         self._plain = (session.torch.Tensor, session.torch.nn.Parameter)
         self._calls: Dict[Tuple[int, int], int] = {}
+        self._known = Known(session)
 
     def install(self) -> None:
         """Wraps nonzero, where with one argument, masked_select and indexing with a mask."""
@@ -126,19 +87,31 @@ class Counts:
 
     def _counted(self, original: Callable[..., Any], condition: int = 0, arguments: int = 0) -> Callable[..., Any]:
         """`original`, whose condition is its argument number `condition`; `arguments`: only calls with so many."""
-        compiling = _is_compiling(self._torch)
+        compiling = is_compiling(self._torch)
 
         @functools.wraps(original)
         def counted(*args: Any, **kwargs: Any) -> Any:
             if len(args) > condition and (not arguments or len(args) == arguments and not kwargs) and not compiling():
-                self._announce(args[condition])
+                count = self._announce(args[condition])
+                result = original(*args, **kwargs)
+                if count and not condition:
+                    self._tell_places(args[0], result, count)
+                return result
             return original(*args, **kwargs)
 
         return counted
 
+    def _tell_places(self, condition: Any, result: Any, count: int) -> None:
+        try:
+            found = result if isinstance(result, tuple) else (result,)  # Else a flat tensor for each dimension.
+            if len(found) == 1:
+                self._known.tell_places(condition, found[0], count)
+        except Exception as error:
+            self._session.report_failure("values of nonzero", error)
+
     def _indexing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """x[mask] and x[mask] = y, which call nonzero in C++. A single value is filled in without a count."""
-        compiling = _is_compiling(self._torch)
+        compiling = is_compiling(self._torch)
         plain, boolean = self._plain, self._torch.bool
 
         @functools.wraps(original)
@@ -159,9 +132,10 @@ class Counts:
         counts = self
         return index
 
-    def _announce(self, condition: Any, known: Optional[int] = None) -> None:
+    def _announce(self, condition: Any, known: Optional[int] = None) -> int:
+        """Says how many elements of `condition` are found; returns that number, 0 where nothing was said."""
         if type(condition) not in self._plain or not condition.is_cuda or condition.numel() == 0 or _is_printing():
-            return
+            return 0
         try:
             frame = caller()
             if known is not None:
@@ -170,10 +144,12 @@ class Counts:
                 count, what = getattr(condition, "_headroom_count", None) or self._count(condition, frame)
             condition._headroom_count = count, what  # The same mask chooses the same elements again.
             if not self._session.device.announce_count(count):
-                what = "A search for nonzero elements found none: this stand-in cannot be told a count"
-            self._session.guess(what, _place(frame))
+                count, what = 0, "A search for nonzero elements found none: this stand-in cannot be told a count"
+            self._session.guess(what, place(frame))
+            return count
         except Exception as error:
             self._session.report_failure("nonzero", error)
+            return 0
 
     def _again_in_backward(self, mask: Any, result: Any, times: int) -> None:
         """The backward pass of an indexing looks for the elements of the mask again, right after this hook."""
@@ -190,13 +166,13 @@ class Counts:
     def _count(self, condition: Any, frame: Any) -> Tuple[int, str]:
         """The count that is announced, and the sentence that says so."""
         elements = condition.numel()
-        experts = _from_owner(frame, _EXPERTS)
+        experts = from_owner(frame, EXPERTS)
         if experts is None or elements <= experts:
             return elements, "A search for nonzero elements was taken to find all of them"
         where = (id(frame.f_code), frame.f_lineno)
         expert = self._calls.get(where, 0)
         self._calls[where] = (expert + 1) % experts
-        picked = _from_owner(frame, _PICKED) or 1
+        picked = from_owner(frame, PICKED) or 1
         tokens, assignments = self._tokens(condition, frame, picked)
         routing = self._session.settings.routing
         count = tokens_of(expert, experts, assignments, routing)
@@ -215,16 +191,11 @@ class Counts:
         return elements, elements * picked
 
 
-def _is_compiling(torch: Any) -> Callable[[], bool]:
-    compiler = getattr(torch, "compiler", None)
-    return compiler.is_compiling if hasattr(compiler, "is_compiling") else lambda: False
-
-
 def install(session: Any) -> None:
     """Puts guards and counts in, if the GPU is the stand-in."""
     if not session.device.is_standin:
         return
-    for part in (Guards(session), Counts(session)):
+    for part in (Guards(session), Counts(session), KnownSums(session)):
         try:
             part.install()
         except Exception as error:

@@ -14,6 +14,9 @@ class Module:
         self._modules = {}
         self._parameters = [Tensor(size) for size in sizes]
 
+    def modules(self):
+        return iter([self])
+
     def parameters(self):
         return iter(self._parameters)
 
@@ -21,7 +24,7 @@ class Module:
         from .. import Tensor
 
         Module.last = self
-        kept = Tensor(4096)  # An activation; `loss` keeps it.
+        kept = Tensor(kwargs.get("size", 4096))  # An activation; `loss` keeps it.
         loss = Tensor(512)
         loss.graph = kept
         return loss

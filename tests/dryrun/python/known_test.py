@@ -1,0 +1,140 @@
+"""Tokens of each expert and the rows of a nonzero: values that the stand-in is told."""
+
+import gc
+import types
+import unittest
+
+import support  # noqa: F401
+from headroom_dryrun import known
+
+
+class Tensor:
+    """A contiguous tensor on the GPU."""
+
+    requires_grad = False
+    is_cuda = True
+
+    def __init__(self, shape, dtype, address=4096):
+        self.shape, self.dtype, self.address = shape, dtype, address
+
+    def dim(self):
+        return len(self.shape)
+
+    def numel(self):
+        total = 1
+        for size in self.shape:
+            total *= size
+        return total
+
+    def is_contiguous(self):
+        return True
+
+    def data_ptr(self):
+        return self.address
+
+
+class Memory:
+    """The stand-in's values, by address."""
+
+    def __init__(self):
+        self.values = {}
+
+    def state_values(self, address, values):
+        self.values[address] = list(values)
+        return True
+
+    def forget_values(self, address, size):
+        del self.values[address]
+
+    def known_values(self, address, values):
+        if address not in self.values:
+            return False
+        values[:] = type(values)(values.typecode, self.values[address])
+        return True
+
+
+class Type:
+    """A dtype."""
+
+    def __init__(self, is_floating_point):
+        self.is_floating_point = is_floating_point
+
+
+INT64, INT32, FLOAT, DOUBLE = Type(False), Type(False), Type(True), Type(True)
+
+
+class Layer:
+    """A mixture of four experts, two of which are chosen for each token."""
+
+    num_experts = 4
+    top_k = 2
+
+    def counts(self, sums, result, source, *args, **kwargs):
+        sums._tell(result, (source, *args), kwargs, sums._assignments)
+
+
+class Values(unittest.TestCase):
+    def setUp(self):
+        self.memory = Memory()
+        self.said = []
+        torch = types.SimpleNamespace(
+            int64=INT64, int32=INT32, float32=FLOAT, float64=DOUBLE, Tensor=Tensor, nn=types.SimpleNamespace(Parameter=Tensor)
+        )
+        self.session = types.SimpleNamespace(
+            torch=torch,
+            device=self.memory,
+            settings=types.SimpleNamespace(routing="skewed:0.2"),
+            guess=lambda what, where="": self.said.append(what),
+            report_failure=lambda where, error: self.fail(f"{where}: {error!r}"),
+        )
+        self.sums = known.KnownSums(self.session)
+
+    def test_the_rows_of_a_nonzero_that_found_everything_are_its_places(self):
+        rows = Tensor((4, 1), INT64)
+        known.Known(self.session).tell_places(Tensor((4,), FLOAT), rows, 4)
+        self.assertEqual(self.memory.values, {4096: [0, 1, 2, 3]})
+        pairs = Tensor((4, 2), INT64, 8192)
+        known.Known(self.session).tell_places(Tensor((2, 2), FLOAT), pairs, 4)
+        self.assertEqual(self.memory.values[8192], [0, 0, 0, 1, 1, 0, 1, 1])
+
+    def test_the_rows_of_a_nonzero_that_found_a_part_are_not_known(self):
+        known.Known(self.session).tell_places(Tensor((4,), FLOAT), Tensor((3, 1), INT64), 3)
+        self.assertEqual(self.memory.values, {})
+
+    def test_values_go_with_their_tensor(self):
+        tensor = Tensor((2,), INT64)
+        self.assertTrue(known.Known(self.session).tell(tensor, [5, 6]))
+        self.assertEqual(known.Known(self.session).of(tensor), [5, 6])
+        del tensor
+        gc.collect()
+        self.assertEqual(self.memory.values, {})
+
+    def test_a_sum_over_a_one_hot_routing_counts_the_tokens_of_each_expert(self):
+        for number, (shape, tokens) in enumerate((((100, 4), 200), ((4, 2, 100), 200), ((50, 2, 4), 100))):
+            sums = Tensor((4,), INT64, 64 * (number + 1))
+            Layer().counts(self.sums, sums, Tensor(shape, INT64))
+            favoured = tokens // 5
+            even = (tokens - favoured) // 4
+            self.assertEqual(self.memory.values[sums.address], [even + favoured, even, even, even])
+
+    def test_a_sum_that_is_no_routing_is_not_known(self):
+        layer = Layer()
+        for result, source in (
+            (Tensor((3,), INT64), Tensor((100, 3), INT64)),  # Not as many as experts.
+            (Tensor((4,), FLOAT), Tensor((100, 4), FLOAT)),  # Probabilities.
+            (Tensor((4,), INT64), Tensor((2, 4, 3), INT64)),  # The experts are in the middle.
+        ):
+            layer.counts(self.sums, result, source)
+        self.assertEqual((self.memory.values, self.said), ({}, []))
+
+    def test_sums_over_ranks_of_what_is_known_are_known(self):
+        counts = Tensor((2, 3), INT64)
+        self.memory.values[counts.address] = [1, 2, 3, 4, 5, 6]
+        by_rank, by_expert = Tensor((2,), INT64, 64), Tensor((3,), INT64, 128)
+        self.sums._tell(by_rank, (counts,), {"dim": 1}, self.sums._assignments)
+        self.sums._tell(by_expert, (counts, 0), {}, self.sums._assignments)
+        self.assertEqual((self.memory.values[64], self.memory.values[128]), ([6, 15], [5, 7, 9]))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,138 @@
+"""Small tensors whose values follow from the stated routing. The stand-in hands them to whoever reads them."""
+
+import array
+import functools
+import itertools
+import weakref
+from typing import Any, Callable, List, Optional
+
+from . import frames
+from .routing import EXPERTS, PICKED, caller, from_owner, is_compiling, place, tokens_of
+
+_MOST = 4096  # Elements: more than a layer has experts.
+
+
+class Known:
+    """Tells the stand-in what a kernel has written, for as long as the tensor lives."""
+
+    def __init__(self, session: Any):
+        torch = session.torch
+        self._device = session.device
+        self._codes = {torch.int64: "q", torch.int32: "i", torch.float32: "f", torch.float64: "d"}
+
+    def tell(self, tensor: Any, numbers: List[int]) -> bool:
+        """`tensor` holds `numbers`. False: it cannot be said of this tensor."""
+        code = self._codes.get(tensor.dtype)
+        if code is None or not tensor.is_cuda or not tensor.is_contiguous() or tensor.numel() != len(numbers) or not numbers:
+            return False
+        values = array.array(code, numbers)
+        address = tensor.data_ptr()
+        if not self._device.state_values(address, values):
+            return False
+        # The storage may outlive the tensor in views that keep no base; they then read as before.
+        weakref.finalize(tensor, self._device.forget_values, address, len(values) * values.itemsize).atexit = False
+        return True
+
+    def of(self, tensor: Any) -> Optional[List[int]]:
+        """What is known of `tensor`, or None."""
+        code = self._codes.get(tensor.dtype)
+        if code is None or not tensor.is_cuda or not tensor.is_contiguous() or not 0 < tensor.numel() <= _MOST:
+            return None
+        values = array.array(code, bytes(array.array(code).itemsize * tensor.numel()))
+        return list(values) if self._device.known_values(tensor.data_ptr(), values) else None
+
+    def tell_places(self, condition: Any, found: Any, count: int) -> None:
+        """`found`, the one result of a search in `condition`, has every place of it if that is how many were found."""
+        elements = condition.numel()
+        if count != elements or elements * condition.dim() > _MOST:
+            return
+        places = itertools.product(*(range(size) for size in condition.shape))
+        self.tell(found, list(itertools.chain.from_iterable(places)))
+
+
+class KnownSums:
+    """bincount, histc and sums over a routing: the tokens of each expert, as the stated routing has them."""
+
+    def __init__(self, session: Any):
+        self._session = session
+        self._torch = session.torch
+        self._known = Known(session)
+        self._plain = (session.torch.Tensor, session.torch.nn.Parameter)
+
+    def install(self) -> None:
+        """Wraps the functions whose results programs take as sizes."""
+        torch = self._torch
+        for owner in (torch, torch.Tensor):
+            owner.bincount = self._counting(owner.bincount, lambda chosen, experts, frame: chosen.numel())
+            owner.histc = self._counting(owner.histc, lambda chosen, experts, frame: chosen.numel())
+            owner.sum = self._counting(owner.sum, self._assignments)
+
+    def _counting(self, original: Callable[..., Any], assignments: Callable[..., int]) -> Callable[..., Any]:
+        compiling = is_compiling(self._torch)
+        plain = self._plain
+
+        @functools.wraps(original)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if compiling() or not args:
+                return result
+            if type(result) in plain and result.dim() == 1 and result.is_cuda and 1 < result.numel() <= _MOST:
+                self._tell(result, args, kwargs, assignments)
+            return result
+
+        return counted
+
+    def _tell(self, result: Any, args: Any, kwargs: Any, assignments: Callable[..., int]) -> None:
+        if result.requires_grad:
+            return
+        try:
+            source = args[0]
+            summed = self._sum_of_known(source, args[1:], kwargs, result)
+            if summed is not None:
+                self._known.tell(result, summed)
+                return
+            frame = caller()
+            experts = _experts_of(frame)
+            if experts != result.numel() or source.dtype.is_floating_point:
+                return
+            routing = self._session.settings.routing
+            tokens = assignments(source, experts, frame)
+            if tokens and self._known.tell(result, [tokens_of(i, experts, tokens, routing) for i in range(experts)]):
+                self._session.guess(f"The tokens of each expert were counted by the routing `{routing}`", place(frame))
+        except Exception as error:
+            self._session.report_failure("tokens of experts", error)
+
+    def _sum_of_known(self, source: Any, args: Any, kwargs: Any, result: Any) -> Optional[List[int]]:
+        """The sums over one dimension of a matrix that is known (tokens by rank and expert)."""
+        dim = kwargs.get("dim", kwargs.get("axis", args[0] if args else None))
+        dim = dim[0] if isinstance(dim, (tuple, list)) and len(dim) == 1 else dim
+        numbers = self._known.of(source) if source.dim() == 2 and isinstance(dim, int) else None
+        if numbers is None:
+            return None
+        rows, columns = source.shape
+        if dim % 2:
+            return [sum(numbers[row * columns : (row + 1) * columns]) for row in range(rows)]
+        return [sum(numbers[column::columns]) for column in range(columns)]
+
+    def _assignments(self, source: Any, experts: int, frame: Any) -> int:
+        """Tokens times experts per token of a one-hot routing that was summed over all dimensions but the experts'; 0: it is none."""
+        if source.dim() < 2 or experts not in (source.shape[0], source.shape[-1]):
+            return 0
+        rows = source.numel() // experts
+        picked = from_owner(frame, PICKED) or 1
+        if source.dim() > 2 and picked in source.shape:
+            return rows  # A dimension of its own for the choices of a token.
+        flat = any(
+            type(value) in self._plain and value.dim() == 1 and value.numel() == rows and value.dtype in (self._torch.int64, self._torch.int32)
+            for value in frames.local_variables(frame).values()
+        )
+        return rows if flat else rows * picked
+
+
+def _experts_of(frame: Any) -> Optional[int]:
+    """The number of experts of the layer that is called, if it is one of experts."""
+    if frame is None:
+        return None
+    owner = frames.local_variables(frame).get("self")
+    own = any(hasattr(owner, name) for name in EXPERTS) or hasattr(owner, "experts")
+    return from_owner(frame, EXPERTS) if own else None

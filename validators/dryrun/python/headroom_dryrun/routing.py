@@ -1,0 +1,54 @@
+"""The stated routing: how many tokens each expert gets, and where a program says how many experts it has."""
+
+import sys
+from typing import Any, Callable, Optional, Tuple
+
+from . import frames
+
+EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "n_experts", "moe_num_experts")
+PICKED = ("num_experts_per_tok", "top_k", "moe_top_k", "n_activated_experts", "num_selected_experts")
+
+
+def skew(routing: str) -> float:
+    """The share of all tokens that one expert takes beyond the others: `uniform` is 0, `skewed:0.3` is 0.3."""
+    kind, _, share = routing.partition(":")
+    if kind != "skewed":
+        return 0.0
+    return min(max(float(share or "0"), 0.0), 1.0)
+
+
+def tokens_of(expert: int, experts: int, tokens: int, routing: str) -> int:
+    """How many of `tokens` the router sends to `expert`; over all experts they sum to `tokens`."""
+    share = skew(routing)
+    favoured = int(tokens * share) if experts > 1 else 0
+    rest = tokens - favoured
+    count = rest // experts + (1 if expert < rest % experts else 0)
+    return count + (favoured if expert == 0 else 0)
+
+
+def caller() -> Any:
+    """The frame of the program that called the wrapped function."""
+    frame = sys._getframe(1)
+    while frame is not None and frames.is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def place(frame: Any) -> str:
+    return f"{frames.short(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else ""
+
+
+def from_owner(frame: Any, names: Tuple[str, ...]) -> Optional[int]:
+    """An integer attribute of the `self` of `frame`, or of its config."""
+    owner = frames.local_variables(frame).get("self")
+    for holder in (owner, getattr(owner, "config", None)):
+        for name in names:
+            value = getattr(holder, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+    return None
+
+
+def is_compiling(torch: Any) -> Callable[[], bool]:
+    compiler = getattr(torch, "compiler", None)
+    return compiler.is_compiling if hasattr(compiler, "is_compiling") else lambda: False
