@@ -1,0 +1,36 @@
+#include "validators/confirmation/measured_phases.h"
+
+#include "validators/dryrun/verdict.h"
+
+namespace headroom::check {
+namespace {
+
+ir::PhaseName name_of_phase(const DryRunPhase& phase, int steps) {
+  if (is_before_steps(phase)) {
+    return {.kind = ir::PhaseKind::kLoad};
+  }
+  if (phase.step > steps) {
+    return {.kind = ir::PhaseKind::kEvaluation};
+  }
+  ir::PhaseName name = ir::parse_phase_name(phase.name);
+  name.at.step = static_cast<int>(phase.step);
+  const bool of_batch =
+      name.kind == ir::PhaseKind::kForward || name.kind == ir::PhaseKind::kBackward;
+  name.at.micro_batch = of_batch ? phase.micro_batch : 0;
+  return name;
+}
+
+}  // namespace
+
+std::vector<MeasuredPhase> measured_phases(const std::vector<DryRunPhase>& phases, int steps) {
+  std::vector<MeasuredPhase> measured;
+  measured.reserve(phases.size());
+  for (const DryRunPhase& phase : phases) {
+    measured.push_back(
+        {.name = name_of_phase(phase, steps),
+         .peaks = {.allocated = phase.peak_allocated, .reserved = phase.peak_reserved}});
+  }
+  return measured;
+}
+
+}  // namespace headroom::check
