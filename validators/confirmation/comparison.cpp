@@ -84,7 +84,7 @@ std::int64_t replayed_batch(std::int64_t measured, std::int64_t of, std::int64_t
 }  // namespace
 
 std::vector<PhaseComparison> compare_phases(const std::vector<cost::PhaseMemory>& predicted,
-                                            const std::vector<MeasuredPhase>& measured,
+                                            const std::vector<ObservedPhase>& measured,
                                             std::int64_t micro_batches) {
   std::vector<Phase> expected;
   std::int64_t replayed = 1;
@@ -94,7 +94,7 @@ std::vector<PhaseComparison> compare_phases(const std::vector<cost::PhaseMemory>
     replayed = std::max(replayed, phase.name.at.micro_batch);
   }
   std::vector<Phase> found;
-  for (const MeasuredPhase& phase : measured) {
+  for (const ObservedPhase& phase : measured) {
     std::optional<PhaseName> name = common_name(phase.name);
     if (name && name->at.micro_batch > 0) {
       name->at.micro_batch =

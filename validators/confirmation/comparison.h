@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "costmodel/memory/timeline.h"
-#include "validators/confirmation/measured_phases.h"
+#include "validators/confirmation/observed_phases.h"
 
 namespace headroom::check {
 
@@ -24,7 +24,7 @@ struct PhaseComparison {
 ///          compared with the last but one that was replayed.
 /// `micro_batches`: of a step of the measured run.
 [[nodiscard]] std::vector<PhaseComparison> compare_phases(
-    const std::vector<cost::PhaseMemory>& predicted, const std::vector<MeasuredPhase>& measured,
+    const std::vector<cost::PhaseMemory>& predicted, const std::vector<ObservedPhase>& measured,
     std::int64_t micro_batches);
 
 /// The highest figures over all phases.

@@ -16,15 +16,15 @@ struct PhasePeaks {
 };
 
 /// A phase of a run, whoever measured it.
-struct MeasuredPhase {
+struct ObservedPhase {
   ir::PhaseName name;
   PhasePeaks peaks;
-  friend bool operator==(const MeasuredPhase&, const MeasuredPhase&) = default;
+  friend bool operator==(const ObservedPhase&, const ObservedPhase&) = default;
 };
 
 /// The phases of a report under the names of a prediction. `steps`: optimizer steps of the run; a
 /// forward pass after them is an evaluation.
-[[nodiscard]] std::vector<MeasuredPhase> measured_phases(const std::vector<DryRunPhase>& phases,
+[[nodiscard]] std::vector<ObservedPhase> observed_phases(const std::vector<DryRunPhase>& phases,
                                                          int steps);
 
 }  // namespace headroom::check

@@ -1,4 +1,4 @@
-#include "validators/confirmation/measured_phases.h"
+#include "validators/confirmation/observed_phases.h"
 
 #include "validators/dryrun/verdict.h"
 
@@ -22,8 +22,8 @@ ir::PhaseName name_of_phase(const DryRunPhase& phase, int steps) {
 
 }  // namespace
 
-std::vector<MeasuredPhase> measured_phases(const std::vector<DryRunPhase>& phases, int steps) {
-  std::vector<MeasuredPhase> measured;
+std::vector<ObservedPhase> observed_phases(const std::vector<DryRunPhase>& phases, int steps) {
+  std::vector<ObservedPhase> measured;
   measured.reserve(phases.size());
   for (const DryRunPhase& phase : phases) {
     measured.push_back(
