@@ -127,8 +127,10 @@ Result<Arguments> filed_question(const Arguments& arguments, const std::string& 
   return filed;
 }
 
-/// The kernels that the dry run makes PyTorch choose (docs/dryrun.md, "What does not work").
-void choose_dry_kernels(ir::ParallelPlan& plan, const Context& context) {
+/// What the stand-in for CUDA does otherwise than a driver (docs/dryrun.md, docs/architecture.md):
+/// PyTorch chooses its own attention kernels, and each segment lies above the one before it.
+void choose_stand_in(ir::ParallelPlan& plan, const Context& context) {
+  plan.allocator.segments = ir::SegmentPlaces::kRising;
   if (plan.attention == ir::AttentionKind::kSdpa) {
     plan.attention = ir::AttentionKind::kSdpaNoCudnn;
     add_notes(context,
@@ -175,7 +177,7 @@ Result<PlanRun> read_run(const Arguments& arguments, const Context& context) {
     return std::move(known).error();
   }
   if (!run.on_gpu) {
-    choose_dry_kernels(plan, context);
+    choose_stand_in(plan, context);
   }
   Result<ir::JsonValue> config = model_configuration(run.filed.positionals().front(), run.filed);
   Result<std::string> folder = check::find_training_script(check::training_script_places());

@@ -1,5 +1,7 @@
 #include "validators/confirmation/observed_phases.h"
 
+#include <string>
+
 #include "validators/dryrun/verdict.h"
 
 namespace headroom::check {
@@ -12,8 +14,8 @@ ir::PhaseName name_of_phase(const DryRunPhase& phase, int steps) {
   if (phase.step > steps) {
     return {.kind = ir::PhaseKind::kEvaluation};
   }
-  ir::PhaseName name = ir::parse_phase_name(phase.name);
-  name.at.step = static_cast<int>(phase.step);
+  ir::PhaseName name =
+      ir::parse_phase_name("step" + std::to_string(phase.step) + "." + phase.name);
   const bool of_batch =
       name.kind == ir::PhaseKind::kForward || name.kind == ir::PhaseKind::kBackward;
   name.at.micro_batch = of_batch ? phase.micro_batch : 0;
