@@ -32,6 +32,7 @@ class Trainer:
     def __init__(self, case, phases):
         self.case, self.phases = case, phases
         self.engine = self.optimizer = self.scaler = None
+        self.batch = None  # A loop like Trainer's keeps it until the next one is there.
         with phases("load"):
             self._build()
 
@@ -66,15 +67,14 @@ class Trainer:
 
     def run(self):
         """The steps of the plan, and its evaluation."""
-        batch = None
         for step in range(1, self.case["steps"] + 1):
-            batch = self.step(step, batch)
-        del batch
+            self.step(step)
+        self.batch = None
         if self.case["evaluation"]:
             self.evaluate()
 
-    def step(self, step, batch=None):
-        """One step of the optimizer. `batch` is the one of the step before, where a loop like Trainer's keeps it."""
+    def step(self, step):
+        """One step of the optimizer."""
         from headroom_torch.models import autocast_of
 
         case, phases = self.case, self.phases
@@ -82,9 +82,9 @@ class Trainer:
         keeps_batch = case["keep_batch"] or self.engine is not None
         for micro in range(1, pieces + 1):
             with phases("forward", step, micro):
-                batch = make_batch(self.model, case)
+                self.batch = make_batch(self.model, case)
                 with autocast_of(case):
-                    output = self.model(**batch)
+                    output = self.model(**self.batch)
                 loss = output.loss
                 if not case["keep_logits"]:
                     del output
@@ -99,7 +99,7 @@ class Trainer:
                 if case["keep_logits"]:
                     del output
                 if not keeps_batch:
-                    batch = None
+                    self.batch = None
             if self.engine is not None and micro < pieces:
                 self.engine.step()  # Nothing but a count.
         if self.engine is not None:
@@ -110,7 +110,6 @@ class Trainer:
                 self.update()
             with phases("zero_grad", step):
                 self.optimizer.zero_grad(set_to_none=True)
-        return batch
 
     def update(self):
         """Clips and steps."""
@@ -149,11 +148,11 @@ class Trainer:
 
         from headroom_torch.phases import Unobserved
 
-        self.phases, batch, taken = Unobserved(), None, []
+        self.phases, taken = Unobserved(), []
         for number in range(count + 2 if count else 0):
             torch.cuda.synchronize()
             begun = time.perf_counter()
-            batch = self.step(number, batch)
+            self.step(number)
             torch.cuda.synchronize()
             taken.append(time.perf_counter() - begun)
         return statistics.median(taken[2:]) if count else None
