@@ -114,7 +114,7 @@ TEST_CASE("validate plan: equal peaks are the same to the byte, others count by 
   CHECK(answer.says("not within 1.0 %: off by 2.0 %"));
   CHECK(folder.run("--with dryrun --tolerance 3%").code == ExitCode::kYes);
   CHECK(folder.run("--with dryrun --tolerance 0.03").code == ExitCode::kYes);
-  CHECK(folder.run("--with dryrun --tolerance 101%").code == ExitCode::kWrongUse);
+  CHECK(folder.run("--with dryrun --tolerance 101%").code == ExitCode::kUsage);
 }
 
 TEST_CASE("validate plan: --json has both sides, every phase and the versions") {
@@ -197,16 +197,16 @@ TEST_CASE("validate plan: what cannot be asked is refused before anything runs")
   CHECK(answer.code == ExitCode::kBadInput);
   CHECK(answer.complains("/plan/loss: got chunked"));
   answer = folder.run("--with real");
-  CHECK(answer.code == ExitCode::kWrongUse);
+  CHECK(answer.code == ExitCode::kUsage);
   CHECK(answer.complains("dryrun or torch"));
-  CHECK(test::headroom("validate --with dryrun").code == ExitCode::kWrongUse);
+  CHECK(test::headroom("validate --with dryrun").code == ExitCode::kUsage);
   const PlanFolder nameless(R"({"schema_version": 1, "plan": {"schema_version": 1}})");
   answer = nameless.run("--with dryrun --gpu h100-80gb");
   CHECK(answer.code == ExitCode::kBadInput);
   CHECK(answer.complains("/model"));
   const PlanFolder without_gpu(R"({"schema_version": 1, "model": "gpt2",
       "plan": {"schema_version": 1}})");
-  CHECK(without_gpu.run("--with dryrun").code == ExitCode::kWrongUse);
+  CHECK(without_gpu.run("--with dryrun").code == ExitCode::kUsage);
   CHECK(test::headroom("validate plan.json").complains("--with dryrun"));
 }
 

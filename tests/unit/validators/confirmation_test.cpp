@@ -94,7 +94,7 @@ TEST_CASE(
       observed_phases({reported_phase("forward", 1, 1, 1, 1), reported_phase("forward", 1, 2, 2, 2),
                        reported_phase("forward", 1, 3, 7, 2), reported_phase("forward", 1, 4, 2, 2),
                        reported_phase("forward", 1, 5, 3, 3)},
-                      1);
+                      1, 5);
   const std::vector<PhaseComparison> both = compare_phases(predicted, measured, 5);
   REQUIRE(both.size() == 3);
   CHECK(both[1] == compared("step1.2.forward", peaks(2, 2), peaks(7, 2)));
