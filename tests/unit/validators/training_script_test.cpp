@@ -11,7 +11,7 @@
 #include "model_ir/json/json_writer.h"
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/plan_json.h"
-#include "tests/support/configs.h"
+#include "tests/support/cli.h"
 #include "tests/support/temporary_folder.h"
 #include "validators/torch/assumed_versions.h"
 #include "validators/torch/gpu_run.h"
@@ -22,7 +22,7 @@
 namespace headroom::check {
 namespace {
 
-constexpr std::string_view kConfig =
+constexpr std::string_view kTinyLlama =
     R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
         "num_attention_heads": 4, "vocab_size": 256, "torch_dtype": "bfloat16",
         "architectures": ["LlamaForCausalLM"]})";
@@ -32,10 +32,10 @@ ir::ParallelPlan plan_of(std::string_view json) {
 }
 
 ir::JsonValue case_of(const ir::ParallelPlan& plan) {
-  const ir::ModelSpec spec = ir::parse_hf_config(kConfig, "config.json").value();
+  const ir::ModelSpec spec = ir::parse_hf_config(kTinyLlama, "config.json").value();
   return training_case({.spec = spec,
                         .name = "tiny",
-                        .config = ir::parse_json(kConfig, "config.json").value()},
+                        .config = ir::parse_json(kTinyLlama, "config.json").value()},
                        plan)
       .value();
 }
