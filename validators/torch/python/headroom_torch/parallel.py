@@ -81,11 +81,13 @@ def wrap_layers(model, case):
 
         group = init_device_mesh("cuda", (copies, world // copies), mesh_dim_names=("replicate", "shard"))
     computed = torch_type(fsdp["param_dtype"])
+    # Adapters that are wider than the frozen weights run under the policy only with autocast.
+    mixed = not case["lora"] or case.autocast_type is not None
     model = FullyShardedDataParallel(
         model, sharding_strategy=strategy, auto_wrap_policy=policy, device_mesh=group,
         cpu_offload=CPUOffload(offload_params=True) if fsdp["cpu_offload"] else None,
         mixed_precision=MixedPrecision(param_dtype=computed, reduce_dtype=torch_type(fsdp["reduce_dtype"]),
-                                       buffer_dtype=computed),
+                                       buffer_dtype=computed) if mixed else None,
         backward_prefetch={"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST,
                            "none": None}[fsdp["backward_prefetch"]],
         forward_prefetch=fsdp["forward_prefetch"], use_orig_params=fsdp["use_orig_params"],
