@@ -111,6 +111,14 @@ def widen_trained(model, wrapper):
                 handle._use_sharded_views()
 
 
+def join_deepspeed():
+    """NCCL among all ranks, known to DeepSpeed: zero.Init shards among them."""
+    import deepspeed
+
+    join_group()
+    deepspeed.init_distributed()
+
+
 def start_engine(model, optimizer, parameters, case):
     """DeepSpeed's engine. It makes the optimizer itself if its configuration names one."""
     import deepspeed

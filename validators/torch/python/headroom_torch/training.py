@@ -41,11 +41,11 @@ class Trainer:
 
         from headroom_torch.models import build_model, fill_weights
         from headroom_torch.optimizers import make_optimizer, trained_groups
-        from headroom_torch.parallel import distribute, join_group, start_engine
+        from headroom_torch.parallel import distribute, join_deepspeed, start_engine
 
         case = self.case
         if case.runtime == "deepspeed":
-            join_group()  # zero.Init shards among its ranks.
+            join_deepspeed()
             self.model = build_model(case)
         else:
             self.model = distribute(build_model(case), case)
@@ -189,17 +189,21 @@ def train(case, report=None, snapshot=None, timed_steps=0):
         raise failure
 
 
-def read_arguments():
+def read_arguments(words, has_case):
+    """The options; the path of a case stands before them unless the script has one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("case", help="a training case")
+    if not has_case:
+        parser.add_argument("case", help="a training case")
     parser.add_argument("--report", help="folder for the measurements of this process")
     parser.add_argument("--snapshot", help="file for PyTorch's memory snapshot")
     parser.add_argument("--timed-steps", type=int, default=0, help="steps whose median time is measured (default 0)")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main():
-    arguments = read_arguments()
-    with open(arguments.case, encoding="utf-8") as file:
-        case = Case(json.load(file))
+def main(case=None, words=None):
+    """Trains `case`, or the one in the file that the command line names."""
+    arguments = read_arguments(words, case is not None)
+    if case is None:
+        with open(arguments.case, encoding="utf-8") as file:
+            case = Case(json.load(file))
     train(case, arguments.report, arguments.snapshot, arguments.timed_steps)
