@@ -8,9 +8,9 @@ from headroom_torch.case import DTYPES
 from headroom_torch.models import layers_of
 
 
-def join_group():
-    """NCCL among all ranks, which torchrun or the dry run names in the environment."""
-    torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
+def join_group(backend="nccl"):
+    """All ranks, which torchrun or the dry run names in the environment."""
+    torch.distributed.init_process_group(backend, device_id=torch.device("cuda", torch.cuda.current_device()))
 
 
 def torch_type(word):
@@ -20,7 +20,8 @@ def torch_type(word):
 def distribute(model, case):
     """The model as the loop calls it."""
     if case.runtime == "fsdp":
-        join_group()
+        # Norms of gradients on the host are summed up there.
+        join_group("cpu:gloo,cuda:nccl" if case["fsdp"]["cpu_offload"] else "nccl")
         return shard_layers(model, case) if case.fsdp_version == 2 else wrap_layers(model, case)
     if case["gpus"] == 1:
         return model
