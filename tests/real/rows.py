@@ -99,8 +99,15 @@ def differences(recorded, now):
             found.append((phase["phase"], "phase", "missing", "there"))
             continue
         found += [(phase["phase"], figure, other.get(figure), value) for figure, value in phase.items()
-                  if other.get(figure) != value]
+                  if _in_order(other.get(figure)) != _in_order(value)]
     return found
+
+
+def _in_order(figure):
+    """`work` with its collectives in the order of their names; any other figure as it is."""
+    if isinstance(figure, dict) and "collectives" in figure:
+        return {**figure, "collectives": sorted(figure["collectives"])}
+    return figure
 
 
 def concerns_bytes(difference):

@@ -39,11 +39,11 @@ def model_config(case):
     return config
 
 
-def make_model(case, dtype, place):
-    """The model, whose weights no value is drawn for: a real run would load them."""
+def make_model(case, dtype, place, drawn=False):
+    """The model; unless `drawn`, no values are drawn for its weights: a real run would load them."""
     config = model_config(case)
     kind = TASKS.get(case.get("task"), transformers.AutoModelForCausalLM)
-    with default_dtype(dtype), place, no_init_weights():
+    with default_dtype(dtype), place, contextlib.nullcontext() if drawn else no_init_weights():
         model = kind.from_config(config, attn_implementation=case.get("attention", "sdpa"))
     model.tie_weights()  # no_init_weights leaves it out.
     if case.get("task") == "seq2seq":

@@ -62,6 +62,7 @@ class Phases:
         self.rows = []
         self._pause = pause
         self._collect = collect
+        torch.cuda.memory._record_memory_history(enabled=None)  # Whoever has begun one.
         if collect:
             gc.disable()
             gc.freeze()

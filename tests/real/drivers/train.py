@@ -55,15 +55,16 @@ def distribute(model, case):
         return shard(model, case)
     if parallel["kind"] != "ddp":
         raise ValueError(f"{parallel['kind']} is not known here")
+    # The rows lack the first broadcast of parameters, for which DDP packs 250 MiB at a time.
     return torch.nn.parallel.DistributedDataParallel(
-        model, device_ids=[device.index], gradient_as_bucket_view=parallel.get("bucket_view", False),
+        model, device_ids=[device.index], init_sync=False, gradient_as_bucket_view=parallel.get("bucket_view", False),
         bucket_cap_mb=parallel.get("bucket_cap_mb", 25), static_graph=parallel.get("static_graph", False))
 
 
 def load(case):
     sharded = case.get("parallel", {}).get("kind") == "fsdp2"
     model = models.make_model(case, models.DTYPES[case.get("param_dtype", "fp32")],
-                              torch.device("meta" if sharded else "cuda"))
+                              torch.device("meta" if sharded else "cuda"), drawn=True)
     kind = case.get("checkpointing")
     models_checkpointed = kind in ("full", "full_reentrant")
     if case.get("lora"):
