@@ -124,6 +124,7 @@ def drift(pairs):
 
     `pairs`: [(recorded, now)] of rows that ran both times."""
     lines = []
+    pairs = [(then, now) for then, now in pairs if "phases" in then and "phases" in now]
     for figure in ("peak_allocated", "peak_reserved"):
         changes = [highest(now, figure) / highest(then, figure) - 1 for then, now in pairs if highest(then, figure)]
         moved = [change for change in changes if change]

@@ -50,7 +50,9 @@ def shard(model, case):
 def distribute(model, case):
     parallel = case["parallel"]
     device = torch.device("cuda", torch.cuda.current_device())
-    torch.distributed.init_process_group("nccl", device_id=device if parallel.get("eager", True) else None)
+    alone = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
+    torch.distributed.init_process_group(
+        "nccl", device_id=device if parallel.get("eager", True) else None, **alone)
     if parallel["kind"] == "fsdp2":
         return shard(model, case)
     if parallel["kind"] != "ddp":

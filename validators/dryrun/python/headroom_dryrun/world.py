@@ -181,6 +181,7 @@ def _gloo_without_peers(c10d: Any) -> Any:
     fake, gloo = native.FakeProcessGroup, getattr(native, "ProcessGroupGloo", None)
     fake._set_sequence_number_for_group = lambda self: None
     fake._get_sequence_number_for_group = lambda self: 0
+    fake._set_default_timeout = lambda self, timeout: None
 
     class Answers(type):
         def __call__(cls, store: Any, rank: int, size: int, timeout: Any = None) -> Any:
