@@ -11,6 +11,14 @@ DRIVERS = {
     "transformers": "train",
     "transformers+ddp": "train",
     "transformers+fsdp2": "train",
+    "transformers+bitsandbytes": "quantised",
+    "deepspeed": "engine",
+}
+# Keys of a case that a driver does not know.
+UNKNOWN = {
+    "train": ("resume", "generate", "padded", "liger", "quant"),
+    "quantised": ("resume", "liger"),
+    "engine": ("resume", "quant", "leaf", "fake_host", "task"),
 }
 DEVICES = {80: "a100-80gb", 89: "rtx-4090", 90: "h100-80gb", 100: "b200"}  # By compute capability times ten.
 USUAL_BYTES = 600_000_000_000  # Of a row that names no size: nothing is ever full.
@@ -61,7 +69,7 @@ def reason_against(row):
         return f"no driver for {row['framework']}"
     if case.get("attention") == "flash_attention_2":
         return "flash-attn's kernels are compiled for a real GPU"
-    for key in ("resume", "generate", "padded", "liger", "quant", "peft"):
+    for key in UNKNOWN[DRIVERS[row["framework"]]]:
         if case.get(key):
             return f"no driver for rows with `{key}`"
     return None

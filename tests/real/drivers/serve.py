@@ -7,6 +7,7 @@ A line of CASES is {"id", "case"}; one of ANSWERS is {"id"} and that, or "oom" o
 With --watched nothing is forked: then the dry run's own observer sees the case.
 """
 import importlib
+import importlib.util
 import json
 import os
 import signal
@@ -24,8 +25,9 @@ def versions(names):
     return {name: getattr(sys.modules[name], "__version__", "?") for name in names if name in sys.modules}
 
 
-def answer(driver, line):
+def answer(name, line):
     """What the driver says of a case."""
+    driver = importlib.import_module(name)
     try:
         found = driver.run(line["case"])
     except torch.OutOfMemoryError as error:
@@ -35,14 +37,14 @@ def answer(driver, line):
     return {"id": line["id"], "versions": versions(driver.PACKAGES), **found}
 
 
-def answer_in_child(driver, line):
+def answer_in_child(name, line):
     """The same, from a forked process."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read_end)
         with os.fdopen(write_end, "w", encoding="utf-8") as pipe:
-            pipe.write(json.dumps(answer(driver, line)))
+            pipe.write(json.dumps(answer(name, line)))
         os._exit(0)
     os.close(write_end)
     timer = threading.Timer(LONGEST, os.kill, (child, signal.SIGKILL))
@@ -57,12 +59,15 @@ def answer_in_child(driver, line):
 def main():
     watched = sys.argv[1] == "--watched"
     name, cases, answers = sys.argv[-3:]
-    driver = importlib.import_module(name)
+    if importlib.util.find_spec("bitsandbytes") is None:
+        importlib.import_module(name)
+    else:  # It starts CUDA when it is imported, and CUDA does not survive a fork.
+        importlib.import_module("transformers.modeling_utils")
     with open(cases, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     with open(answers, "w", encoding="utf-8") as file:
         for line in lines:
-            found = answer(driver, line) if watched else answer_in_child(driver, line)
+            found = answer(name, line) if watched else answer_in_child(name, line)
             print(json.dumps(found, separators=(",", ":")), file=file, flush=True)
 
 
