@@ -42,7 +42,7 @@ class Batch:
 
     def variables(self, folder):
         added = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HF_HUB_OFFLINE": "1"}
-        allocator = self.case.get("allocator") or self.case.get("alloc_conf")
+        allocator = rows.allocator_of(self.case)
         if allocator:
             added.update(PYTORCH_ALLOC_CONF=allocator, PYTORCH_CUDA_ALLOC_CONF=allocator)
         return {**os.environ, **added}
@@ -53,9 +53,7 @@ def batches_of(chosen, environment, watched):
     groups = {}
     for row in chosen:
         name = environment or rows.environment_of(row)
-        case = row["case"]
-        key = (name, rows.DRIVERS[row["framework"]], *rows.device_flags(case),
-               case.get("allocator") or case.get("alloc_conf"))
+        key = (name, rows.DRIVERS[row["framework"]], *rows.device_flags(row["case"]), rows.allocator_of(row["case"]))
         groups.setdefault(key, []).append(row)
     size = 1 if watched else MOST
     return [Batch(key[0], group[i:i + size]) for key, group in groups.items() for i in range(0, len(group), size)]

@@ -13,15 +13,18 @@ DRIVERS = {
     "transformers+fsdp2": "train",
     "transformers+bitsandbytes": "quantised",
     "deepspeed": "engine",
+    "torchtitan": "titan",
 }
 # Keys of a case that a driver does not know.
 UNKNOWN = {
     "train": ("resume", "generate", "padded", "liger", "quant"),
     "quantised": ("resume", "liger"),
     "engine": ("resume", "quant", "leaf", "fake_host", "task"),
+    "titan": ("resume", "pp"),
 }
 DEVICES = {80: "a100-80gb", 89: "rtx-4090", 90: "h100-80gb", 100: "b200"}  # By compute capability times ten.
 USUAL_BYTES = 600_000_000_000  # Of a row that names no size: nothing is ever full.
+TITAN_BYTES = 85_024_112_640  # Of torchtitan's rows that name no size
 NEWEST = "5.17.0"  # transformers of most rows
 
 
@@ -78,12 +81,17 @@ def reason_against(row):
 def device_flags(case):
     """The arguments of `headroom dryrun` for the GPU and the world of a case."""
     gpu = case.get("gpu", {})
-    size = gpu.get("bytes", case.get("gpu_bytes") or USUAL_BYTES)
+    size = gpu.get("bytes", case.get("gpu_bytes", TITAN_BYTES if "flavor" in case else USUAL_BYTES))
     flags = ["--gpu", DEVICES[gpu.get("cc", 90)], "--budget", f"{size}B"]
     world = case.get("parallel") or case
     if world.get("world", 1) > 1:
         flags += ["--gpus", str(world["world"]), "--rank", str(world.get("rank", 0))]
     return flags
+
+
+def allocator_of(case):
+    """The case's PYTORCH_ALLOC_CONF; torchtitan's own launcher sets one."""
+    return case.get("allocator") or case.get("alloc_conf", "expandable_segments:True" if "flavor" in case else "")
 
 
 def made_anew(row, answer):
