@@ -115,7 +115,7 @@ def parse():
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time (1)")
     parser.add_argument("source", choices=rows.sources(), metavar="SOURCE")
     parser.add_argument("rows", nargs="*", metavar="ROW")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     arguments.headroom = str(pathlib.Path(arguments.headroom).resolve())
     return parser, arguments
 

@@ -58,7 +58,7 @@ class Phases:
     """Rows, one for each `with phases(name):`. `collect`: Python's cyclic collector runs at the ends of
     phases and at no other time, so that it cannot decide where a peak is."""
 
-    def __init__(self, pause=0.0, collect=False):
+    def __init__(self, pause=0.0, collect=True):
         self.rows = []
         self._pause = pause
         self._collect = collect

@@ -20,6 +20,17 @@ import torch
 LONGEST = 900  # Seconds of one case.
 
 
+def import_early(name):
+    """Imports, before the first fork, what does not start CUDA, which does not survive a fork: neither torchtitan nor
+    what imports bitsandbytes."""
+    if name == "titan":
+        importlib.import_module("torch.distributed.fsdp")
+    elif importlib.util.find_spec("bitsandbytes"):
+        importlib.import_module("transformers.modeling_utils")
+    else:
+        importlib.import_module(name)
+
+
 def versions(names):
     """The releases of those packages that are imported."""
     return {name: getattr(sys.modules[name], "__version__", "?") for name in names if name in sys.modules}
@@ -59,10 +70,7 @@ def answer_in_child(name, line):
 def main():
     watched = sys.argv[1] == "--watched"
     name, cases, answers = sys.argv[-3:]
-    if importlib.util.find_spec("bitsandbytes") is None:
-        importlib.import_module(name)
-    else:  # It starts CUDA when it is imported, and CUDA does not survive a fork.
-        importlib.import_module("transformers.modeling_utils")
+    import_early(name)
     with open(cases, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     with open(answers, "w", encoding="utf-8") as file:

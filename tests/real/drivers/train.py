@@ -5,13 +5,13 @@ It knows nothing of the dry run. What a case does not name has PyTorch's or tran
 import contextlib
 import os
 
-import accelerate  # noqa: F401  (its hooks are part of the recorded releases)
-import peft  # noqa: F401
 import torch
-import transformers  # noqa: F401
 
 import models
 from phases import NCCL_PAUSE, Phases
+
+with contextlib.suppress(ImportError):  # Before the first fork; earlier releases of transformers lack what it needs.
+    import peft  # noqa: F401
 
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "bitsandbytes", "liger_kernel")
 
