@@ -36,7 +36,7 @@ class Choice(unittest.TestCase):
 
     def test_a_row_without_a_driver_says_why(self):
         self.assertIsNone(rows.reason_against(row()))
-        self.assertIn("real GPU", rows.reason_against({**row(), "measured_on": "gpu"}))
+        self.assertIn("cuDNN", rows.reason_against(row(cudnn=True)))
         self.assertIn("no driver", rows.reason_against(row(framework="transformers+fsdp9")))
         self.assertIn("resume", rows.reason_against(row(resume=True)))
 
