@@ -42,10 +42,7 @@ def place_weights(model, quant, dtype):
     model.tie_weights()
 
 
-def place_buffers(model, bits):
-    if bits == 4:
-        model.to("cuda")
-        return
+def place_buffers(model):
     for module in model.modules():
         for name, buffer in list(module._buffers.items()):
             if buffer is not None:
@@ -61,8 +58,12 @@ def load(case):
     config = settings(quant)
     model = replace_with_bnb_linear(model, modules_to_not_convert=quant.get("skip", ["lm_head"]),
                                     quantization_config=config)
-    place_weights(model, quant, dtype)
-    place_buffers(model, quant["bits"])
+    if quant["bits"] == 8:
+        place_buffers(model)
+        place_weights(model, quant, dtype)
+    else:
+        place_weights(model, quant, dtype)
+        model.to("cuda")
     model.is_loaded_in_4bit, model.is_loaded_in_8bit = quant["bits"] == 4, quant["bits"] == 8
     model.quantization_method = "bitsandbytes"
     model.config.quantization_config = config
