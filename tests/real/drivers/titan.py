@@ -124,6 +124,9 @@ class Measured(torchtitan.train.Trainer):
 
 
 def run(case):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
+                        "MASTER_PORT": "0"}.items():
+        os.environ.setdefault(name, value)  # A world of one, which nobody has announced.
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
     torchtitan.components.metrics.DeviceMemoryMonitor.reset_peak_stats = lambda self: None  # `Measured` does it.
     with tempfile.TemporaryDirectory() as folder:

@@ -208,7 +208,7 @@ class TorchHooks:
     def _leave_cudnn(self) -> None:
         """The stand-in has no cuDNN: PyTorch's own convolutions, normalisations, recurrent layers and attention run."""
         self._torch.backends.cudnn.enabled = False
-        c = self._torch._C
+        c = getattr(self._torch, "_C", None)
         if not hasattr(c, "_set_sdp_use_cudnn"):
             return
         c._set_sdp_use_cudnn(False)
