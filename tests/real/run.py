@@ -1,12 +1,11 @@
 """Dry runs of real frameworks: `./run test --real` calls this.
 
-    python3 tests/real/run.py [--headroom PROGRAM] [--environment NAME[=FOLDER]]... [--record] [PROGRAM...]
+    python3 tests/real/run.py [--headroom PROGRAM] [--environment NAME]... [--venv NAME=FOLDER]... [--record] [PROGRAM...]
 
-Every environment of tests/real/environments (one file of pinned packages each) becomes a virtual
-environment in build/real, once; FOLDER names one that is there already. Every program of programs.json
-runs in it under `headroom dryrun`, unchanged, and must have the verdict and the peaks of allocated and
-reserved memory that expected.json has; the rows of rows.txt must be made again to the byte (compare.py).
-`--record` writes expected.json instead. Exit code 1: something differs.
+Every program of programs.json runs in its environments under `headroom dryrun`, unchanged, and must have the verdict
+and the peaks of allocated and reserved memory that expected.json has; the rows of rows.txt must be recorded anew to
+the byte (record.py), and the dry run must see them as they are. `--record` writes expected.json instead. Environments:
+environments.py; --environment chooses some, --venv names those that are there already. Exit code 1: something differs.
 """
 import argparse
 import json
@@ -14,24 +13,12 @@ import os
 import pathlib
 import subprocess
 import sys
-import venv
+
+from environments import ROOT, Environments, parse_given
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 EXPECTED = HERE / "expected.json"
 FIGURES = ("verdict", "peak_allocated_bytes", "peak_reserved_bytes")
-
-
-def environment_folder(name, folder):
-    """The virtual environment, made with pip where it is not there."""
-    path = pathlib.Path(folder).resolve() if folder else ROOT / "build" / "real" / name
-    if not folder and not (path / "ready").exists():
-        print(f"{name}: installing {HERE / 'environments' / name}.txt into {path}", flush=True)
-        venv.create(path, with_pip=True, clear=True)
-        subprocess.run([path / "bin" / "pip", "install", "-q", "-r", HERE / "environments" / f"{name}.txt"],
-                       check=True)
-        (path / "ready").touch()
-    return path
 
 
 def answer_of(headroom, folder, program):
@@ -66,29 +53,35 @@ def run_programs(arguments, name, folder, expected):
     return different
 
 
-def compare_rows(arguments, folder):
-    """Makes the rows again that belong to the releases of the environment cuda13."""
-    return subprocess.run([sys.executable, HERE / "compare.py", "--headroom", arguments.headroom,
-                           "--python", folder / "bin" / "python"], check=False).returncode
+def record_rows(arguments):
+    """Records a sample of rows anew; the number of sources that differ."""
+    different = 0
+    for line in (HERE / "rows.txt").read_text(encoding="utf-8").splitlines():
+        source, *wanted = line.split()
+        venvs = [f"--venv={entry}" for entry in arguments.venv]
+        different += subprocess.run([sys.executable, HERE / "record.py", "--headroom", arguments.headroom, *venvs,
+                                     "--check", "--watched", source, *wanted], check=False).returncode
+    return different
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--headroom", default=str(ROOT / "build/release/cli/headroom"))
-    parser.add_argument("--environment", action="append", default=[], help="NAME, or NAME=FOLDER")
+    parser.add_argument("--environment", action="append", default=[], help="NAME: these and no others")
+    parser.add_argument("--venv", action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("programs", nargs="*")
     arguments = parser.parse_args()
     arguments.headroom = str(pathlib.Path(arguments.headroom).resolve())
-    chosen = arguments.environment or sorted(p.stem for p in (HERE / "environments").glob("*.txt"))
+    environments = Environments(parse_given(arguments.venv))
+    programs = json.loads((HERE / "programs.json").read_text(encoding="utf-8"))
+    used = sorted({name for program in programs for name in program["environments"]})
     expected = json.loads(EXPECTED.read_text(encoding="utf-8")) if EXPECTED.exists() else {}
     different = 0
-    for entry in chosen:
-        name, _, path = entry.partition("=")
-        folder = environment_folder(name, path)
-        different += run_programs(arguments, name, folder, expected)
-        if name == "cuda13" and not arguments.programs and not arguments.record:
-            different += compare_rows(arguments, folder)
+    for name in arguments.environment or used:
+        different += run_programs(arguments, name, environments.folder(name), expected)
+    if not arguments.programs and not arguments.record and not arguments.environment:
+        different += record_rows(arguments)
     if arguments.record:
         EXPECTED.write_text(json.dumps(expected, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     sys.exit(1 if different else 0)

@@ -54,6 +54,15 @@ class Hooks(unittest.TestCase):
         self.hooks._note_cudnn(types.SimpleNamespace(modules=lambda: [layer(), layer(), object()]))
         self.assertEqual(self.said, ["Conv2d ran without cuDNN: workspaces are PyTorch's own"])
 
+    def test_cudnn_attention_stays_off_where_the_program_allows_it(self):
+        asked = []
+        self.torch._C = types.SimpleNamespace(_set_sdp_use_cudnn=asked.append)
+        self.hooks._leave_cudnn()
+        self.torch._C._set_sdp_use_cudnn(False)
+        self.torch._C._set_sdp_use_cudnn(True)
+        self.assertEqual(asked, [False])
+        self.assertEqual(self.said, ["The program allowed cuDNN's attention: another one ran in its place"])
+
 
 class MaxLengthCriteria:
     """As in transformers.generation.stopping_criteria."""

@@ -1,5 +1,6 @@
 """Made-up values: the routing of tokens, and compilers that are started without the stand-in."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -24,6 +25,23 @@ class Routing(unittest.TestCase):
     def test_a_skewed_expert_takes_its_share_beyond_the_others(self):
         self.assertEqual(values.tokens_of(0, 4, 1000, "skewed:0.2"), 200 + 200)
         self.assertEqual(values.tokens_of(1, 4, 1000, "skewed:0.2"), 200)
+
+
+class Sequences(unittest.TestCase):
+    def test_a_wrapped_class_and_its_subclasses_are_no_sequences(self):
+        class Kind:
+            def __getitem__(self, key):
+                return key
+
+        class Part(Kind):
+            pass
+
+        check = ctypes.pythonapi.PySequence_Check
+        check.argtypes = [ctypes.py_object]
+        self.assertEqual((check(Kind()), check(Part())), (1, 1))
+        values._keep_from_sequences(Kind)
+        self.assertEqual((check(Kind()), check(Part())), (0, 0))
+        self.assertEqual((Kind()[3], Part()["x"]), (3, "x"))
 
 
 class Compilers(unittest.TestCase):

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "validators/dryrun/standin/device.h"
+#include "validators/dryrun/standin/fat_binary.h"
 #include "validators/dryrun/standin/kernels.h"
 
 namespace headroom::standin {
@@ -49,7 +50,8 @@ Status __cudaPopCallConfiguration(Dim3* grid, Dim3* block, std::size_t* shared, 
   *static_cast<void**>(stream) = top.stream;
   return kSuccess;
 }
-void** __cudaRegisterFatBinary(void* /*binary*/) {
+void** __cudaRegisterFatBinary(void* binary) {
+  register_fat_binary(binary);
   static std::array<void*, 2> handle{};
   return handle.data();
 }
@@ -89,8 +91,8 @@ Status cudaLaunchKernelExC(const void* /*configuration*/, const void* function, 
   return kSuccess;
 }
 
-Status cudaFuncGetAttributes(FunctionAttributes* attributes, const void* /*function*/) {
-  return function_attributes(attributes);
+Status cudaFuncGetAttributes(FunctionAttributes* attributes, const void* function) {
+  return function_attributes(attributes, function);
 }
 Status cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* /*function*/,
                                                      int threads, std::size_t /*shared*/) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "validators/dryrun/standin/device.h"
+#include "validators/dryrun/standin/fat_binary.h"
 
 namespace headroom::standin {
 namespace {
@@ -125,12 +126,13 @@ void launch_kernel(const void* host_function, void** arguments) {
   }
 }
 
-Status function_attributes(FunctionAttributes* attributes) {
+Status function_attributes(FunctionAttributes* attributes, const void* host_function) {
   const Profile& profile = device().profile;
   *attributes = {};
   attributes->max_threads_per_block = 1024;
   attributes->registers = 32;
-  attributes->ptx_version = profile.compiled_capability();
+  attributes->ptx_version =
+      image_for(host_function, 10 * profile.capability_major + profile.capability_minor);
   attributes->binary_version = attributes->ptx_version;
   attributes->max_dynamic_shared_bytes = static_cast<int>(profile.shared_bytes_per_block_optin());
   return kSuccess;

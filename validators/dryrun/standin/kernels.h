@@ -17,6 +17,6 @@ void register_kernel(const void* host_function, const char* name);
 /// `arguments`: pointers to the kernel's arguments; null: not known.
 void launch_kernel(const void* host_function, void** arguments);
 
-Status function_attributes(FunctionAttributes* attributes);
+Status function_attributes(FunctionAttributes* attributes, const void* host_function);
 
 }  // namespace headroom::standin

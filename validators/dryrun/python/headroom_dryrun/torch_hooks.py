@@ -206,8 +206,18 @@ class TorchHooks:
     _CUDNN_LAYERS = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "BatchNorm1d", "BatchNorm2d", "LSTM", "GRU", "RNN")
 
     def _leave_cudnn(self) -> None:
-        """The stand-in has no cuDNN: PyTorch's own convolutions, normalisations and recurrent layers run."""
+        """The stand-in has no cuDNN: PyTorch's own convolutions, normalisations, recurrent layers and attention run."""
         self._torch.backends.cudnn.enabled = False
+        c = getattr(self._torch, "_C", None)
+        if not hasattr(c, "_set_sdp_use_cudnn"):
+            return
+        c._set_sdp_use_cudnn(False)
+
+        def keep_off(wanted: bool) -> None:
+            if wanted:
+                self._session.guess("The program allowed cuDNN's attention: another one ran in its place")
+
+        c._set_sdp_use_cudnn = keep_off
 
     def _note_cudnn(self, module: Any) -> None:
         names = sorted({type(m).__name__ for m in module.modules()} & set(self._CUDNN_LAYERS))

@@ -1,5 +1,6 @@
 """Values that steer control flow: a GPU that computes nothing has none, so the usual ones are made up and listed."""
 
+import ctypes
 import functools
 import sys
 from typing import Any, Callable, Dict, Optional, Tuple
@@ -9,6 +10,11 @@ from .known import Known, KnownSums
 from .routing import EXPERTS, PICKED, caller, from_owner, is_compiling, place, tokens_of
 
 _OURS = __file__.rsplit("/", 1)[0]
+# CPython: tp_as_sequence in PyTypeObject and sq_item in PySequenceMethods (Include/cpython/object.h), in bytes;
+# Py_sq_item (Include/typeslots.h).
+_AS_SEQUENCE = object.__basicsize__ + 11 * ctypes.sizeof(ctypes.c_void_p)
+_SQ_ITEM = 3 * ctypes.sizeof(ctypes.c_void_p)
+_SLOT_SQ_ITEM = 44
 
 
 def _is_printing() -> bool:
@@ -84,6 +90,7 @@ class Counts:
         torch.masked_select = self._counted(torch.masked_select, condition=1)
         tensor.__getitem__ = self._indexing(tensor.__getitem__)
         tensor.__setitem__ = self._indexing(tensor.__setitem__)
+        _keep_from_sequences(tensor)
 
     def _counted(self, original: Callable[..., Any], condition: int = 0, arguments: int = 0) -> Callable[..., Any]:
         """`original`, whose condition is its argument number `condition`; `arguments`: only calls with so many."""
@@ -189,6 +196,18 @@ class Counts:
                 if value.dtype in (self._torch.int64, self._torch.int32):
                     return max(1, elements // picked), elements
         return elements, elements * picked
+
+
+def _keep_from_sequences(kind: type) -> None:
+    """Tensors are no sequences for C++, but a `__getitem__` written in Python fills the slot that says so, and
+    `torch.tensor` of a list of tensors without dimensions then asks each for its length. Empties that slot again."""
+    slot = ctypes.pythonapi.PyType_GetSlot
+    slot.argtypes, slot.restype = [ctypes.py_object, ctypes.c_int], ctypes.c_void_p
+    for one in (kind, *kind.__subclasses__()):
+        methods = ctypes.c_void_p.from_address(id(one) + _AS_SEQUENCE).value
+        item = ctypes.c_void_p.from_address(methods + _SQ_ITEM) if methods else None
+        if item is not None and item.value and item.value == slot(one, _SLOT_SQ_ITEM):
+            item.value = None
 
 
 def install(session: Any) -> None:

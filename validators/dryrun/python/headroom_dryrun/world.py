@@ -184,6 +184,7 @@ def _gloo_without_peers(c10d: Any) -> Any:
     fake._get_sequence_number_for_group = lambda self: 0
     if not hasattr(fake, "options"):  # PyTorch 2.8 writes the group's name and ranks into Gloo's options.
         fake.options = types.SimpleNamespace()
+    fake._set_default_timeout = lambda self, timeout: None
 
     class Answers(type):
         def __call__(cls, store: Any, rank: int, size: int, timeout: Any = None) -> Any:

@@ -1,0 +1,112 @@
+"""Models, adapters, optimizers and batches of the cases: what several drivers share. Keys: tests/measured/README.md."""
+import contextlib
+
+import torch
+import transformers
+
+try:
+    from transformers.initialization import no_init_weights
+except ImportError:  # Before transformers 5
+    from transformers.modeling_utils import no_init_weights
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, None: None}
+AUTOCAST = {"autocast_bf16": torch.bfloat16, "autocast_fp16": torch.float16}
+TASKS = {
+    "masked": transformers.AutoModelForMaskedLM,
+    "seq2seq": transformers.AutoModelForSeq2SeqLM,
+    "sequence-classification": transformers.AutoModelForSequenceClassification,
+    "token-classification": transformers.AutoModelForTokenClassification,
+}
+
+
+@contextlib.contextmanager
+def default_dtype(dtype):
+    """Floating-point tensors are made in `dtype`."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    yield
+    torch.set_default_dtype(before)
+
+
+def model_config(case):
+    """The configuration of the case's model, which keeps no keys and values."""
+    keys = dict(case["config"])
+    if case.get("layers"):
+        keys["n_layer" if "n_layer" in keys else "num_hidden_layers"] = case["layers"]
+    config = transformers.AutoConfig.for_model(keys.pop("model_type"), **keys)
+    config.use_cache = False
+    config._attn_implementation = case.get("attention", "sdpa")
+    return config
+
+
+def make_model(case, dtype, place, drawn=False):
+    """The model; unless `drawn`, no values are drawn for its weights: a real run would load them."""
+    config = model_config(case)
+    kind = TASKS.get(case.get("task"), transformers.AutoModelForCausalLM)
+    with default_dtype(dtype), place, contextlib.nullcontext() if drawn else no_init_weights():
+        model = kind.from_config(config, attn_implementation=case.get("attention", "sdpa"))
+    model.tie_weights()  # no_init_weights leaves it out.
+    if case.get("task") == "seq2seq":
+        model.config.decoder_start_token_id = model.config.pad_token_id = 0
+    return model
+
+
+def checkpoint(model, kind):
+    """Gradient checkpointing as Trainer switches it on; `first-N`: of the first N layers alone."""
+    if kind in ("full", "full_reentrant"):
+        model.gradient_checkpointing_enable(
+            gradient_checkpointing_kwargs={"use_reentrant": kind == "full_reentrant"})
+    elif kind and kind.startswith("first-"):
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        for layer in layers_of(model)[int(kind.removeprefix("first-")):]:
+            layer.gradient_checkpointing = False
+
+
+def add_adapters(model, lora, checkpointed):
+    """LoRA's adapters; under checkpointing the embedding's outputs need gradients."""
+    from peft import LoraConfig, get_peft_model
+
+    model = get_peft_model(model, LoraConfig(
+        task_type="CAUSAL_LM", r=lora["r"], lora_alpha=lora.get("alpha", 2 * lora["r"]),
+        lora_dropout=lora.get("dropout", 0.0), target_modules=lora.get("targets", "all-linear"),
+        modules_to_save=lora.get("modules_to_save"), use_dora=lora.get("dora", False),
+        use_rslora=lora.get("rslora", False)), autocast_adapter_dtype=lora.get("autocast", True))
+    if checkpointed:
+        model.enable_input_require_grads()
+    return model
+
+
+def layers_of(model):
+    """The longest list of modules: the decoder's layers."""
+    lists = [m for name, m in model.named_modules()
+             if isinstance(m, torch.nn.ModuleList) and "expert" not in name]
+    return max(lists, key=len)
+
+
+def make_optimizer(name, parameters):
+    """The optimizer of a case by its name there; None for `none`."""
+    if name == "none":
+        return None
+    adamw = {"adamw": {}, "adamw_foreach": {"foreach": True}, "adamw_fused": {"fused": True},
+             "adamw_loop": {"foreach": False}, "torch": {}, "torch_fused": {"fused": True},
+             "torch_loop": {"foreach": False}}
+    if name in adamw:
+        return torch.optim.AdamW(parameters, lr=1e-4, **adamw[name])
+    if name in ("sgd", "sgd_momentum"):
+        return torch.optim.SGD(parameters, lr=1e-4, momentum=0.9 if name == "sgd_momentum" else 0.0)
+    if name == "adafactor":
+        return transformers.optimization.Adafactor(parameters, lr=1e-3, scale_parameter=False, relative_step=False)
+    if name == "adafactor_torch":
+        return torch.optim.Adafactor(parameters, lr=1e-3)
+    import bitsandbytes
+
+    eight_bit = {"adam8bit": "Adam8bit", "adamw8bit": "AdamW8bit", "adamw32bit": "AdamW32bit", "lion8bit": "Lion8bit",
+                 "paged_adamw8bit": "PagedAdamW8bit", "paged_adamw32bit": "PagedAdamW32bit"}
+    if name not in eight_bit:
+        raise ValueError(f"optimizer {name} is not known here")
+    return getattr(bitsandbytes.optim, eight_bit[name])(parameters, lr=1e-4)
+
+
+def elements(parameters):
+    """Their elements; of a tensor that DeepSpeed has partitioned those of the whole."""
+    return sum(getattr(p, "ds_numel", p.numel()) for p in parameters)

@@ -1,0 +1,139 @@
+"""torchtitan's Trainer with the model, degrees and options of a case; tokens are random, made on the host."""
+import dataclasses
+import os
+import tempfile
+
+import torch
+import torchtitan.components.metrics
+import torchtitan.train
+from torchtitan.config import JobConfig
+
+PACKAGES = ("torch", "torchtitan")
+
+
+class Tokenizer:
+    """What the trainer asks of one that no text passes."""
+
+    eos_id = bos_id = 0
+
+    def get_vocab_size(self):
+        return 128256
+
+
+class Loader:
+    """Batches of random tokens, pageable, as torchtitan's own loader gives them."""
+
+    def __init__(self, batch, sequence):
+        self._shape = (batch, sequence + 1)
+
+    def __iter__(self):
+        while True:
+            tokens = torch.randint(1, 1000, self._shape)
+            yield {"input": tokens[:, :-1].contiguous()}, tokens[:, 1:].contiguous()
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def job_config(case, folder):
+    """torchtitan's configuration; what a case does not name has the defaults of tests/measured/README.md."""
+    config = JobConfig()
+    values = {
+        "job.dump_folder": folder,
+        "model.name": case.get("model", "llama3"),
+        "model.flavor": case.get("flavor", "8B"),
+        "model.converters": case.get("converters", []),
+        "training.local_batch_size": case.get("batch", 1),
+        "training.global_batch_size": case.get("global_batch", -1),
+        "training.seq_len": case.get("seq", 2048),
+        "training.steps": case.get("steps", 3),
+        "training.mixed_precision_param": case.get("param_dtype", "bfloat16"),
+        "training.mixed_precision_reduce": case.get("reduce_dtype", "float32"),
+        "training.dtype": case.get("dtype", "float32"),
+        "parallelism.data_parallel_replicate_degree": case.get("dp_replicate", 1),
+        "parallelism.data_parallel_shard_degree": case.get("dp_shard", -1),
+        "parallelism.tensor_parallel_degree": case.get("tp", 1),
+        "parallelism.pipeline_parallel_degree": case.get("pp", 1),
+        "parallelism.context_parallel_degree": case.get("cp", 1),
+        "parallelism.expert_parallel_degree": case.get("ep", 1),
+        "parallelism.expert_tensor_parallel_degree": case.get("etp", 1),
+        "parallelism.fsdp_reshard_after_forward": case.get("reshard", "default"),
+        "parallelism.disable_loss_parallel": not case.get("loss_parallel", True),
+        "activation_checkpoint.mode": case.get("ac", "none"),
+        "activation_checkpoint.selective_ac_option": str(case.get("ac_option", "op")),
+        "compile.enable": bool(case.get("compile")),
+        "optimizer.name": case.get("optimizer", "AdamW"),
+        "optimizer.implementation": case.get("opt_impl", "fused"),
+        "checkpoint.enable": False,
+        "metrics.log_freq": 1,
+    }
+    if "memory_budget" in case:
+        values["activation_checkpoint.memory_budget"] = case["memory_budget"]
+    if isinstance(case.get("compile"), list):
+        values["compile.components"] = case["compile"]
+    for key, value in {**values, **case.get("set", {})}.items():
+        section, name = key.rsplit(".", 1)
+        owner = config
+        for part in section.split("."):
+            owner = getattr(owner, part)
+        if not hasattr(owner, name):
+            raise ValueError(f"torchtitan has no option {key}")
+        setattr(owner, name, value)
+    return config
+
+
+def put_model_and_data(case, config):
+    """The trainer's lookup of models answers with the case's changes of the flavour, and with tokens of ours."""
+    module = torchtitan.train.train_spec_module
+    original = module.get_train_spec
+
+    def train_spec(name):
+        spec = original(name)
+        flavors = dict(spec.model_args)
+        flavor = config.model.flavor
+        flavors[flavor] = dataclasses.replace(flavors[flavor], **case.get("model_args", {}))
+        loader = Loader(config.training.local_batch_size, config.training.seq_len)
+        return dataclasses.replace(spec, model_args=flavors, build_tokenizer_fn=lambda *_, **__: Tokenizer(),
+                                   build_dataloader_fn=lambda *_, **__: loader)
+
+    module.get_train_spec = train_spec
+
+
+class Measured(torchtitan.train.Trainer):
+    """The trainer, read after every step."""
+
+    steps = None
+
+    def train_step(self, batches):
+        super().train_step(batches)
+        torch.cuda.synchronize()
+        stats = torch.cuda.memory_stats()
+        self.steps.append({
+            "phase": f"step{self.step}",
+            "allocated_after": stats["allocated_bytes.all.current"],
+            "peak_allocated": stats["allocated_bytes.all.peak"],
+            "peak_active": stats["active_bytes.all.peak"],
+            "peak_reserved": stats["reserved_bytes.all.peak"],
+            "reserved_after": stats["reserved_bytes.all.current"],
+            "retries": stats["num_alloc_retries"],
+        })
+        torch.cuda.reset_peak_memory_stats()
+
+
+def run(case):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
+                        "MASTER_PORT": "0"}.items():
+        os.environ.setdefault(name, value)  # A world of one, which nobody has announced.
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    torchtitan.components.metrics.DeviceMemoryMonitor.reset_peak_stats = lambda self: None  # `Measured` does it.
+    with tempfile.TemporaryDirectory() as folder:
+        config = job_config(case, folder)
+        put_model_and_data(case, config)
+        trainer = Measured(config)
+        trainer.steps = []
+        local = [getattr(p, "_local_tensor", p).numel() for part in trainer.model_parts for p in part.parameters()]
+        trainer.train()
+    return {"local_parameters": sum(local), "phases": trainer.steps}

@@ -1,0 +1,116 @@
+#include "validators/dryrun/standin/fat_binary.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+namespace headroom::standin {
+namespace {
+
+constexpr std::uint32_t kWrapperMagic = 0x466243b1;
+constexpr std::uint32_t kContainerMagic = 0xba55ed50;
+constexpr std::size_t kArchitectureAt = 28;
+/// Read of one library: its object files are compiled for the same list but for a few of them.
+constexpr std::size_t kMostRead = 64;
+
+template <typename Number>
+Number read_at(const unsigned char* place) {
+  Number number{};
+  std::memcpy(&number, place, sizeof number);
+  return number;
+}
+
+/// What one library has registered. Its fat binaries are read only when somebody asks.
+struct Library {
+  std::vector<const void*> binaries;
+  std::vector<int> architectures;
+  bool is_read = false;
+};
+
+struct Libraries {
+  std::mutex mutex;
+  std::unordered_map<const void*, Library> by_base;
+};
+
+Libraries& libraries() {
+  static auto* const made = [] {
+    auto* all = new Libraries;
+    pthread_atfork([] { libraries().mutex.lock(); }, [] { libraries().mutex.unlock(); },
+                   [] { libraries().mutex.unlock(); });
+    return all;
+  }();
+  return *made;
+}
+
+/// Where the library begins that holds `address`; null if none does.
+const void* base_of(const void* address) {
+  Dl_info found{};
+  return dladdr(address, &found) != 0 ? found.dli_fbase : nullptr;
+}
+
+void read_all(Library& library) {
+  for (const void* const data : library.binaries) {
+    const std::vector<int> more = architectures_in(data);
+    library.architectures.insert(library.architectures.end(), more.begin(), more.end());
+  }
+  library.is_read = true;
+}
+
+}  // namespace
+
+std::vector<int> architectures_in(const void* data) {
+  std::vector<int> found;
+  const auto* const start = static_cast<const unsigned char*>(data);
+  if (start == nullptr || read_at<std::uint32_t>(start) != kContainerMagic) {
+    return found;
+  }
+  const unsigned char* at = start + read_at<std::uint16_t>(start + 6);
+  const unsigned char* const end = at + read_at<std::uint64_t>(start + 8);
+  while (at + kArchitectureAt + sizeof(std::uint32_t) <= end) {
+    found.push_back(static_cast<int>(read_at<std::uint32_t>(at + kArchitectureAt)));
+    const std::uint64_t size = read_at<std::uint32_t>(at + 4) + read_at<std::uint64_t>(at + 8);
+    if (size == 0 || size > static_cast<std::uint64_t>(end - at)) {
+      break;
+    }
+    at += size;
+  }
+  return found;
+}
+
+void register_fat_binary(const void* wrapper) {
+  const auto* const start = static_cast<const unsigned char*>(wrapper);
+  if (start == nullptr || read_at<std::uint32_t>(start) != kWrapperMagic) {
+    return;
+  }
+  const auto* const data = read_at<const void*>(start + 8);
+  const void* const base = base_of(wrapper);
+  const std::lock_guard lock(libraries().mutex);
+  Library& library = libraries().by_base[base];
+  if (library.binaries.size() < kMostRead) {
+    library.binaries.push_back(data);
+  }
+}
+
+int image_for(const void* host_function, int capability) {
+  const void* const base = base_of(host_function);
+  const std::lock_guard lock(libraries().mutex);
+  const auto found = libraries().by_base.find(base);
+  if (base == nullptr || found == libraries().by_base.end()) {
+    return capability;
+  }
+  if (!found->second.is_read) {
+    read_all(found->second);
+  }
+  int best = 0;
+  for (const int architecture : found->second.architectures) {
+    best = architecture <= capability ? std::max(best, architecture) : best;
+  }
+  return best == 0 ? capability : best;
+}
+
+}  // namespace headroom::standin
