@@ -16,6 +16,7 @@ from .device import Device
 from .history import History, live_rows
 from .peaks import PeakLedger
 from .phases import PhaseRecorder, Probe
+from .recording import Recording
 from .settings import Settings
 from .torch_hooks import TorchHooks
 
@@ -42,10 +43,11 @@ class Session:
         self.program: Dict[str, Any] = {}
         self.oom: Optional[Dict[str, Any]] = None
         self.exception: Optional[Dict[str, str]] = None
-        self.categories = Categories()
+        self.categories = Categories(keeps_all=settings.record)
         self.torch: Any = None
         self.phases: Optional[PhaseRecorder] = None
         self.history: Optional[History] = None
+        self.recording: Optional[Recording] = None
         self.device: Optional[Device] = None
         self.done = False
         self._failures: set = set()
@@ -78,13 +80,17 @@ class Session:
             c._accelerator_resetPeakStats = ledger.user_reset
         self._read = ledger._read
         probe = Probe(ledger, self._used_devices, self.device.work, self._settle)
+        if self.settings.record:
+            self.recording = Recording(ledger._read, self._used_devices)
+            self.recording.watch(torch)
+            probe.mark = self.recording.mark
         self.phases = PhaseRecorder(probe)
         self.phases.after_row = self._after_row
 
     def _cuda_is_ready(self) -> None:
         """Runs at the end of torch.cuda's own start."""
         try:
-            self.history = History(self.torch.cuda.memory)
+            self.history = History(self.torch.cuda.memory, self.recording)
             self.history.start()
             self._watch_memory()
             self._watch_signal()
