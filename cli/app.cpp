@@ -29,7 +29,10 @@ std::vector<Command> commands() {
 std::optional<Command> command_for(std::string_view verb, std::span<const std::string> rest) {
   std::optional<Command> usual;
   std::vector<Command> all = commands();
-  all.push_back(explain_oom_command());
+  for (const Command& other :
+       {explain_oom_command(), fit_program_command(), timeline_program_command()}) {
+    all.push_back(other);
+  }
   for (Command& command : all) {
     const auto asks = [&command](const std::string& word) {
       return word.substr(0, word.find('=')) == "--" + std::string(command.when);

@@ -1,5 +1,6 @@
 #include "validators/dryrun/recorded_events.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <optional>
@@ -63,11 +64,8 @@ ir::IntegerRange below(std::size_t count) {
 }
 
 std::size_t count_of(const std::string& kinds, std::string_view letters) {
-  std::size_t count = 0;
-  for (const char kind : kinds) {
-    count += letters.find(kind) == std::string_view::npos ? 0 : 1;
-  }
-  return count;
+  return static_cast<std::size_t>(std::ranges::count_if(
+      kinds, [letters](char kind) { return letters.find(kind) != std::string_view::npos; }));
 }
 
 /// Reads a column that must have `count` values.
