@@ -72,12 +72,6 @@ std::vector<SettingsChoice> try_settings(const ProgramQuestion& question,
   if (!question.settings.expandable_segments) {  // Their blocks are always split.
     consider(split_sizes(question.settings));
   }
-  if (question.recorded.history.memory_fraction < 1) {  // Without one, nothing is collected.
-    constexpr double kUsualThreshold = 0.8;             // The example of PyTorch's documents.
-    ir::AllocatorSettings collecting = question.settings;
-    collecting.garbage_collection_threshold = kUsualThreshold;
-    consider({collecting});
-  }
   if (!(question.settings == ir::AllocatorSettings{})) {
     consider({ir::AllocatorSettings{}});
   }

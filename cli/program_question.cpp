@@ -41,18 +41,26 @@ Result<cost::DeviceSpec> device_of(const Arguments& arguments,
   return device;
 }
 
-std::optional<Bytes> allowed_of(const ProgramQuestion& question, Bytes total) {
-  const double fraction = question.recorded.history.memory_fraction;
-  if (fraction >= 1) {
-    return std::nullopt;
-  }
-  return Bytes{static_cast<std::int64_t>(fraction * static_cast<double>(total.value()))};
+/// What the program's memory fraction lets PyTorch reserve.
+Bytes allowed_of(const check::RecordedProgram& recorded, Bytes total) {
+  const double fraction = recorded.history.memory_fraction;
+  return fraction < 1
+             ? Bytes{static_cast<std::int64_t>(fraction * static_cast<double>(total.value()))}
+             : total;
 }
 
 cost::StepEstimate judged(const ProgramQuestion& question, const ir::AllocatorSettings& settings,
                           const cost::DeviceSpec& device, Bytes total) {
-  return cost::judge(question.recorded.history.program, settings, total,
-                     outside_of(question.recorded, device), allowed_of(question, total));
+  std::vector<cost::OutsideTerm> outside = outside_of(question.recorded, device);
+  const Bytes withheld = total - cost::total_of(outside) - allowed_of(question.recorded, total);
+  if (withheld > Bytes{0}) {
+    outside.push_back({.name = "withheld by the program",
+                       .bytes = withheld,
+                       .bound = withheld,
+                       .basis = cost::Basis::kDerived,
+                       .source = "torch.cuda.set_per_process_memory_fraction"});
+  }
+  return cost::judge(question.recorded.history.program, settings, total, std::move(outside));
 }
 
 }  // namespace
@@ -167,6 +175,11 @@ std::vector<std::string> recording_remarks(const ProgramQuestion& question) {
     remarks.emplace_back(
         "CUDA graphs or memory pools of the program had segments of their own; the replay takes "
         "all segments for those of one pool");
+  }
+  if (recorded.history.memory_fraction < 1 && question.settings.garbage_collection_threshold > 0) {
+    remarks.emplace_back(
+        "garbage_collection_threshold is not replayed: PyTorch may release unused segments "
+        "earlier than the replay");
   }
   return remarks;
 }

@@ -139,15 +139,14 @@ std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan) {
 }
 
 StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings, Bytes total,
-                   std::vector<OutsideTerm> outside, std::optional<Bytes> allowed) {
+                   std::vector<OutsideTerm> outside) {
   StepEstimate estimate;
   estimate.device_total = total;
   estimate.outside = std::move(outside);
   estimate.program = std::move(program);
   estimate.outside_bytes = total_of(estimate.outside);
   estimate.capacity = std::max(total - estimate.outside_bytes, Bytes{0});
-  estimate.timeline =
-      replay(estimate.program, settings, {.capacity = estimate.capacity, .allowed = allowed});
+  estimate.timeline = replay(estimate.program, settings, estimate.capacity);
   estimate.out_of_memory = estimate.timeline.out_of_memory.has_value();
   if (!estimate.timeline.phases.empty()) {
     estimate.retries = estimate.timeline.phases.back().retries;

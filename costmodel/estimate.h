@@ -72,11 +72,9 @@ inline constexpr double kTightShare = 0.05;
 ///          without a limit, so that peaks and phases are whole. "Tight": it fits, but with less
 ///          than `kTightShare` of `total` to spare, or only after the allocator released its cache
 ///          and retried.
-/// Units:   `total` in bytes: what the device reports, or a budget. `allowed`: a memory fraction of
-///          it, in bytes.
+/// Units:   `total` in bytes: what the device reports, or a budget.
 [[nodiscard]] StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings,
-                                 Bytes total, std::vector<OutsideTerm> outside,
-                                 std::optional<Bytes> allowed = std::nullopt);
+                                 Bytes total, std::vector<OutsideTerm> outside);
 
 /// Sets the host's part of an estimate and the verdict with it.
 ///

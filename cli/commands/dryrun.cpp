@@ -140,9 +140,9 @@ Status write_record(const std::string& path, const DryRunAnswer& answer, const C
   if (!settings) {
     return settings.error();
   }
-  const cost::DeviceMemory memory{.capacity = answer.judged.capacity - recorded.other};
   const std::vector<check::ReplayDifference> differences = check::replay_differences(
-      recorded, cost::replay(recorded.history.program, *settings, memory));
+      recorded,
+      cost::replay(recorded.history.program, *settings, check::recorded_memory(recorded)));
   if (!differences.empty()) {
     add_notes(context, {replay_sentence(recorded, differences)});
   }

@@ -7,8 +7,8 @@ namespace {
 
 struct Figure {
   std::string_view what;
-  Bytes DryRunPhase::* recorded;
-  Bytes cost::PhaseMemory::* replayed;
+  Bytes DryRunPhase::*recorded;
+  Bytes cost::PhaseMemory::*replayed;
 };
 
 constexpr std::array<Figure, 6> kFigures = {
@@ -17,10 +17,19 @@ constexpr std::array<Figure, 6> kFigures = {
      {"peak requested", &DryRunPhase::peak_requested, &cost::PhaseMemory::peak_requested},
      {"allocated at its end", &DryRunPhase::allocated_after, &cost::PhaseMemory::allocated_after},
      {"reserved at its end", &DryRunPhase::reserved_after, &cost::PhaseMemory::reserved_after},
-     {"requested at its end", &DryRunPhase::requested_after,
-      &cost::PhaseMemory::requested_after}}};
+     {"requested at its end", &DryRunPhase::requested_after, &cost::PhaseMemory::requested_after}}};
 
 }  // namespace
+
+cost::DeviceMemory recorded_memory(const RecordedProgram& recorded) {
+  const RecordedDevice& device = recorded.device;
+  cost::DeviceMemory memory{.capacity = device.total - device.outside - recorded.other};
+  if (const double fraction = recorded.history.memory_fraction; fraction < 1) {
+    memory.allowed =
+        Bytes{static_cast<std::int64_t>(fraction * static_cast<double>(device.total.value()))};
+  }
+  return memory;
+}
 
 std::vector<ReplayDifference> replay_differences(const RecordedProgram& recorded,
                                                  const cost::MemoryTimeline& replay) {

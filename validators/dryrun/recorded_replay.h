@@ -17,6 +17,9 @@ struct ReplayDifference {
   Bytes replayed;
 };
 
+/// The memory that PyTorch's allocator had in the recording.
+[[nodiscard]] cost::DeviceMemory recorded_memory(const RecordedProgram& recorded);
+
 /// Compares the replay of a recorded program, on the GPU and with the settings of the recording,
 /// with what PyTorch's allocator reported: allocated, requested and reserved bytes of every phase,
 /// at their peaks and at its end. Empty: they are the same to the byte.
