@@ -9,6 +9,7 @@
 #include "cli/allocator_options.h"
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/outside_memory.h"
+#include "validators/dryrun/recorded_replay.h"
 
 namespace headroom::cli {
 namespace {
@@ -72,8 +73,8 @@ std::vector<SettingsChoice> try_settings(const ProgramQuestion& question,
   if (!question.settings.expandable_segments) {  // Their blocks are always split.
     consider(split_sizes(question.settings));
   }
-  if (!(question.settings == ir::AllocatorSettings{})) {
-    consider({ir::AllocatorSettings{}});
+  if (!(question.settings == check::standin_settings())) {
+    consider({check::standin_settings()});
   }
   std::ranges::stable_sort(choices, better);
   return choices;

@@ -6,6 +6,7 @@
 #include "cli/allocator_options.h"
 #include "cli/question.h"
 #include "costmodel/outside_memory.h"
+#include "validators/dryrun/recorded_replay.h"
 
 namespace headroom::cli {
 namespace {
@@ -16,7 +17,7 @@ constexpr std::string_view kConf = "alloc-conf";
 Result<ir::AllocatorSettings> recorded_settings(const check::RecordedProgram& recorded,
                                                 const std::string& file) {
   Result<ir::AllocatorSettings> settings =
-      parse_allocator_settings(recorded.history.alloc_conf, {});
+      parse_allocator_settings(recorded.history.alloc_conf, check::standin_settings());
   if (!settings) {
     const Error& error = settings.error();
     return Error::invalid_input(file, "/alloc_conf", error.got, error.wanted);
@@ -109,7 +110,7 @@ Result<ProgramQuestion> read_program_question(const Arguments& arguments) {
   }
   const std::optional<std::string> conf = arguments.value(kConf);
   const Result<ir::AllocatorSettings> settings =
-      conf ? parse_allocator_settings(*conf, {}) : before;
+      conf ? parse_allocator_settings(*conf, check::standin_settings()) : before;
   if (!settings) {
     return settings.error();
   }

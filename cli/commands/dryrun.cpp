@@ -136,7 +136,7 @@ Status write_record(const std::string& path, const DryRunAnswer& answer, const C
     return written;
   }
   const Result<ir::AllocatorSettings> settings =
-      parse_allocator_settings(recorded.history.alloc_conf, {});
+      parse_allocator_settings(recorded.history.alloc_conf, check::standin_settings());
   if (!settings) {
     return settings.error();
   }

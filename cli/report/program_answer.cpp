@@ -40,12 +40,16 @@ std::vector<check::DryRunBlocks> live_rows(const cost::StepEstimate& estimate) {
 Result<ProgramAnswer> answer_program(ProgramQuestion question, const std::string& config_dir) {
   ProgramAnswer answer{.question = std::move(question),
                        .estimate = {},
+                       .driver_reserved = {},
                        .live = {},
                        .settings = {},
                        .gpus = {},
                        .differences = {},
                        .notes = {}};
   answer.estimate = judge_program(answer.question, answer.question.settings);
+  ir::AllocatorSettings placed = answer.question.settings;
+  placed.segments = ir::SegmentPlaces::kDriver;
+  answer.driver_reserved = judge_program(answer.question, placed).peak_reserved;
   answer.live = live_rows(answer.estimate);
   answer.settings = try_settings(answer.question, answer.estimate);
   Result<std::vector<GpuChoice>> gpus = try_gpus(answer.question, config_dir);

@@ -15,6 +15,9 @@ namespace headroom::cli {
 struct ProgramAnswer {
   ProgramQuestion question;
   cost::StepEstimate estimate;
+  /// What it reserves if segments lie where a real GPU's driver puts them; the stand-in of dry runs
+  /// puts them elsewhere.
+  Bytes driver_reserved;
   std::vector<check::DryRunBlocks> live;  ///< At the peak, by line and category.
   std::vector<SettingsChoice> settings;   ///< The best first.
   std::vector<GpuChoice> gpus;            ///< By memory.

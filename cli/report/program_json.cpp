@@ -152,6 +152,7 @@ std::string program_json(const ProgramAnswer& answer) {
   document.add("margin_bytes", estimate.margin);
   document.add("peak_allocated_bytes", estimate.peak_allocated);
   document.add("peak_reserved_bytes", estimate.peak_reserved);
+  document.add("driver_peak_reserved_bytes", answer.driver_reserved);
   document.add("capacity_bytes", estimate.capacity);
   document.add("retries", estimate.retries);
   document.add("moment", estimate.peak_moment);

@@ -130,8 +130,10 @@ std::string program_lines(const ProgramAnswer& answer, const Terminal& terminal)
   for (std::size_t at = 0; at < std::min(answer.live.size(), kMostProgramLines); ++at) {
     const check::DryRunBlocks& blocks = answer.live[at];
     text += right_sized(blocks.bytes, unit) + "  " +
-            pad_right(check::dry_run_category(blocks.category), kProgramNameColumns) +
-            blocks.frame + " (" + counted(blocks.count, "block") + ")\n";
+            wrap(pad_right(check::dry_run_category(blocks.category), kProgramNameColumns) +
+                     blocks.frame + " (" + counted(blocks.count, "block") + ")",
+                 terminal.width - kProgramSizeColumns - 2, kProgramSizeColumns + 4) +
+            "\n";
   }
   return text;
 }
@@ -147,6 +149,10 @@ std::string program_device(const ProgramAnswer& answer, const Terminal& terminal
   std::string text = heading(terminal, "against the device");
   text += table_line("reserved by PyTorch", estimate.peak_reserved, unit,
                      "fragmentation " + percent_text(share) + ", " + to_text(idle));
+  if (answer.driver_reserved != estimate.peak_reserved) {
+    text += table_line("the same on a real GPU", answer.driver_reserved, unit,
+                       "its driver places segments elsewhere");
+  }
   for (const cost::OutsideTerm& term : estimate.outside) {
     text += table_line(term.name, term.bytes, unit, std::string(name_of(term.basis)));
   }

@@ -21,6 +21,10 @@ constexpr std::array<Figure, 6> kFigures = {
 
 }  // namespace
 
+ir::AllocatorSettings standin_settings() {
+  return {.segments = ir::SegmentPlaces::kRising};
+}
+
 cost::DeviceMemory recorded_memory(const RecordedProgram& recorded) {
   const RecordedDevice& device = recorded.device;
   cost::DeviceMemory memory{.capacity = device.total - device.outside - recorded.other};

@@ -17,6 +17,10 @@ struct ReplayDifference {
   Bytes replayed;
 };
 
+/// PyTorch's default settings on the stand-in for a GPU, which hands out rising addresses
+/// (validators/dryrun/standin/device_memory.h). Addresses decide between free blocks of one size.
+[[nodiscard]] ir::AllocatorSettings standin_settings();
+
 /// The memory that PyTorch's allocator had in the recording.
 [[nodiscard]] cost::DeviceMemory recorded_memory(const RecordedProgram& recorded);
 

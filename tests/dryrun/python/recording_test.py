@@ -76,6 +76,11 @@ class Columns(unittest.TestCase):
         columns = recording.columns(rows, 0, lambda block, phase: "other")
         self.assertEqual((columns["kinds"], columns["ends"]), ("afe", [2, 3]))
 
+        recording.watch(torch)
+        torch._C._cuda_emptyCache()
+        after_the_end = recording.columns(rows, 0, lambda block, phase: "other")
+        self.assertEqual(after_the_end["kinds"], "afe")
+
     def test_streams_and_categories_are_numbered_in_their_order(self):
         second = dict(alloc(32, 200), stream=77)
         columns = columns_of([alloc(16, 100), second], [phase("load", 2)], lambda block, phase: f"{phase} {block.size}")

@@ -244,7 +244,7 @@ def _columns(events: Events, rows: List[Dict[str, Any]], emptied: List[int], cat
     passed = 0
     for index in range(len(events.kinds) + 1):
         before = events.ends[index - 1] if index else 0
-        while passed < len(moments) and moments[passed][0] <= before:
+        while len(phases) < len(rows) and passed < len(moments) and moments[passed][0] <= before:
             if moments[passed][2] == "p":
                 phases.append(len(kinds))
             else:
