@@ -155,6 +155,16 @@ Error command_without_dashes(const VerbSpec& verb) {
                                  "put -- before it: headroom " + verb.example);
 }
 
+/// The error about an option that the verb has, but not together with the one that chose `command`.
+Error with_own_variant(const Command& command, Error error) {
+  if (!command.when.empty() && error.got.starts_with("is not an option of")) {
+    const std::string option = "--" + std::string(command.when);
+    error.got = "does not go together with " + option;
+    error.fix = "leave it out, or leave out " + option;
+  }
+  return error;
+}
+
 /// The arguments in the program's own spelling, whatever spelling was typed.
 Result<Arguments> read_own_arguments(const VerbSpec& verb, std::span<const std::string> rest) {
   VerbSpec all = verb;
@@ -205,7 +215,7 @@ ExitCode run_command(const Command& command, std::span<const std::string> rest, 
 
   const Result<Arguments> arguments = read_arguments(command.verb, rest);
   if (!arguments) {
-    return report(arguments.error(), plain);
+    return report(with_own_variant(command, arguments.error()), plain);
   }
   const Result<ColorChoice> color = read_color(*arguments);
   if (!color) {

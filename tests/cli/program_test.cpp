@@ -34,7 +34,8 @@ Answer fit_program(const std::string& name, const std::string& options = {}) {
 }  // namespace
 
 TEST_CASE("program: a recording is replayed to the byte on its own GPU and settings") {
-  for (const char* const name : {"blocks", "emptied", "streams", "tight", "expandable", "split"}) {
+  for (const char* const name :
+       {"blocks", "emptied", "streams", "tight", "wide", "expandable", "split"}) {
     CAPTURE(name);
     const Answer answer = fit_program(name, "--json");
     CHECK(answer.code == ExitCode::kYes);
@@ -58,8 +59,20 @@ TEST_CASE("program: what another setting reserves is what a dry run with it rese
         Document(fit_program("split", "--json").out).integer("peak_reserved_bytes"));
 }
 
+TEST_CASE("program: a budget in which PyTorch empties its cache is replayed as the dry run went") {
+  const Document replayed(fit_program("wide", "--json --budget 2400MiB").out);
+  const Document recorded(fit_program("tight", "--json").out);
+  CHECK(replayed.integer("retries") == 2);
+  CHECK(recorded.integer("retries") == 2);
+  CHECK(replayed.integer("peak_reserved_bytes") == recorded.integer("peak_reserved_bytes"));
+  CHECK(replayed.text("verdict") == "tight");
+  // Expandable segments keep the cache in one piece.
+  CHECK(replayed.text("settings/0/alloc_conf") == "expandable_segments:True");
+  CHECK(replayed.text("settings/0/verdict") == "fits");
+}
+
 TEST_CASE("program: too small a budget names the phase, the line and the settings that help") {
-  const Answer answer = fit_program("blocks", "--budget 700MiB");
+  const Answer answer = fit_program("blocks", "--budget 1050MiB");
   CHECK(answer.code == ExitCode::kNo);
   CHECK(answer.says("does not fit"));
   CHECK(answer.says("out of memory in "));
@@ -85,8 +98,9 @@ TEST_CASE("program: the timeline in each format") {
   CHECK(ir::parse_json(chrome.out, "chrome").has_value());
   const test::TemporaryFolder folder;
   const std::string pickle = folder.path("p.pickle");
-  CHECK(test::headroom_with({"timeline", "--program", file, "--format", "pickle", "--output", pickle})
-            .code == ExitCode::kYes);
+  CHECK(
+      test::headroom_with({"timeline", "--program", file, "--format", "pickle", "--output", pickle})
+          .code == ExitCode::kYes);
   CHECK(test::headroom_with({"snapshot", pickle}).code == ExitCode::kYes);
 }
 
@@ -95,6 +109,9 @@ TEST_CASE("program: wrong use and damaged files have one clear error") {
         ExitCode::kUsage);
   CHECK(fit_program("blocks", "--gpu mi300x").code == ExitCode::kUsage);
   CHECK(fit_program("blocks", "--alloc-conf nothing:1").code == ExitCode::kUsage);
+  const Answer option = fit_program("blocks", "--checkpointing full");
+  CHECK(option.code == ExitCode::kUsage);
+  CHECK(option.complains("--checkpointing does not go together with --program"));
   CHECK(fit_program("missing").code == ExitCode::kEnvironment);
   const test::TemporaryFolder folder;
   const std::string whole = read_file(program_file("blocks")).value();
