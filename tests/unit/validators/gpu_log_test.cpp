@@ -46,7 +46,7 @@ constexpr std::string_view kMonitor =
     "    0    300      2      0\n"
     "    0    400      2      0\n";
 
-Bytes mib(std::int64_t count) {
+Bytes mebibytes_of(std::int64_t count) {
   return Bytes{count * kMiB};
 }
 
@@ -57,11 +57,11 @@ TEST_CASE("gpu log: CSV of --query-gpu gives peaks, growth an hour, and leaves o
   const GpuLog log = read_gpu_log(kCsv, "log").value();
   REQUIRE(log.gpus.size() == 2);
   CHECK(log.gpus[0].name == "NVIDIA H100 80GB HBM3");
-  CHECK(log.gpus[0].total == mib(81'559));
+  CHECK(log.gpus[0].total == mebibytes_of(81'559));
   const UseTrend trend = trend_of(log.gpus[0]);
-  CHECK(trend.peak.used == mib(3'000));
-  CHECK(trend.first == mib(1'000));
-  CHECK(trend.last == mib(2'000));
+  CHECK(trend.peak.used == mebibytes_of(3'000));
+  CHECK(trend.first == mebibytes_of(1'000));
+  CHECK(trend.last == mebibytes_of(2'000));
   CHECK(trend.per_hour.value() == doctest::Approx(1'000.0 * kMiB));
   CHECK_FALSE(trend.grows);
   CHECK(log.skipped == 2);
@@ -80,7 +80,7 @@ TEST_CASE("gpu log: CSV of --query-compute-apps names processes") {
   CHECK(log.processes[0].process == 77);
   CHECK(log.processes[0].gpu == "GPU-1");
   CHECK(log.processes[0].name == "/usr/bin/python3");
-  CHECK(trend_of(log.processes[0]).peak.used == mib(700));
+  CHECK(trend_of(log.processes[0]).peak.used == mebibytes_of(700));
   CHECK_FALSE(trend_of(log.processes[0]).per_hour);
 }
 
@@ -91,9 +91,9 @@ TEST_CASE("gpu log: tables, one after the other, with their processes") {
   REQUIRE(log.gpus.size() == 1);
   CHECK(log.gpus[0].gpu == "0");
   CHECK(log.gpus[0].name == "NVIDIA H100 80GB HBM3");
-  CHECK(log.gpus[0].total == mib(81'559));
+  CHECK(log.gpus[0].total == mebibytes_of(81'559));
   REQUIRE(log.gpus[0].samples.size() == 2);
-  CHECK(log.gpus[0].samples[0].used == mib(12'345));
+  CHECK(log.gpus[0].samples[0].used == mebibytes_of(12'345));
   CHECK(log.gpus[0].samples[1].reading == 1);
   CHECK(log.gpus[0].samples[1].seconds.has_value());
   REQUIRE(log.processes.size() == 1);
@@ -107,7 +107,8 @@ TEST_CASE("gpu log: dmon's rows grow, and pmon's name processes") {
   REQUIRE(log.gpus.size() == 1);  // The other GPU has no figure.
   CHECK(log.gpus[0].samples.size() == 4);
   CHECK(trend_of(log.gpus[0]).grows);
-  CHECK(trend_of(log.gpus[0]).quarters == std::array{mib(100), mib(200), mib(300), mib(400)});
+  CHECK(trend_of(log.gpus[0]).quarters ==
+        std::array{mebibytes_of(100), mebibytes_of(200), mebibytes_of(300), mebibytes_of(400)});
   CHECK(log.skipped == 1);
   const GpuLog processes = read_gpu_log(
                                "#Time        gpu         pid   type     fb   ccpm    command\n"
@@ -118,7 +119,7 @@ TEST_CASE("gpu log: dmon's rows grow, and pmon's name processes") {
                                .value();
   REQUIRE(processes.processes.size() == 1);
   CHECK(processes.processes[0].name == "python");
-  CHECK(trend_of(processes.processes[0]).peak.used == mib(12'340));
+  CHECK(trend_of(processes.processes[0]).peak.used == mebibytes_of(12'340));
 }
 
 TEST_CASE("gpu log: a text without readings is refused with the command that records one") {
