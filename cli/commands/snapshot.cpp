@@ -10,6 +10,7 @@
 #include "cli/question.h"
 #include "cli/report/snapshot_answer.h"
 #include "model_ir/base/file.h"
+#include "validators/snapshot/nsight.h"
 #include "validators/snapshot/snapshot_reader.h"
 
 namespace headroom::cli {
@@ -163,6 +164,9 @@ Result<ExitCode> answer_snapshot(const Arguments& arguments, const check::StackR
   if (!bytes) {
     return std::move(bytes).error();
   }
+  if (check::is_sqlite(*bytes)) {
+    return answer_gpu_log(arguments, check::read_nsight(std::move(bytes).value(), name), context);
+  }
   if (check::is_gpu_log(*bytes)) {
     return answer_gpu_log(arguments, check::read_gpu_log(*bytes, name), context);
   }
@@ -237,8 +241,9 @@ Command snapshot_command() {
                    .detail = "FILE is what torch.cuda.memory._dump_snapshot(FILE) writes; - is "
                              "standard input. Nothing in it is executed. With several files, the "
                              "answer is what grows from each to the next, by stack. A log with "
-                             "torch.cuda.memory_summary(), the JSON of memory_stats() and what "
-                             "nvidia-smi prints are read, too.",
+                             "torch.cuda.memory_summary(), the JSON of memory_stats(), what "
+                             "nvidia-smi prints and SQLite exports of Nsight Systems are read, "
+                             "too.",
                    .options = std::move(options),
                    .example = "snapshot dump_snapshot.pickle"},
           .run = run_snapshot};

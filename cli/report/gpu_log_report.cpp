@@ -106,9 +106,7 @@ ir::JsonValue uses_json(const std::vector<MemoryUse>& uses) {
 }  // namespace
 
 std::string gpu_log_text(const GpuLogAnswer& answer, const Terminal& terminal) {
-  const std::string title = printable(answer.file) + ": " + answer.log.source +
-                            ", all memory of the GPU or process, not "
-                            "only PyTorch's";
+  const std::string title = printable(answer.file) + ": " + answer.log.source + ", " + what;
   return styled(terminal, Style::kStrong, wrap(title, terminal.width, 2)) + "\n" +
          use_section("GPUs", answer.log.gpus, terminal) +
          use_section("processes", answer.log.processes, terminal);
