@@ -245,7 +245,9 @@ ir::RankProgram read_events(const JsonObject& object, const std::vector<DryRunPh
     return program;
   }
   program.blocks = static_cast<ir::BlockId>(columns.bytes.size());
-  program.operations = columns.lines;
+  for (const std::string& line : columns.lines) {
+    program.operations.push_back(printable(line));
+  }
   for (std::size_t line = 0; line < columns.lines.size(); ++line) {
     program.sites.push_back({.operation = static_cast<std::uint16_t>(line)});
   }

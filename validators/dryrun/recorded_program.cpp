@@ -23,6 +23,15 @@ constexpr ir::JsonLimits kProgramLimits{.depth = 8, .values = 5 * kMostProgramEv
 constexpr std::size_t kMostRecordedPhases = 100'000;
 constexpr std::size_t kProgramTextLimit = std::size_t{1} << 29;
 
+/// The texts of a list, as a terminal may show them.
+std::vector<std::string> shown_texts(const JsonObject& object, std::string_view key) {
+  std::vector<std::string> texts = object.texts_or_none(key);
+  for (std::string& text : texts) {
+    text = printable(text);
+  }
+  return texts;
+}
+
 /// Reads a document that is an object.
 Result<ir::JsonReader> reader_of(std::string_view text, std::string_view file) {
   Result<JsonValue> value = ir::parse_json(text, file, kProgramLimits);
@@ -63,7 +72,7 @@ DryRunPhase read_recorded_phase(const JsonObject& object) {
     return Bytes{object.integer(key, kRecordedSize)};
   };
   DryRunPhase phase;
-  phase.name = object.text("name");
+  phase.name = printable(object.text("name"));
   phase.step = object.integer("step", kRecordedCount);
   phase.micro_batch = object.integer("micro_batch", kRecordedCount);
   phase.allocated_after = size("allocated_after");
@@ -87,8 +96,8 @@ JsonFields device_json(const RecordedDevice& device) {
 }
 
 RecordedDevice read_recorded_device(const JsonObject& object) {
-  return {.name = object.text("name"),
-          .product = object.text("product"),
+  return {.name = printable(object.text("name")),
+          .product = printable(object.text("product")),
           .total = Bytes{object.integer("total_bytes", kRecordedSize)},
           .outside = Bytes{object.integer("outside_bytes", kRecordedSize)},
           .multiprocessors = object.integer("multiprocessors", kRecordedCount)};
@@ -96,10 +105,10 @@ RecordedDevice read_recorded_device(const JsonObject& object) {
 
 RecordedProgram read_recorded(const JsonObject& root) {
   RecordedProgram recorded;
-  recorded.command = root.texts_or_none("command");
+  recorded.command = shown_texts(root, "command");
   const JsonObject versions = root.object("versions");
   for (const std::string& key : versions.keys()) {
-    recorded.versions.emplace_back(key, versions.text(key));
+    recorded.versions.emplace_back(printable(key), printable(versions.text(key)));
   }
   recorded.device = read_recorded_device(root.object("device"));
   recorded.ranks = root.integer("ranks", {1, kRecordedCount.greatest});
