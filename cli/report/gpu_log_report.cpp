@@ -106,6 +106,9 @@ ir::JsonValue uses_json(const std::vector<MemoryUse>& uses) {
 }  // namespace
 
 std::string gpu_log_text(const GpuLogAnswer& answer, const Terminal& terminal) {
+  const std::string what = answer.log.source == "Nsight Systems"
+                               ? "device memory that CUDA allocated, without its context"
+                               : "all memory of the GPU or process, not only PyTorch's";
   const std::string title = printable(answer.file) + ": " + answer.log.source + ", " + what;
   return styled(terminal, Style::kStrong, wrap(title, terminal.width, 2)) + "\n" +
          use_section("GPUs", answer.log.gpus, terminal) +

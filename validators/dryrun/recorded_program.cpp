@@ -108,6 +108,9 @@ RecordedProgram read_recorded(const JsonObject& root) {
   recorded.command = shown_texts(root, "command");
   const JsonObject versions = root.object("versions");
   for (const std::string& key : versions.keys()) {
+    if (printable(key) != key) {
+      versions.refuse(key, "the name of a package");
+    }
     recorded.versions.emplace_back(printable(key), printable(versions.text(key)));
   }
   recorded.device = read_recorded_device(root.object("device"));
