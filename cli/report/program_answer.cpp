@@ -10,6 +10,7 @@
 #include "cli/shell_words.h"
 #include "costmodel/memory/event_text.h"
 #include "model_ir/base/counted.h"
+#include "validators/dryrun/recorded_events.h"
 #include "validators/dryrun/verdict.h"
 
 namespace headroom::cli {

@@ -57,7 +57,7 @@ JsonFields recording_fields(const ProgramAnswer& answer) {
   return fields;
 }
 
-JsonValue failure_json(const cost::StepEstimate& estimate) {
+JsonValue program_failure_json(const cost::StepEstimate& estimate) {
   if (!estimate.failure) {
     return JsonValue{};
   }
@@ -96,7 +96,7 @@ JsonValue blocks_json(const std::vector<check::DryRunBlocks>& live) {
   return JsonValue{std::move(array)};
 }
 
-JsonValue phases_json(const cost::StepEstimate& estimate) {
+JsonValue program_phases_json(const cost::StepEstimate& estimate) {
   JsonValue::Array array;
   for (const cost::PhaseMemory& phase : estimate.timeline.phases) {
     JsonFields fields;
@@ -156,13 +156,13 @@ std::string program_json(const ProgramAnswer& answer) {
   document.add("capacity_bytes", estimate.capacity);
   document.add("retries", estimate.retries);
   document.add("moment", estimate.peak_moment);
-  document.add("out_of_memory", failure_json(estimate));
+  document.add("out_of_memory", program_failure_json(estimate));
   document.add("device", device_fields(answer.question, estimate));
   document.add("alloc_conf", to_text(answer.question.settings));
   document.add("recording", recording_fields(answer));
   document.add("by_category", category_sums(answer.live));
   document.add("live", blocks_json(answer.live));
-  document.add("phases", phases_json(estimate));
+  document.add("phases", program_phases_json(estimate));
   document.add("settings", settings_json(answer.settings));
   document.add("gpus", gpus_json(answer.gpus));
   document.add("next", program_next(answer));

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/base/file.h"
+#include "model_ir/base/units.h"
 #include "tests/support/cli.h"
 #include "tests/support/schema.h"
 #include "tests/support/temporary_folder.h"

@@ -16,7 +16,7 @@ using ir::TensorRole;
 
 constexpr std::int64_t kMostRecordedBytes = std::int64_t{1} << 50;  ///< Live at once: a pebibyte.
 constexpr std::int64_t kMostStreams = 64;
-constexpr std::size_t kMostLines = std::numeric_limits<std::uint16_t>::max();
+constexpr std::size_t kMostProgramLines = std::numeric_limits<std::uint16_t>::max();
 
 /// By the index of `dry_run_category`.
 constexpr std::array<TensorRole, kDryRunCategories> kRoles = {
@@ -91,8 +91,8 @@ Columns read_columns(const JsonObject& object, std::size_t phases) {
   if (columns.kinds.size() > kMostProgramEvents || columns.kinds.empty()) {
     object.refuse("kinds", "1 to " + std::to_string(kMostProgramEvents) + " events");
   }
-  if (columns.lines.size() > kMostLines) {
-    object.refuse("lines", "at most " + std::to_string(kMostLines) + " lines");
+  if (columns.lines.size() > kMostProgramLines) {
+    object.refuse("lines", "at most " + std::to_string(kMostProgramLines) + " lines");
   }
   if (count_of(columns.kinds, "alfe") != columns.kinds.size()) {
     object.refuse("kinds", "one letter per event: a, l, f or e");

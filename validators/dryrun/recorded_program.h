@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,12 +43,6 @@ struct RecordedProgram {
   std::vector<DryRunPhase> phases;  ///< As the allocator reported them.
   AllocatorHistory history;
 };
-
-inline constexpr std::size_t kMostProgramEvents = 8'000'000;
-
-/// The role of blocks of a dry run's category, and back.
-[[nodiscard]] ir::TensorRole role_of_category(std::size_t category);
-[[nodiscard]] std::size_t category_of_role(ir::TensorRole role);
 
 /// Reads what the dry run's Python code wrote beside a report, for the report's phases.
 ///

@@ -24,8 +24,8 @@ namespace {
 
 constexpr std::int64_t kMostEventBytes = std::int64_t{1} << 50;
 /// Steps of SQLite's virtual machine; an event takes some 20. Hostile views would take longer.
-constexpr int kStepsAtOnce = 1'000'000;
-constexpr int kMostSteps = 1'000;
+constexpr int kMachineSteps = 1'000'000;
+constexpr int kMostMachineRuns = 1'000;
 
 struct CloseDatabase {
   void operator()(sqlite3* database) const { sqlite3_close(database); }
@@ -43,7 +43,7 @@ Error damaged(std::string_view file, std::string_view what) {
 }
 
 int count_steps(void* steps) {
-  return ++*static_cast<int*>(steps) > kMostSteps ? 1 : 0;
+  return ++*static_cast<int*>(steps) > kMostMachineRuns ? 1 : 0;
 }
 
 /// A database whose content is `bytes`, which must outlive it.
@@ -135,7 +135,7 @@ Result<GpuLog> read_nsight(std::string bytes, std::string_view file) {
     return damaged(file, "the database cannot be opened");
   }
   int steps = 0;
-  sqlite3_progress_handler(database.get(), kStepsAtOnce, count_steps, &steps);
+  sqlite3_progress_handler(database.get(), kMachineSteps, count_steps, &steps);
   // 2: device, 3: array, 5: device static. globalPid: the process stands in bits 24 to 47.
   const Statement events = prepared(
       database,
