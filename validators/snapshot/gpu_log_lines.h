@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "validators/snapshot/gpu_log.h"
+#include "validators/snapshot/memory_use.h"
 
 /// Pieces of nvidia-smi's texts.
 namespace headroom::check {

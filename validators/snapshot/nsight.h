@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "model_ir/base/result.h"
-#include "validators/snapshot/gpu_log.h"
+#include "validators/snapshot/memory_use.h"
 
 namespace headroom::check {
 
