@@ -30,8 +30,10 @@ std::vector<Command> commands() {
 std::optional<Command> command_for(std::string_view verb, std::span<const std::string> rest) {
   std::optional<Command> usual;
   std::vector<Command> all = commands();
-  all.push_back(explain_oom_command());
-  all.push_back(validate_plan_command());
+  for (const Command& other : {explain_oom_command(), validate_plan_command(),
+                               fit_program_command(), timeline_program_command()}) {
+    all.push_back(other);
+  }
   for (Command& command : all) {
     const auto asks = [&command](const std::string& word) {
       return word.substr(0, word.find('=')) == "--" + std::string(command.when);
@@ -167,6 +169,16 @@ Error command_without_dashes(const VerbSpec& verb, std::span<const std::string> 
       "put -- before it: " + (line.empty() ? "headroom " + std::string(verb.example) : line));
 }
 
+/// The error about an option that the verb has, but not together with the one that chose `command`.
+Error with_own_variant(const Command& command, Error error) {
+  if (!command.when.empty() && error.got.starts_with("is not an option of")) {
+    const std::string option = "--" + std::string(command.when);
+    error.got = "does not go together with " + option;
+    error.fix = "leave it out, or leave out " + option;
+  }
+  return error;
+}
+
 /// The arguments in the program's own spelling, whatever spelling was typed.
 Result<Arguments> read_own_arguments(const VerbSpec& verb, std::span<const std::string> rest) {
   VerbSpec all = verb;
@@ -217,7 +229,7 @@ ExitCode run_command(const Command& command, std::span<const std::string> rest, 
 
   const Result<Arguments> arguments = read_arguments(command.verb, rest);
   if (!arguments) {
-    return report(arguments.error(), plain);
+    return report(with_own_variant(command, arguments.error()), plain);
   }
   const Result<ColorChoice> color = read_color(*arguments);
   if (!color) {

@@ -63,7 +63,7 @@ std::vector<TopicRow> common_topics() {
        "what is printed, and where to",
        {"faster", "script", "vary", "calibrate-from", "routing-imbalance", "format", "no-limit",
         "output", "json", "color", "config-dir", "help"}},
-      {"files", "files that hold a whole plan, or what a run printed", {"plan", "oom"}}};
+      {"files", "files that hold a whole plan, or what a run printed", {"plan", "program", "oom"}}};
 }
 
 const OptionSpec* option_named(const VerbSpec& verb, std::string_view name) {

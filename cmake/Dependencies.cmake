@@ -11,6 +11,8 @@ if(NOT HEADROOM_SANITIZE)
   set(MPI_CXX_SKIP_MPICXX ON)
   find_package(MPI QUIET COMPONENTS CXX)
 endif()
+# Only `snapshot` uses it, to read exports of Nsight Systems.
+find_package(SQLite3 3.36 QUIET)
 if(HEADROOM_BUILD_TESTS)
   find_package(doctest 2.4 REQUIRED)
 endif()

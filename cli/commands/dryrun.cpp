@@ -5,10 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "cli/allocator_options.h"
 #include "cli/commands/verbs.h"
 #include "cli/output.h"
 #include "cli/question.h"
 #include "cli/report/dryrun_answer.h"
+#include "cli/report/program_answer.h"
 #include "cli/scalars.h"
 #include "cli/shell_words.h"
 #include "cli/time_options.h"
@@ -69,16 +71,16 @@ Result<std::string> read_routing(const Arguments& arguments) {
                                  "uniform, or skewed:F with F from 0 to 1, such as skewed:0.3");
 }
 
-/// The file of `--snapshot` with its whole path, so that the program can change its folder.
-Result<std::string> read_snapshot(const Arguments& arguments) {
-  const std::optional<std::string> path = arguments.value("snapshot");
+/// The file of an option with its whole path, so that the program can change its folder.
+Result<std::string> read_place(const Arguments& arguments, std::string_view option) {
+  const std::optional<std::string> path = arguments.value(option);
   if (!path) {
     return std::string();
   }
   std::error_code fault;
   const std::filesystem::path whole = std::filesystem::absolute(*path, fault);
   if (path->empty() || fault || !std::filesystem::is_directory(whole.parent_path(), fault)) {
-    return Error::invalid_argument("snapshot", *path, "a file in a folder that exists");
+    return Error::invalid_argument(option, *path, "a file in a folder that exists");
   }
   return whole.string();
 }
@@ -109,7 +111,7 @@ Result<check::DryRunRequest> read_request(const Arguments& arguments, const Cont
     return steps ? lag.error() : steps.error();
   }
   Result<std::string> routing = read_routing(arguments);
-  Result<std::string> snapshot = read_snapshot(arguments);
+  Result<std::string> snapshot = read_place(arguments, "snapshot");
   if (!routing || !snapshot) {
     return routing ? std::move(snapshot).error() : std::move(routing).error();
   }
@@ -121,11 +123,42 @@ Result<check::DryRunRequest> read_request(const Arguments& arguments, const Cont
                               .routing = std::move(routing).value(),
                               .lag = *lag,
                               .snapshot = std::move(snapshot).value(),
+                              .record = arguments.has("record"),
                               .output_to_error = arguments.has("json")};
 }
 
+/// Writes the file of --record, and says how its replay compares with what PyTorch reported.
+///
+/// Errors:  kEnvironment with the reason if the program could not be recorded whole, and those of
+///          `check::write_recorded_program`.
+Status write_record(const std::string& path, const DryRunAnswer& answer, const Context& context) {
+  if (!answer.end.history) {
+    return Error::environment(path, "nothing was recorded: " + answer.end.unrecorded,
+                              "every event of the program");
+  }
+  const check::RecordedProgram recorded = check::recorded_of(answer.request, answer.end);
+  if (Status written = check::write_recorded_program(path, recorded); !written) {
+    return written;
+  }
+  const Result<ir::AllocatorSettings> settings =
+      parse_allocator_settings(recorded.history.alloc_conf, check::standin_settings());
+  if (!settings) {
+    return settings.error();
+  }
+  const std::vector<check::ReplayDifference> differences = check::replay_differences(
+      recorded,
+      cost::replay(recorded.history.program, *settings, check::recorded_memory(recorded)));
+  if (!differences.empty()) {
+    add_notes(context, {replay_sentence(recorded, differences)});
+  }
+  return ok();
+}
+
 /// Prints which commands to run next.
-std::string next_of(const DryRunAnswer& answer) {
+std::string next_of(const DryRunAnswer& answer, const std::string& record) {
+  if (!record.empty() && answer.end.history) {
+    return "headroom fit --program " + shell_word(record);
+  }
   const std::string& snapshot = answer.request.snapshot;
   std::error_code fault;
   if (!snapshot.empty() && std::filesystem::exists(snapshot, fault)) {
@@ -188,6 +221,10 @@ Result<ExitCode> run_dryrun(const Arguments& arguments, const Context& context) 
   if (!request) {
     return std::move(request).error();
   }
+  const Result<std::string> record = read_place(arguments, "record");
+  if (!record) {
+    return record.error();
+  }
   // A plan that cannot be read is said before the program runs.
   std::optional<DryRunPrediction> given;
   if (arguments.has("against")) {
@@ -224,13 +261,19 @@ Result<ExitCode> run_dryrun(const Arguments& arguments, const Context& context) 
                       .prediction = std::move(given),
                       .unpredicted = {},
                       .next = {},
-                      .notes = context.notes->lines};
+                      .notes = {}};
   answer.judged = check::judge_dry_run(answer.request.device, answer.end, answer.report());
   if (!answer.prediction) {
     add_prediction(arguments, answer);
   }
-  answer.next = next_of(answer);
-  return put_answer(arguments, context, answer);
+  answer.next = next_of(answer, *record);
+  const Status recorded = record->empty() ? ok() : write_record(*record, answer, context);
+  if (!recorded) {
+    add_notes(context, {recorded.error().file + ": " + recorded.error().got});
+  }
+  answer.notes = context.notes->lines;
+  const Result<ExitCode> shown = put_answer(arguments, context, answer);
+  return shown && !recorded ? exit_code_of(recorded.error().code) : shown;
 }
 
 std::vector<OptionSpec> dryrun_options() {
@@ -252,7 +295,10 @@ std::vector<OptionSpec> dryrun_options() {
        "launches by which the GPU lags behind the host, so that memory used on a second stream "
        "is free later"},
       {"snapshot", "FILE", "",
-       "file for PyTorch's memory snapshot, written at the end or when memory runs out"}};
+       "file for PyTorch's memory snapshot, written at the end or when memory runs out"},
+      {"record", "FILE", "",
+       "file for everything that PyTorch's allocator was asked for; headroom fit --program FILE "
+       "judges it for other GPUs, budgets and settings without running it again"}};
   options.insert(options.end(), own.begin(), own.end());
   options.push_back(against_option());
   options.push_back({"output", "FILE", "", "also write the JSON document to this file"});

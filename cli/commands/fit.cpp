@@ -6,6 +6,7 @@
 #include "cli/calibration.h"
 #include "cli/fit_question.h"
 #include "cli/plan_file.h"
+#include "cli/program_question.h"
 #include "cli/question.h"
 #include "cli/report/fit_answer.h"
 #include "cli/report/host_text.h"
@@ -70,6 +71,7 @@ Command fit_command() {
   options.push_back({"script", "", "",
                      "also show how the framework is started with the plan, and what its script "
                      "needs"});
+  options.push_back(program_option());
   options.push_back({"faster", "", "", "also list changes that make a step faster"});
   return {
       .verb =

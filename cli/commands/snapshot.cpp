@@ -10,6 +10,7 @@
 #include "cli/question.h"
 #include "cli/report/snapshot_answer.h"
 #include "model_ir/base/file.h"
+#include "validators/snapshot/nsight.h"
 #include "validators/snapshot/snapshot_reader.h"
 
 namespace headroom::cli {
@@ -111,13 +112,40 @@ Result<ExitCode> answer_growth(const Arguments& arguments, const check::StackRul
   return ExitCode::kYes;
 }
 
+/// Refuses --against for a file without blocks.
+Status check_blocks(const Arguments& arguments, const std::string& name) {
+  if (!arguments.has("against")) {
+    return ok();
+  }
+  return Error::invalid_argument("against", name + ", which has sums and no blocks",
+                                 "a memory snapshot",
+                                 "call torch.cuda.memory._dump_snapshot(FILE) in the run");
+}
+
+Result<ExitCode> answer_gpu_log(const Arguments& arguments, Result<check::GpuLog> log,
+                                const Context& context) {
+  const std::string name = shown_name(arguments.positionals().front());
+  if (Status able = check_blocks(arguments, name); !able) {
+    return std::move(able).error();
+  }
+  if (!log) {
+    return std::move(log).error();
+  }
+  if (log->skipped > 0) {
+    add_notes(context, {"rows that are cut or have no figure of used memory are left out: " +
+                        std::to_string(log->skipped)});
+  }
+  const GpuLogAnswer answer{
+      .file = name, .log = std::move(log).value(), .notes = context.notes->lines};
+  context.out << (context.json ? gpu_log_json(answer) : gpu_log_text(answer, context.terminal));
+  return ExitCode::kYes;
+}
+
 Result<ExitCode> answer_stats(const Arguments& arguments, const std::string& text,
                               const Context& context) {
   const std::string name = shown_name(arguments.positionals().front());
-  if (arguments.has("against")) {
-    return Error::invalid_argument("against", name + ", which has sums and no blocks",
-                                   "a memory snapshot",
-                                   "call torch.cuda.memory._dump_snapshot(FILE) in the run");
+  if (Status able = check_blocks(arguments, name); !able) {
+    return std::move(able).error();
   }
   Result<std::vector<check::AllocatorStats>> stats = check::read_allocator_stats(text, name);
   if (!stats) {
@@ -135,6 +163,12 @@ Result<ExitCode> answer_snapshot(const Arguments& arguments, const check::StackR
   Result<std::string> bytes = load_bytes(arguments.positionals().front());
   if (!bytes) {
     return std::move(bytes).error();
+  }
+  if (check::is_sqlite(*bytes)) {
+    return answer_gpu_log(arguments, check::read_nsight(std::move(bytes).value(), name), context);
+  }
+  if (check::is_gpu_log(*bytes)) {
+    return answer_gpu_log(arguments, check::read_gpu_log(*bytes, name), context);
   }
   if (check::is_allocator_stats(*bytes)) {
     return answer_stats(arguments, *bytes, context);
@@ -207,7 +241,8 @@ Command snapshot_command() {
                    .detail = "FILE is what torch.cuda.memory._dump_snapshot(FILE) writes; - is "
                              "standard input. Nothing in it is executed. With several files, the "
                              "answer is what grows from each to the next, by stack. A log with "
-                             "torch.cuda.memory_summary() or the JSON of memory_stats() is read, "
+                             "torch.cuda.memory_summary(), the JSON of memory_stats(), what "
+                             "nvidia-smi prints and SQLite exports of Nsight Systems are read, "
                              "too.",
                    .options = std::move(options),
                    .example = "snapshot dump_snapshot.pickle"},

@@ -31,6 +31,9 @@ namespace headroom::cli {
 /// `headroom fit MODEL --gpu G`: prints the verdict, the peak and what to change.
 [[nodiscard]] Command fit_command();
 
+/// `headroom fit --program FILE`: the same for a program that a dry run has recorded.
+[[nodiscard]] Command fit_program_command();
+
 /// `headroom graph MODEL`: prints the operators of a forward pass as Graphviz text.
 [[nodiscard]] Command graph_command();
 
@@ -48,6 +51,8 @@ namespace headroom::cli {
 /// `headroom timeline MODEL --gpu G --format F`: exports the whole timeline of a run for other
 /// programs.
 [[nodiscard]] Command timeline_command();
+/// `headroom timeline --program FILE`: that of a program that a dry run has recorded.
+[[nodiscard]] Command timeline_program_command();
 
 /// `headroom validate measured PATH...`: predicts measured runs and compares the results.
 [[nodiscard]] Command validate_command();

@@ -7,6 +7,7 @@
 #include "cli/terminal.h"
 #include "validators/snapshot/against.h"
 #include "validators/snapshot/allocator_stats.h"
+#include "validators/snapshot/gpu_log.h"
 #include "validators/snapshot/growth.h"
 #include "validators/snapshot/snapshot.h"
 #include "validators/snapshot/stack_rules.h"
@@ -43,16 +44,25 @@ struct StatsAnswer {
   std::vector<std::string> notes;
 };
 
+/// The answer of `snapshot` for a log of nvidia-smi.
+struct GpuLogAnswer {
+  std::string file;
+  check::GpuLog log;
+  std::vector<std::string> notes;
+};
+
 /// The answers as JSON documents (`configs/schema/snapshot.schema.json`).
 [[nodiscard]] std::string snapshot_json(const SnapshotAnswer& answer,
                                         const check::StackSorter& sorter);
 [[nodiscard]] std::string growth_json(const GrowthAnswer& answer);
 [[nodiscard]] std::string stats_json(const StatsAnswer& answer);
+[[nodiscard]] std::string gpu_log_json(const GpuLogAnswer& answer);
 
 /// The answers on one screen.
 [[nodiscard]] std::string snapshot_text(const SnapshotAnswer& answer,
                                         const check::StackSorter& sorter, const Terminal& terminal);
 [[nodiscard]] std::string growth_text(const GrowthAnswer& answer, const Terminal& terminal);
 [[nodiscard]] std::string stats_text(const StatsAnswer& answer, const Terminal& terminal);
+[[nodiscard]] std::string gpu_log_text(const GpuLogAnswer& answer, const Terminal& terminal);
 
 }  // namespace headroom::cli

@@ -99,6 +99,7 @@ const std::vector<Library>& libraries() {
       {.name = "zlib",
        .prefixes = {"zlib.h"},
        .folders = {"validators/measured", "validators/snapshot"}},
+      {.name = "SQLite", .prefixes = {"sqlite3.h"}, .folders = {"validators/snapshot"}},
       {.name = "CUDA", .prefixes = {"cuda", "cublas", "cudnn"}, .folders = {"validators/cuda"}},
       // In a module of its own, which is not linked to the program.
       {.name = "MPI", .prefixes = {"mpi.h"}, .folders = {"cli/mpi"}},

@@ -51,6 +51,7 @@ const std::vector<Row>& rows() {
        "_Exit abort abs atoi exit free getenv malloc quick_exit size_t strtod strtoll strtoull "
        "system"},
       {"cstring", "memcmp memcpy memmove memset size_t strchr strcmp strerror strlen strrchr"},
+      {"ctime", "time_t tm"},
       {"deque", "deque erase erase_if size_t"},
       {"exception",
        "current_exception exception exception_ptr make_exception_ptr rethrow_exception terminate "

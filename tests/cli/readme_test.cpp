@@ -71,6 +71,8 @@ TEST_CASE("README: every command runs as written and answers yes or no") {
       "total capacity of 79.14 GiB of which 1.19 GiB is free.\n");
   const std::string snapshot = test::source_file("tests/golden/snapshots/leak_5.pickle");
   folder.write("dump_snapshot.pickle", read_file(snapshot).value());
+  const std::string program = test::source_file("tests/golden/programs/blocks.program.gz");
+  folder.write("train.program.gz", read_file(program).value());
   const std::vector<std::string> commands = commands_of_readme();
   CHECK(commands.size() > 8);
   for (const std::string& command : commands) {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/base/file.h"
+#include "model_ir/base/units.h"
 #include "tests/support/cli.h"
 #include "tests/support/schema.h"
 #include "tests/support/temporary_folder.h"
@@ -113,6 +114,53 @@ TEST_CASE("snapshot: tables of memory_summary are read out of a log") {
   CHECK(answer.says("peak 1.89 GiB"));
   CHECK(answer.says("204 MiB of the peak of reserved memory"));
   CHECK(test::headroom_with({"snapshot", log, "--against", "plan.json"}).code == ExitCode::kUsage);
+}
+
+TEST_CASE("snapshot: a log of nvidia-smi has its peaks and what grows") {
+  const test::TemporaryFolder folder;
+  const std::string log = folder.write("use.csv",
+                                       "timestamp, index, memory.used [MiB], memory.total [MiB]\n"
+                                       "2026/05/01 12:00:00.000, 0, 1000 MiB, 81559 MiB\n"
+                                       "2026/05/01 12:20:00.000, 0, 2000 MiB, 81559 MiB\n"
+                                       "2026/05/01 12:40:00.000, 0, 3000 MiB, 81559 MiB\n"
+                                       "2026/05/01 13:00:00.000, 0, 4000 MiB, 81559 MiB\n"
+                                       "2026/05/01 13:00:00.000, 1, [N/A], 81559 MiB\n");
+  const Answer answer = test::headroom_with({"snapshot", log});
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.says("GPU 0: peak 3.91 GiB of 79.6 GiB"));
+  CHECK(answer.says("it grows"));
+  CHECK(answer.complains("left out: 1"));
+  const Document document = json_answer({"snapshot", log});
+  CHECK(document.integer("use/gpus/0/peak_bytes") == 4'000 * kMiB);
+  CHECK(document.number("use/gpus/0/bytes_per_hour") == doctest::Approx(3'000.0 * kMiB));
+  for (const std::string& fault :
+       test::SchemaCheck::faults(test::read_schema("snapshot.schema.json"), document.at(""))) {
+    FAIL_CHECK(fault);
+  }
+  CHECK(test::headroom_with({"snapshot", log, "--against", "plan.json"}).code == ExitCode::kUsage);
+}
+
+TEST_CASE("snapshot: an export of Nsight Systems has what CUDA allocated, by process") {
+  const std::string path = test::source_file("tests/golden/snapshots/nsight.sqlite");
+  const Answer answer = test::headroom_with({"snapshot", path, "--json"});
+  if (answer.complains("without SQLite")) {
+    CHECK(answer.code == ExitCode::kEnvironment);
+    return;
+  }
+  REQUIRE(answer.code == ExitCode::kYes);
+  const Document document(answer.out);
+  // 20 + 2 + 1,024 MiB, then 20 MiB less; pinned memory does not count. The last event adds 200.
+  CHECK(document.integer("use/gpus/0/peak_bytes") == (2 + 1'024 + 200) * kMiB);
+  CHECK(document.text("use/gpus/0/name") == "NVIDIA H100 80GB HBM3");
+  CHECK(document.integer("use/gpus/0/readings") == 5);
+  CHECK(document.integer("use/processes/0/process") == 4'321);
+  CHECK(document.text("use/processes/0/name") == "python3");
+  const test::TemporaryFolder folder;
+  const std::string bytes = read_file(path).value();
+  const Answer cut = test::headroom_with(
+      {"snapshot", folder.write("cut.sqlite", bytes.substr(0, bytes.size() / 2))});
+  CHECK(cut.code == ExitCode::kBadInput);
+  CHECK(cut.complains("nsys export"));
 }
 
 TEST_CASE("snapshot: answers and rules are what their schemas say") {

@@ -8,11 +8,16 @@
 #include <system_error>
 #include <utility>
 
+#include "model_ir/base/check.h"
+#include "model_ir/base/file.h"
 #include "validators/dryrun/child_process.h"
 #include "validators/dryrun/report_folder.h"
 
 namespace headroom::check {
 namespace {
+
+/// `kMostProgramEvents` with their columns, as text.
+constexpr std::int64_t kHistoryLimit = 512 * kMiB;
 
 /// The files, where LD_PRELOAD and PYTHONPATH can name them.
 DryRunFiles nameable(DryRunFiles files, const ReportFolder& folder) {
@@ -90,7 +95,56 @@ void set_world(const DryRunRequest& request, Environment& environment) {
   }
 }
 
+/// Reads the events that the binding process wrote beside its report.
+void read_history(DryRunEnd& end) {
+  const DryRunReport& report = end.reports[binding_report(end.reports)];
+  if (report.oom) {
+    end.unrecorded =
+        "the program ran out of memory; record it with a --budget that is large enough, such as "
+        "10TiB";
+    return;
+  }
+  if (report.stopped != DryRunStop::kSteps && report.stopped != DryRunStop::kEnd) {
+    end.unrecorded = "the program did not come to its end";
+    return;
+  }
+  const std::string path =
+      std::filesystem::path(report.file).replace_extension(".program").string();
+  const Result<std::string> text = read_file(path, kHistoryLimit);
+  Result<AllocatorHistory> history = text ? parse_history(*text, path, report.phases)
+                                          : Result<AllocatorHistory>(text.error());
+  if (history) {
+    end.history = std::move(history).value();
+  } else {
+    const Error& error = history.error();
+    end.unrecorded = error.file.empty() ? error.got : to_text(error);
+  }
+}
+
 }  // namespace
+
+RecordedProgram recorded_of(const DryRunRequest& request, const DryRunEnd& end) {
+  HEADROOM_ASSERT(end.history.has_value());
+  const DryRunReport& report = end.reports[binding_report(end.reports)];
+  const DryRunDevice& device = request.device;
+  Bytes reserved;
+  for (const DryRunPhase& phase : report.phases) {
+    reserved = std::max(reserved, phase.peak_reserved);
+  }
+  return {.command = request.command,
+          .versions = report.versions,
+          .device = {.name = device.name,
+                     .product = device.product,
+                     .total = device.total,
+                     .outside = device.outside,
+                     .multiprocessors = device.multiprocessors},
+          .ranks = request.world.ranks,
+          .rank = std::clamp<std::int64_t>(report.rank.value_or(request.world.rank), 0,
+                                           request.world.ranks - 1),
+          .other = std::max(report.peak.device - device.outside - reserved, Bytes{0}),
+          .phases = report.phases,
+          .history = *end.history};
+}
 
 std::string command_text(const std::vector<std::string>& command) {
   constexpr std::size_t kMost = 60;
@@ -112,6 +166,10 @@ std::vector<std::string> dry_run_environment(const DryRunRequest& request, const
   environment.set("HEADROOM_DRYRUN_DIR", reports);
   environment.set("HEADROOM_DRYRUN_STEPS", request.steps);
   environment.set("HEADROOM_DRYRUN_ROUTING", request.routing);
+  environment.remove("HEADROOM_DRYRUN_RECORD");
+  if (request.record) {
+    environment.set("HEADROOM_DRYRUN_RECORD", 1);
+  }
   environment.remove("HEADROOM_DRYRUN_SNAPSHOT");
   if (!request.snapshot.empty()) {
     environment.set("HEADROOM_DRYRUN_SNAPSHOT", request.snapshot);
@@ -149,12 +207,16 @@ Result<DryRunEnd> run_dry(const DryRunRequest& request, const DryRunFiles& files
   if (!reports) {
     return std::move(reports).error();
   }
-  return DryRunEnd{.exit_code = ended->exit_code,
-                   .signal = ended->signal,
-                   .interrupted = ended->interrupted,
-                   .told = ended->told,
-                   .seconds = ended->seconds,
-                   .reports = std::move(reports).value()};
+  DryRunEnd end{.exit_code = ended->exit_code,
+                .signal = ended->signal,
+                .interrupted = ended->interrupted,
+                .told = ended->told,
+                .seconds = ended->seconds,
+                .reports = std::move(reports).value()};
+  if (request.record && !end.reports.empty()) {
+    read_history(end);
+  }
+  return end;
 }
 
 }  // namespace headroom::check

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "model_ir/base/result.h"
 #include "validators/dryrun/dry_run_files.h"
 #include "validators/dryrun/profile.h"
+#include "validators/dryrun/recorded_program.h"
 #include "validators/dryrun/report.h"
 
 namespace headroom::check {
@@ -21,6 +23,7 @@ struct DryRunRequest {
   std::string routing = "uniform";  ///< Of tokens to experts: "uniform", "skewed:0.3".
   std::int64_t lag = 0;             ///< Launches by which the device lags behind the host.
   std::string snapshot;             ///< File for a memory snapshot; empty: none.
+  bool record = false;              ///< Whether the binding process's events are kept.
   bool output_to_error = false;     ///< Its standard output goes to our standard error.
 };
 
@@ -32,10 +35,16 @@ struct DryRunEnd {
   int told = 0;              ///< The first such signal; 0: none.
   double seconds = 0;
   std::vector<DryRunReport> reports;  ///< By rank.
+  /// The events of the binding report's process; empty unless they were asked for and are whole.
+  std::optional<AllocatorHistory> history{};
+  std::string unrecorded{};  ///< Why there is no such history, if it was asked for.
 };
 
 /// The command line in one line, for people: the program without its folders, long lines cut.
 [[nodiscard]] std::string command_text(const std::vector<std::string>& command);
+
+/// The program that the binding process of `end` went through. Requires that it has a history.
+[[nodiscard]] RecordedProgram recorded_of(const DryRunRequest& request, const DryRunEnd& end);
 
 /// The environment of the program, from `own`, that of this process ("NAME=value").
 ///

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include <zlib.h>
 
@@ -13,9 +14,9 @@ namespace {
 
 constexpr std::size_t kChunk = std::size_t{1} << 16;
 
-Error too_long(const std::string& path) {
-  return Error::invalid_input(path, {}, "more than " + std::to_string(kTextLimit) + " bytes",
-                              "a smaller file of measured rows", "split the file");
+Error too_long(const std::string& path, std::size_t limit) {
+  return Error::invalid_input(path, {}, "more than " + std::to_string(limit) + " bytes",
+                              "a smaller file", "split the file");
 }
 
 /// zlib's state, which is freed on every return.
@@ -39,7 +40,7 @@ class Inflater {
 };
 
 /// `packed` is not changed; only zlib's interface lacks the const.
-Result<std::string> inflate_gzip(std::span<char> packed, const std::string& path) {
+Result<std::string> inflate_gzip(std::span<char> packed, const std::string& path, std::size_t limit) {
   Inflater inflater;
   if (!inflater.ready()) {
     return Error::environment(path, "zlib cannot start", "memory for decompression");
@@ -54,8 +55,8 @@ Result<std::string> inflate_gzip(std::span<char> packed, const std::string& path
     stream.avail_out = static_cast<uInt>(chunk.size());
     const int status = inflate(&stream, Z_NO_FLUSH);
     text.append(chunk.data(), chunk.size() - stream.avail_out);
-    if (text.size() > kTextLimit) {
-      return too_long(path);
+    if (text.size() > limit) {
+      return too_long(path, limit);
     }
     if (status == Z_STREAM_END && stream.avail_in == 0) {
       return text;
@@ -73,12 +74,36 @@ Result<std::string> inflate_gzip(std::span<char> packed, const std::string& path
 
 }  // namespace
 
-Result<std::string> read_file_bytes(const std::string& path) {
-  Result<std::string> bytes = read_file(path, static_cast<std::int64_t>(kTextLimit));
+Result<std::string> read_file_bytes(const std::string& path, std::size_t limit) {
+  Result<std::string> bytes = read_file(path, static_cast<std::int64_t>(limit));
   if (!bytes || !bytes->starts_with("\x1f\x8b")) {
     return bytes;
   }
-  return inflate_gzip(bytes.value(), path);
+  return inflate_gzip(bytes.value(), path, limit);
+}
+
+Result<std::string> gzip_bytes(std::string_view text) {
+  constexpr int kGzipWindow = 15 + 16;  // 16: gzip.
+  constexpr int kMemoryLevel = 8;       // zlib's default.
+  z_stream stream{};
+  const bool fits = text.size() <= kTextLimit;
+  if (!fits || deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, kMemoryLevel,
+                            Z_DEFAULT_STRATEGY) != Z_OK) {
+    return Error::environment({}, "zlib cannot start", "memory for compression");
+  }
+  std::string input(text);  // zlib's interface lacks the const.
+  stream.next_in = reinterpret_cast<Bytef*>(input.data());
+  stream.avail_in = static_cast<uInt>(input.size());
+  std::string packed(deflateBound(&stream, static_cast<uLong>(input.size())), '\0');
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  const int status = deflate(&stream, Z_FINISH);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  if (status != Z_STREAM_END) {
+    return Error::environment({}, "zlib failed", "memory for compression");
+  }
+  return packed;
 }
 
 }  // namespace headroom::check

@@ -39,7 +39,9 @@ def _address(tensor: Any) -> int:
 class Categories:
     """Sightings of tensors: address -> (microseconds, category), in the order of time."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_all: bool = False) -> None:
+        """`keeps_all`: of many sightings at one address, those between the first and the last are kept as well."""
+        self._keeps_all = keeps_all
         self._seen: Dict[int, List[Tuple[int, str]]] = collections.defaultdict(list)
         self._has_model = False
         self._buckets_hold_gradients = False
@@ -55,7 +57,7 @@ class Categories:
             if not address:
                 continue
             seen = self._seen[address]
-            if len(seen) > 1 and seen[-1][1] == category and seen[-2][1] == category:
+            if not self._keeps_all and len(seen) > 1 and seen[-1][1] == category and seen[-2][1] == category:
                 seen[-1] = (time, category)
             else:
                 seen.append((time, category))

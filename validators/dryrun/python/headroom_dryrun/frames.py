@@ -1,5 +1,6 @@
 """Which line of a Python stack says something to the person who wrote the program."""
 
+import functools
 import inspect
 import os
 import sys
@@ -22,6 +23,7 @@ def short(filename: str) -> str:
     return filename[len(here) :] if filename.startswith(here) else filename
 
 
+@functools.lru_cache(maxsize=None)
 def is_library(filename: str) -> bool:
     """Whether a frame of `filename` only passes on what a line further out asked for."""
     if filename.startswith(_OURS) or filename.startswith("<") or not filename.endswith(".py"):

@@ -12,6 +12,7 @@ from .frames import describe
 
 MAX_ENTRIES = 240_000  # Events that the allocator keeps: about 1 KB of host memory each.
 DIGEST_AFTER = 60_000  # Allocations: each makes three events (alloc, free_requested, free_completed).
+RECORDED_ENTRIES = 1_200_000  # As MAX_ENTRIES where every event is kept: a single phase may have as many.
 _ROUNDING = 512  # Bytes: kMinBlockSize in c10/cuda/CUDACachingAllocator.cpp.
 _ROWS = 40  # Rows of a live set; the rest becomes one row.
 
@@ -122,9 +123,11 @@ def live_rows(
 class History:
     """Switches the allocator's history on and digests it before it overwrites itself."""
 
-    def __init__(self, memory: Any):
-        """`memory` is torch.cuda.memory."""
+    def __init__(self, memory: Any, recording: Optional[Any] = None):
+        """`memory` is torch.cuda.memory; `recording` is the Recording that keeps every event, if one does."""
         self._memory = memory
+        self._recording = recording
+        self._entries = MAX_ENTRIES if recording is None else RECORDED_ENTRIES
         self._record = memory._record_memory_history
         self._digested = 0
         self._on = False
@@ -136,7 +139,7 @@ class History:
         """Begins to record, unless the user's program does."""
         if self._on or self.user_records:
             return
-        self._record(enabled="all", context="alloc", stacks="python", max_entries=MAX_ENTRIES)
+        self._record(enabled="all", context="alloc", stacks="python", max_entries=self._entries)
         self._on = True
         self._memory._record_memory_history = self._user_call
 
@@ -145,7 +148,7 @@ class History:
         self.user_records = enabled is not None and enabled is not False
         result = self._record(enabled, *args, **kwargs)
         if not self.user_records:
-            self._record(enabled="all", context="alloc", stacks="python", max_entries=MAX_ENTRIES)
+            self._record(enabled="all", context="alloc", stacks="python", max_entries=self._entries)
         return result
 
     def after_phase(self, device: int, allocations: int) -> None:
@@ -175,7 +178,8 @@ class History:
 
     def _read(self, device: int) -> Tuple[Dict[int, Block], List[Dict[str, Any]]]:
         """The blocks in use and the events that the allocator still has."""
-        snapshot = self._memory._snapshot()
+        take = self._memory._snapshot
+        snapshot = take() if self._recording is None else self._recording.read(device, take)
         traces = snapshot.get("device_traces") or []
         return live_now(snapshot["segments"], device), traces[device] if device < len(traces) else []
 

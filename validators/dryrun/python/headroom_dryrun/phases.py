@@ -15,7 +15,7 @@ _ALLOCATED: Path = ("allocated_bytes", "all")
 _RESERVED: Path = ("reserved_bytes", "all")
 _REQUESTED: Path = ("requested_bytes", "all")
 _PEAKS = ("peak_allocated", "peak_reserved", "peak_requested", "device_peak")
-_ENDS = ("allocated_after", "reserved_after", "requested_after", "retries", "ended")
+_ENDS = ("allocated_after", "reserved_after", "requested_after", "retries", "ended", "mark")
 # What is allocated between the making of the optimizer and the first forward is a batch if it adds at most 1 %;
 # more is a wrapper's buffers or a model that is moved only now.
 _BATCH = 1.01
@@ -38,6 +38,7 @@ class Probe:
     work: Callable[[], Dict[str, Any]]  # What was asked of the device since the last call.
     settle: Callable[[], None] = lambda: None  # Waits until blocks of finished work have come back.
     device_peak: Callable[[], Optional[int]] = lambda: None  # Bytes in use at most since the last call.
+    mark: Callable[[Dict[str, Any]], Any] = lambda stats: None  # Where the events stand of a device with these statistics.
     now: Callable[[], float] = time.time
 
 
@@ -78,6 +79,11 @@ def merge(rows: List[Row], later: List[Row]) -> None:
             row[key] = part[key]
         row["seconds"] = round(row["seconds"] + part["seconds"], 6)
         _add_work(row["work"], part["work"])
+
+
+def fullest(rows: List[Row]) -> int:
+    """The device whose peak is highest; the report tells of that one."""
+    return max(rows, key=lambda row: (row["peak_allocated"], -row["device"]))["device"] if rows else 0
 
 
 class PhaseRecorder:
@@ -303,7 +309,7 @@ class PhaseRecorder:
         for device in probe.devices():
             stats, peaks = probe.ledger.end_phase(device)
             row: Row = {"device": device, "seconds": round(now - self._since, 6), "work": dict(work), "ended": now}
-            row["device_peak"] = device_peak
+            row.update(device_peak=device_peak, mark=probe.mark(stats))
             row.update(self._figures(device, stats, peaks))
             self._before[device] = row["allocated_after"]
             rows.append(row)

@@ -7,9 +7,11 @@ import platform
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
+from . import recording
 from .history import live_rows
+from .phases import fullest
 
-_INNER = ("device", "ended", "failed", "device_peak")  # Keys of a row that are no part of a report.
+_INNER = ("device", "ended", "failed", "device_peak", "mark")  # Keys of a row that are no part of a report.
 _PACKAGES = ("transformers", "accelerate", "peft", "deepspeed", "bitsandbytes", "liger_kernel", "megatron", "torchtitan")
 
 
@@ -51,11 +53,6 @@ def _rank() -> Tuple[Optional[int], Optional[int]]:
         return None, None
 
 
-def _fullest(rows: List[Dict[str, Any]]) -> int:
-    """The device whose peak is highest; the report tells of that one."""
-    return max(rows, key=lambda row: (row["peak_allocated"], -row["device"]))["device"] if rows else 0
-
-
 def _peak(session: Any, rows: List[Dict[str, Any]], everything: List[Dict[str, Any]], device: int, state: Dict[str, Any]) -> Dict[str, Any]:
     index = max(range(len(rows)), key=lambda i: rows[i]["peak_allocated"])
     allocated = rows[index]["peak_allocated"]
@@ -94,7 +91,7 @@ def build(session: Any, stopped: str) -> Dict[str, Any]:
         session.guesses.add(what, "", times)
     rank, world = _rank()
     everything = session.phases.rows
-    device = _fullest(everything)
+    device = fullest(everything)
     rows = [row for row in everything if row["device"] == device]
     used = sorted({row["device"] for row in everything})
     if len(used) > 1:
@@ -130,5 +127,7 @@ def write(session: Any, stopped: str) -> None:
         with open(path + ".part", "w", encoding="utf-8") as file:
             json.dump(content, file)
         os.replace(path + ".part", path)
+        if session.recording is not None:
+            recording.write(path[: -len(".json")] + ".program", session.recording.program(session))
     except Exception as error:
         print(f"headroom: the report of the dry run could not be written: {error!r}", file=sys.stderr)

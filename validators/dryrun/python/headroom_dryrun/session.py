@@ -16,6 +16,7 @@ from .device import Device
 from .history import History, live_rows
 from .peaks import PeakLedger
 from .phases import Failure, PhaseRecorder, Probe
+from .recording import Recording
 from .settings import Settings
 from .torch_hooks import TorchHooks
 
@@ -45,10 +46,11 @@ class Session:
         self._attempts: List[Dict[str, Any]] = []  # Errors after which the program went on, but has done no step yet.
         self.caught: List[Dict[str, Any]] = []  # Errors after which it has.
         self.exception: Optional[Dict[str, str]] = None
-        self.categories = Categories()
+        self.categories = Categories(keeps_all=settings.record)
         self.torch: Any = None
         self.phases: Optional[PhaseRecorder] = None
         self.history: Optional[History] = None
+        self.recording: Optional[Recording] = None
         self.device: Optional[Device] = None
         self.done = False
         self._failures: set = set()
@@ -81,6 +83,10 @@ class Session:
             c._accelerator_resetPeakStats = ledger.user_reset
         self._read = ledger._read
         probe = Probe(ledger, self._used_devices, self.device.work, self._settle, self.device.take_peak)
+        if self.settings.record:
+            self.recording = Recording(ledger._read, self._used_devices)
+            self.recording.watch(torch)
+            probe.mark = self.recording.mark
         self.phases = PhaseRecorder(probe)
         self.phases.after_row = self._after_row
         self.phases.after_failure = self._after_failure
@@ -89,7 +95,7 @@ class Session:
     def _cuda_is_ready(self) -> None:
         """Runs at the end of torch.cuda's own start."""
         try:
-            self.history = History(self.torch.cuda.memory)
+            self.history = History(self.torch.cuda.memory, self.recording)
             self.history.start()
             self._watch_memory()
             self._watch_signal()

@@ -24,6 +24,7 @@ class Settings:
     per_node: int = 1
     routing: str = "uniform"
     snapshot: Optional[str] = None
+    record: bool = False  # Whether every event of the allocator is kept.
 
     @staticmethod
     def from_environment(environment: Optional[Mapping[str, str]] = None) -> "Settings":
@@ -38,4 +39,5 @@ class Settings:
             per_node=_number(env.get("HEADROOM_DRYRUN_PER_NODE")) or min(world or 1, 8),
             routing=env.get("HEADROOM_DRYRUN_ROUTING") or "uniform",
             snapshot=env.get("HEADROOM_DRYRUN_SNAPSHOT") or None,
+            record=bool(env.get("HEADROOM_DRYRUN_RECORD")),
         )

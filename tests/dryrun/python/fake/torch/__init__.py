@@ -1,5 +1,7 @@
 """A torch package of a few lines: an allocator that counts, modules, autograd and optimizers that only allocate."""
 
+import time
+
 __version__ = "0.fake"
 
 
@@ -13,6 +15,8 @@ class _C:
     allocated = 0
     peak = 0
     count = 0
+    freed = 0
+    emptied = 0
     next_address = 1 << 20
     blocks = {}
     events = []
@@ -28,13 +32,18 @@ class _C:
             "allocated_bytes": entry(),
             "reserved_bytes": entry(),
             "requested_bytes": entry(),
-            "allocation": {"all": {"allocated": _C.count, "current": len(_C.blocks), "peak": len(_C.blocks)}},
+            "active": {"all": {"freed": _C.freed}},
+            "allocation": {"all": {"allocated": _C.count, "freed": _C.freed, "current": len(_C.blocks), "peak": len(_C.blocks)}},
             "num_alloc_retries": 0,
         }
 
     @staticmethod
     def _cuda_resetPeakMemoryStats(device):
         _C.peak = _C.allocated
+
+    @staticmethod
+    def _cuda_emptyCache():
+        _C.emptied += 1
 
     @staticmethod
     def _cuda_attach_out_of_memory_observer(observer):
@@ -62,10 +71,9 @@ class Tensor:
     dtype = "torch.float32"
 
     def __init__(self, size):
-        import time
-
         cuda._lazy_init()
         if _C.allocated + size > _C.capacity:
+            _C.events.append({"action": "oom", "size": size, "device_free": 0, "time_us": 0})
             if _C.observer:
                 _C.observer(0, size, _C.capacity, _C.capacity - _C.allocated)
             raise OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size} bytes.")
@@ -81,7 +89,10 @@ class Tensor:
     def __del__(self):
         if getattr(self, "address", None) is not None and _C is not None:
             _C.allocated -= _C.blocks.pop(self.address)
-            _C.events.append({"action": "free_completed", "addr": self.address, "size": self.size})
+            _C.freed += 1
+            now = int(time.time() * 1e6)
+            for action in ("free_requested", "free_completed"):
+                _C.events.append({"action": action, "addr": self.address, "size": self.size, "time_us": now})
 
     def untyped_storage(self):
         return self

@@ -44,3 +44,10 @@ def reset_peak_memory_stats():
     from .. import _C
 
     _C._cuda_resetPeakMemoryStats(0)
+
+
+def empty_cache():
+    from .. import _C
+
+    if _ready:
+        _C._cuda_emptyCache()
