@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "costmodel/memory/caching_allocator.h"
+#include "costmodel/memory/timeline.h"
 #include "model_ir/plan/rank_program.h"
 
 namespace headroom::cost {
 
 /// The state of a replay between two events: the allocator and the live bytes by role. Used by
-/// `replay` and the exports.
+/// `replay`, by the exports, and by programs that run: they add events to the program and step
+/// through each at once.
 class EventReplay {
  public:
   /// Keeps a reference to `program`. With `trace`, the allocator records its actions.
@@ -45,6 +47,22 @@ class EventReplay {
   std::vector<Slot> slots_;  ///< By `BlockId`.
   Bytes allocated_;
   RoleBytes by_role_{};
+};
+
+/// Measures a phase while its events are replayed.
+class PhaseMeter {
+ public:
+  /// Begins a phase whose first event is `begin`; resets the allocator's peaks. Keeps a reference
+  /// to `run`.
+  PhaseMeter(EventReplay& run, const ir::PhaseName& name, std::size_t begin);
+  /// `EventReplay::step`, and what the phase remembers of it.
+  [[nodiscard]] bool step(std::size_t event);
+  /// The allocator's statistics from the beginning of the phase until now.
+  [[nodiscard]] PhaseMemory result() const;
+
+ private:
+  EventReplay& run_;
+  PhaseMemory memory_;
 };
 
 }  // namespace headroom::cost

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+#include "validators/executor/context.h"
+#include "validators/executor/unit.h"
+
+namespace headroom::exec {
+
+/// What of a layer runs again in backward.
+struct Recomputed {
+  bool layer = false;      ///< All of it; nothing but its input is kept.
+  bool attention = false;  ///< Attention between the projections (Korthikanti et al. 2022,
+                           ///< arXiv:2205.05198, section 5: selective recomputation).
+  bool mlp = false;        ///< The MLP or the experts.
+  friend bool operator==(const Recomputed&, const Recomputed&) = default;
+};
+
+/// Degrees of parallelism and this rank's place. Neighbouring ranks are tensor-parallel, then
+/// data-parallel; stages are farthest apart.
+struct Division {
+  int tensor = 1;
+  int data = 1;
+  int pipeline = 1;
+  int rank = 0;
+  [[nodiscard]] int world() const { return tensor * data * pipeline; }
+  [[nodiscard]] int tensor_rank() const { return rank % tensor; }
+  [[nodiscard]] int data_rank() const { return rank / tensor % data; }
+  [[nodiscard]] int stage() const { return rank / tensor / data; }
+  friend bool operator==(const Division&, const Division&) = default;
+};
+
+/// Everything that the executor does, without a choice left open.
+struct Execution {
+  ir::ModelSpec model;
+  Types types;
+  Division division;
+  UnitSettings units;
+  std::int64_t micro_batch = 1;
+  std::int64_t sequence = 1;
+  std::int64_t accumulation = 1;  ///< Micro-batches of a step on each data-parallel rank.
+  int steps = 1;
+  bool flash = true;
+  bool chunked_loss = false;
+  std::vector<Recomputed> layers;    ///< One for each layer of the model.
+  bool activations_on_host = false;  ///< What layers keep for backward.
+  std::optional<double> clip_norm;
+  double loss_scale = 1;
+  ir::AllocatorSettings allocator;
+  Bytes workspace;  ///< For products.
+  std::uint64_t seed = 1;
+  /// Numbers of a step. Source: torch.optim.AdamW's defaults.
+  double learning_rate = 1e-3;
+};
+
+/// The execution of a plan. The plan's ZeRO stage is read off what its framework keeps whole and
+/// what it shards (`ir::Runtime::held_parameters`).
+///
+/// Ignores: dropout, which the executor does not apply; `notes` says so.
+/// Errors:  kInvalidArgument naming the first part of the model or of the plan that the executor
+///          does not run.
+[[nodiscard]] Result<Execution> execution_of(const ir::ModelSpec& model,
+                                             const ir::ParallelPlan& plan);
+
+/// What a user should know about an execution of this model: one sentence each.
+[[nodiscard]] std::vector<std::string> execution_notes(const ir::ModelSpec& model);
+
+/// Errors:  kInvalidArgument naming the first part of the model that the executor does not run, or
+///          a degree that does not divide it.
+[[nodiscard]] Status check_execution(const Execution& execution);
+
+}  // namespace headroom::exec
