@@ -32,6 +32,7 @@ Rank::Rank(std::unique_ptr<Device> device, const Execution& execution, Groups gr
                                                  .types = execution.types,
                                                  .workspace = {}})),
       training_(std::make_unique<Training>(*context_, execution)),
+      division_(execution.division),
       steps_(execution.steps) {}
 
 void Rank::run() {

@@ -28,6 +28,7 @@ class Rank {
   [[nodiscard]] Context& context() { return *context_; }
   [[nodiscard]] const Memory& memory() const { return *memory_; }
   [[nodiscard]] Device& device() { return *device_; }
+  [[nodiscard]] const Division& division() const { return division_; }
   /// Losses of the steps, if this rank has the last stage.
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
   /// Wall-clock seconds of each step.
@@ -39,6 +40,7 @@ class Rank {
   Groups groups_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Training> training_;
+  Division division_;
   int steps_ = 0;
   std::vector<double> losses_;
   std::vector<double> seconds_;

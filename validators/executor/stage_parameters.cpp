@@ -126,6 +126,8 @@ void Stage::add_attention(Names& names, LayerWeights& layer) {
   if (model.qk_norm == ir::QkNorm::kPerHead) {
     layer.q_norm = {layer.unit, names.vector("q_norm", model.head_dim, 1)};
     layer.k_norm = {layer.unit, names.vector("k_norm", model.head_dim, 1)};
+    names.shapes[layer.q_norm.index].summed = true;
+    names.shapes[layer.k_norm.index].summed = true;
   }
 }
 

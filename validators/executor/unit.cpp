@@ -46,8 +46,12 @@ std::int64_t Unit::elements() const {
   return sum;
 }
 
-std::int64_t Unit::held_gradients_begin() const {
-  return divides(2) ? context_.groups.data->rank() * shard_ : 0;
+std::int64_t Unit::held_parameters_begin() const {
+  return divides(3) ? context_.groups.data->rank() * shard_ : 0;
+}
+
+std::int64_t Unit::optimizer_begin() const {
+  return divides(1) ? context_.groups.data->rank() * shard_ : 0;
 }
 
 // --- What lives for the whole run ---------------------------------------------------------------
@@ -82,7 +86,7 @@ void Unit::load(std::uint64_t seed, CopyStream* copies) {
   copies_ = copies;
   const Types& types = context_.types;
   const std::int64_t own = divides(1) ? shard_ : flat_;
-  const std::int64_t first = divides(1) ? context_.groups.data->rank() * shard_ : 0;
+  const std::int64_t first = optimizer_begin();
   parameter_ = hold(divides(3) ? shard_ : flat_, types.parameter, ir::TensorRole::kParameter,
                     settings_.parameters_on_host, ir::HostUse::kParameters);
   const auto fill = [&](const Held& held, std::int64_t begin, ir::TensorRole role) {
@@ -201,6 +205,7 @@ void Unit::end_backward() {
   }
   if (divides(2)) {
     context_.begin("gradients");
+    sum_over_tensor_ranks(whole_gradients_);
     const ir::DType type = context_.types.gradient;
     const Tensor part = context_.make(1, shard_, type, ir::TensorRole::kCommunication);
     context_.groups.data->reduce_scatter(part.data(), whole_gradients_.data(), type, shard_);
@@ -218,9 +223,24 @@ Tensor Unit::gradient(std::size_t parameter) const {
 
 // --- The step -----------------------------------------------------------------------------------
 
+void Unit::sum_over_tensor_ranks(const Tensor& gradients) const {
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    const ParameterShape& shape = parameters_[index];
+    if (shape.summed) {
+      const Tensor part = gradients.view(offsets_[index], shape.rows, shape.columns);
+      context_.groups.tensor->all_reduce(part.data(), part.type, part.elements(),
+                                         Group::Reduction::kSum);
+    }
+  }
+}
+
 void Unit::reduce_gradients() {
+  if (divides(2)) {
+    return;
+  }
+  sum_over_tensor_ranks(gradients_);
   Group& data = *context_.groups.data;
-  if (data.size() == 1 || divides(2)) {
+  if (data.size() == 1) {
     return;
   }
   if (divides(1)) {
@@ -246,7 +266,7 @@ void Unit::add_squares(const Tensor& sum, const Tensor& partial) const {
 void Unit::add_squares(const Tensor& sum, const Tensor& partial, std::int64_t begin,
                        std::int64_t end, double factor) const {
   const Tensor own = gradient_shard();
-  const std::int64_t first = divides(1) ? context_.groups.data->rank() * shard_ : 0;
+  const std::int64_t first = optimizer_begin();
   const std::int64_t from = std::max(begin, first);
   const std::int64_t to = std::min(end, first + own.elements());
   if (from < to) {

@@ -19,6 +19,9 @@ struct ParameterShape {
   std::int64_t whole_columns = 0;
   double mean = 0;  ///< Of the random numbers it begins with.
   double deviation = 0;
+  /// Each tensor-parallel rank computes a part of the gradient of a parameter that all of them have:
+  /// the norms of queries and keys, which see only the rank's heads.
+  bool summed = false;
   bool divided = false;           ///< Over tensor-parallel ranks; otherwise each has all of it.
   std::int64_t repeat = 0;        ///< > 0: matrices of so many rows, each divided (experts).
   std::int64_t whole_repeat = 0;  ///< Rows of such a matrix in the whole parameter.
@@ -88,10 +91,14 @@ class Unit {
   [[nodiscard]] std::int64_t elements() const;
   /// Where a parameter begins in the flat buffer.
   [[nodiscard]] std::int64_t offset(std::size_t parameter) const { return offsets_[parameter]; }
-  /// What this rank has of the gradients, and where in the flat buffer that begins; for tests.
+  /// What this rank has of gradients and parameters, and where in the flat buffer that begins. Empty
+  /// for parameters that are on the host.
   [[nodiscard]] const Tensor& held_gradients() const { return gradients_; }
-  [[nodiscard]] std::int64_t held_gradients_begin() const;
   [[nodiscard]] const Tensor& held_parameters() const { return parameter_.device; }
+  [[nodiscard]] std::int64_t held_parameters_begin() const;
+  /// The gradients that this rank's optimizer has read, and where they begin.
+  [[nodiscard]] Tensor optimizer_gradients() const { return gradient_shard(); }
+  [[nodiscard]] std::int64_t optimizer_begin() const;
 
  private:
   /// A persistent tensor that is on the device or on the host.
@@ -110,6 +117,7 @@ class Unit {
   void add_squares(const Tensor& sum, const Tensor& partial, std::int64_t begin, std::int64_t end,
                    double factor) const;
   [[nodiscard]] Tensor gradient_shard() const;
+  void sum_over_tensor_ranks(const Tensor& gradients) const;
   [[nodiscard]] Held hold(std::int64_t elements, ir::DType type, ir::TensorRole role, bool on_host,
                           ir::HostUse use);
   /// Brings what is on the host to the device; the tensor itself if it is there.
