@@ -40,11 +40,10 @@ void put(std::vector<double>& whole, const Unit& unit, std::size_t index, const 
       continue;
     }
     const std::int64_t local = i / shape.columns;
-    const std::int64_t row = shape.repeat > 0
-                                 ? local / rows * shape.whole_repeat + local % rows
-                                 : local;
-    const std::int64_t global = (row + shape.row_offset) * shape.whole_columns +
-                                i % shape.columns + shape.column_offset;
+    const std::int64_t row =
+        shape.repeat > 0 ? local / rows * shape.whole_repeat + local % rows : local;
+    const std::int64_t global =
+        (row + shape.row_offset) * shape.whole_columns + i % shape.columns + shape.column_offset;
     if (global >= static_cast<std::int64_t>(whole.size())) {
       whole.resize(static_cast<std::size_t>(global) + 1);
     }

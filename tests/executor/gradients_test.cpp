@@ -37,8 +37,7 @@ void check_gradients(Execution execution) {
         CAPTURE(place);
         double& value = unit->held_parameters().as<double>()[place];
         static_cast<void>(loss());
-        const double gradient =
-            unit->held_gradients().as<double>()[place] / execution.loss_scale;
+        const double gradient = unit->held_gradients().as<double>()[place] / execution.loss_scale;
         constexpr double kStep = 1e-5;
         const double before = value;
         value = before + kStep;
