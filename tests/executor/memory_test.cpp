@@ -54,12 +54,15 @@ Execution random_execution(test::Random& random) {
   execution.steps = 2;
   execution.flash = random.between(0, 1) == 1;
   execution.chunked_loss = random.between(0, 1) == 1;
-  for (Recomputed& layer : execution.layers) {
+  for (ir::RecomputedParts& layer : execution.layers) {
     layer = {.layer = random.between(0, 2) == 0,
              .attention = random.between(0, 1) == 1,
              .mlp = random.between(0, 2) == 0};
   }
   execution.division.tensor = random.pick<int>({1, 1, 2});
+  execution.sequence_parallel = execution.division.tensor == 2 &&
+                                model.position == ir::PositionKind::kRope &&
+                                execution.micro_batch * execution.sequence % 2 == 0;
   execution.division.data = random.pick<int>({1, 2, 3, 8});
   execution.division.pipeline =
       model.tied_embeddings ? 1 : static_cast<int>(random.between(1, static_cast<int>(layers)));

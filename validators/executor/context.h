@@ -42,8 +42,10 @@ struct Context {
   Types types;
   Tensor workspace;                   ///< For products (HeadroomOpen).
   std::byte* host_scratch = nullptr;  ///< Page-locked, kHostScratchBytes.
-  int layer = -1;                     ///< Whose operators run; -1: none.
-  bool backward = false;              ///< Whether they belong to a backward pass.
+  /// Tensor-parallel ranks share the tokens of everything that is not divided among them.
+  bool sequence_parallel = false;
+  int layer = -1;         ///< Whose operators run; -1: none.
+  bool backward = false;  ///< Whether they belong to a backward pass.
 
   /// A new tensor. Its contents are not said.
   [[nodiscard]] Tensor make(std::int64_t rows, std::int64_t columns, ir::DType type,

@@ -26,11 +26,13 @@ Rank::Rank(std::unique_ptr<Device> device, const Execution& execution, Groups gr
       memory_(std::make_unique<Memory>(*device_, execution.allocator, capacity, backing)),
       groups_(groups.tensor == nullptr ? shadow_groups(*device_, execution.division)
                                        : std::move(groups)),
-      context_(std::make_unique<Context>(Context{.device = *device_,
-                                                 .memory = *memory_,
-                                                 .groups = groups_,
-                                                 .types = execution.types,
-                                                 .workspace = {}})),
+      context_(
+          std::make_unique<Context>(Context{.device = *device_,
+                                            .memory = *memory_,
+                                            .groups = groups_,
+                                            .types = execution.types,
+                                            .workspace = {},
+                                            .sequence_parallel = execution.sequence_parallel})),
       training_(std::make_unique<Training>(*context_, execution)),
       division_(execution.division),
       steps_(execution.steps) {}
