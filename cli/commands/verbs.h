@@ -55,6 +55,10 @@ namespace headroom::cli {
 /// `headroom validate PLAN.json --with dryrun|torch`: trains what the plan says with PyTorch, and
 /// compares what its allocator did with the prediction.
 [[nodiscard]] Command validate_plan_command();
+/// `headroom validate PLAN.json [--device cpu]`: runs what the plan says with the executor, and
+/// compares what its allocator did with the prediction.
+[[nodiscard]] Command validate_executor_command();
+
 /// The option `--with HOW` of that command.
 [[nodiscard]] OptionSpec with_option();
 

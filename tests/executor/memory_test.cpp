@@ -88,7 +88,7 @@ TEST_CASE(
     CAPTURE(number);
     const Execution execution = random_execution(random);
     REQUIRE(check_execution(execution));
-    const Result<RankRun> measured = run_rank(execution, cpu_backend(), 0);
+    const Result<RankRun> measured = run_rank(execution, cpu_backend(), 0, Bytes{64 * kGiB});
     REQUIRE(measured);
     REQUIRE_FALSE(measured->out_of_memory);
     const cost::MemoryTimeline predicted = predict_rank(execution, Bytes{1} * (64 * kGiB));

@@ -52,14 +52,13 @@ void Rank::run() {
 }
 
 Result<RankRun> run_rank(const Execution& execution, const HeadroomDeviceTable& backend,
-                         int ordinal) {
+                         int ordinal, Bytes capacity) {
   Result<std::unique_ptr<Device>> device = Device::open(backend, ordinal, execution.workspace);
   if (!device) {
     return std::move(device).error();
   }
   const HeadroomDeviceInfo info = device.value()->info();
-  Rank rank(std::move(device).value(), execution, {}, Bytes{info.free_bytes},
-            Memory::Backing::kDevice);
+  Rank rank(std::move(device).value(), execution, {}, capacity, Memory::Backing::kDevice);
   rank.run();
   RankRun run{.device = info,
               .phases = rank.memory().phases(),

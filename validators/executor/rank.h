@@ -59,12 +59,13 @@ struct RankRun {
   Bytes driver;
 };
 
-/// Runs the execution's rank as a shadow rank on device `ordinal` of a backend. Running out of
-/// memory is a result.
+/// Runs the execution's rank as a shadow rank on device `ordinal` of a backend, whose allocator may
+/// take `capacity`. Running out of memory is a result.
 ///
 /// Errors:  kEnvironment if the device cannot be opened or fails.
 [[nodiscard]] Result<RankRun> run_rank(const Execution& execution,
-                                       const HeadroomDeviceTable& backend, int ordinal);
+                                       const HeadroomDeviceTable& backend, int ordinal,
+                                       Bytes capacity);
 
 /// What the execution's rank does to its memory: the program that `run_rank` runs on a device,
 /// without a device. Milliseconds to a second for any model.
