@@ -136,6 +136,12 @@ Result<ExecutorRun> read_executor_run(const Arguments& arguments) {
     return std::move(execution).error();
   }
   run->execution = std::move(execution).value();
+  if (!run->plan.rank) {
+    run->execution.division.rank = exec::binding_rank(run->execution);
+  }
+  if (arguments.has("tf32")) {
+    run->execution.types.math = HEADROOM_MATH_TF32;
+  }
   const Result<Bytes> budget = read_budget(arguments);
   if (!budget) {
     return budget.error();
@@ -318,6 +324,7 @@ Result<ExitCode> run_executor(const Arguments& arguments, const Context& context
 Command validate_executor_command() {
   std::vector<OptionSpec> options = {
       {"device", "DEVICE", "cuda", "where the plan runs: cuda, cuda:N, or cpu for small plans"},
+      {"tf32", "", "", "products of fp32 operands in TF32"},
       {"max-batch", "", "", "grow the micro-batch until it does not fit, and compare"}};
   options.insert(options.end(), device_options().begin(), device_options().end());
   options.push_back({"output", "FILE", "", "also write the JSON document to this file"});

@@ -18,7 +18,7 @@ namespace headroom::exec {
 namespace {
 
 ir::ModelSpec catalogue_model(const std::string& name) {
-  return ir::load_model(test::kConfigs, name).value();
+  return ir::load_model(test::kConfigs + "/models", name).value();
 }
 
 ir::ParallelPlan plan_of(const std::string& runtime, std::int64_t world) {
@@ -157,8 +157,11 @@ TEST_CASE("execution: a full-size rank holds what its parameters need") {
     plan.recompute = ir::Recompute::kFull;
     const cost::MemoryTimeline timeline = predicted(execution_of(model, plan).value());
     const double expected = size.bytes * static_cast<double>(ir::count_parameters(model).total());
-    const auto held = static_cast<double>(timeline.phases.front().allocated_after.value());
-    CHECK(held == doctest::Approx(expected).epsilon(0.01).scale(4e9));
+    const auto held = static_cast<double>(timeline.phases.front().requested_after.value());
+    // Besides: the workspace, the rotary table, padding of a few KiB for each unit.
+    constexpr double kBesides = 40.0 * kMiB;
+    CHECK(held >= expected);
+    CHECK(held <= expected + kBesides);
     CHECK(timeline.phases.back().allocated_after == timeline.phases.front().allocated_after);
   }
 }
@@ -168,11 +171,11 @@ std::int64_t kept_by_layer(Execution execution) {
   std::int64_t kept[2] = {};
   for (const std::size_t layers : {std::size_t{2}, std::size_t{3}}) {
     execution.model.layers.resize(layers);
-    execution.layers.resize(layers);
+    execution.layers.assign(layers, execution.layers.front());
     const cost::MemoryTimeline timeline = predicted(execution);
-    const cost::PhaseMemory& load = timeline.phases[0];
-    const cost::PhaseMemory& forward = timeline.phases[1];
-    kept[layers - 2] = (forward.allocated_after - load.allocated_after).value();
+    // Requested bytes: those of blocks have tails that depend on the segments.
+    kept[layers - 2] =
+        (timeline.phases[1].requested_after - timeline.phases[0].requested_after).value();
   }
   return kept[1] - kept[0];
 }

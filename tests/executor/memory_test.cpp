@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -80,6 +81,14 @@ Execution random_execution(test::Random& random) {
   return execution;
 }
 
+Bytes highest_reserved(const cost::MemoryTimeline& timeline) {
+  Bytes most;
+  for (const cost::PhaseMemory& phase : timeline.phases) {
+    most = std::max(most, phase.peak_reserved);
+  }
+  return most;
+}
+
 TEST_CASE(
     "executor's memory: measured on the CPU equals the recorded program's replay, to the byte") {
   test::Random random(24);
@@ -140,6 +149,63 @@ TEST_CASE("executor's memory: a step leaves what it found") {
     const Bytes loaded = timeline.phases.front().allocated_after;
     CHECK(timeline.phases.back().allocated_after == loaded);
   }
+}
+
+TEST_CASE("executor's memory: on too small a device, both sides fail at the same request") {
+  test::Random random(31);
+  int failed = 0;
+  for (int number = 0; number < 80; ++number) {
+    CAPTURE(number);
+    Execution execution = random_execution(random);
+    execution.model.vocabulary *= 20;  // Several segments.
+    execution.allocator.segments =
+        random.pick<ir::SegmentPlaces>({ir::SegmentPlaces::kDriver, ir::SegmentPlaces::kRising});
+    const Bytes most = highest_reserved(predict_rank(execution, Bytes{64 * kGiB}));
+    const Bytes capacity = random.chance(1, 2) ? Bytes{random.between(2 * kMiB, most.value())}
+                                               : most - Bytes{2 * kMiB};
+    const cost::MemoryTimeline predicted = predict_rank(execution, capacity);
+    const Result<RankRun> measured = run_rank(execution, cpu_backend(), 0, capacity);
+    REQUIRE(measured);
+    REQUIRE(measured->out_of_memory.has_value() == predicted.out_of_memory.has_value());
+    if (predicted.out_of_memory) {
+      ++failed;
+      CHECK(measured->out_of_memory->event == predicted.out_of_memory->event);
+      CHECK(measured->out_of_memory->phase == predicted.out_of_memory->phase);
+      CHECK(measured->out_of_memory->requested == predicted.out_of_memory->requested);
+      CHECK(measured->out_of_memory->reserved == predicted.out_of_memory->reserved);
+    }
+  }
+  CHECK(failed > 10);
+}
+
+TEST_CASE("executor's memory: segments that are released and opened again hold data") {
+  test::Random random(57);
+  int retried = 0;
+  for (int number = 0; number < 400 && retried < 3; ++number) {
+    CAPTURE(number);
+    Execution execution = random_execution(random);
+    execution.model.vocabulary *= 40;
+    execution.sequence *= 8;
+    if (!check_execution(execution)) {
+      continue;
+    }
+    const Bytes most = highest_reserved(predict_rank(execution, Bytes{64 * kGiB}));
+    const Bytes capacity = most - Bytes{random.between(1, 3) * 2 * kMiB};
+    const cost::MemoryTimeline predicted = predict_rank(execution, capacity);
+    if (predicted.out_of_memory || predicted.phases.back().retries == 0) {
+      continue;
+    }
+    ++retried;
+    const Result<RankRun> measured = run_rank(execution, cpu_backend(), 0, capacity);
+    REQUIRE(measured);
+    REQUIRE_FALSE(measured->out_of_memory);
+    CHECK(measured->phases.back().retries == predicted.phases.back().retries);
+    CHECK(measured->phases.back().peak_reserved == predicted.phases.back().peak_reserved);
+    const Result<RankRun> roomy = run_rank(execution, cpu_backend(), 0, Bytes{64 * kGiB});
+    REQUIRE(roomy);
+    CHECK(measured->losses == roomy->losses);
+  }
+  CHECK(retried > 0);
 }
 
 TEST_CASE("executor's memory: running out of memory is a result with the request that failed") {

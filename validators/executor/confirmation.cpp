@@ -7,6 +7,8 @@
 namespace headroom::exec {
 namespace {
 
+constexpr Bytes kUnlimited{std::int64_t{1} << 60};
+
 /// More sequences than any device holds.
 constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
 
@@ -56,16 +58,33 @@ Result<std::int64_t> largest(const std::function<Result<bool>(std::int64_t)>& fi
 
 }  // namespace
 
+int binding_rank(Execution execution) {
+  Division& division = execution.division;
+  int binding = 0;
+  Bytes most{-1};
+  for (int stage = 0; stage < division.pipeline; ++stage) {
+    division.rank = stage * division.data * division.tensor;
+    const Bytes reserved = highest_reserved(predict_rank(execution, kUnlimited));
+    if (reserved > most) {
+      most = reserved;
+      binding = division.rank;
+    }
+  }
+  return binding;
+}
+
 Result<Confirmation> confirm(const Execution& execution, const DeviceChoice& choice) {
   const Result<Bytes> capacity = capacity_of(execution, choice);
   if (!capacity) {
     return capacity.error();
   }
-  Confirmation confirmation{
-      .capacity = *capacity, .predicted = predict_rank(execution, *capacity), .measured = {}};
-  confirmation.needed = highest_reserved(confirmation.predicted.out_of_memory
-                                             ? predict_rank(execution, Bytes{std::int64_t{1} << 60})
-                                             : confirmation.predicted);
+  Confirmation confirmation{.capacity = *capacity,
+                            .predicted = predict_rank(execution, *capacity),
+                            .needed = {},
+                            .measured = {}};
+  confirmation.needed =
+      highest_reserved(confirmation.predicted.out_of_memory ? predict_rank(execution, kUnlimited)
+                                                            : confirmation.predicted);
   Result<RankRun> run = run_rank(execution, *choice.backend, choice.ordinal, *capacity);
   if (!run) {
     return std::move(run).error();

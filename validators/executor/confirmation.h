@@ -25,6 +25,10 @@ struct Confirmation {
   RankRun measured;
 };
 
+/// The first rank of the pipeline stage that is predicted to reserve the most; the first of equal
+/// ones. Ranks of one stage are alike.
+[[nodiscard]] int binding_rank(Execution execution);
+
 /// Predicts the execution's rank, then runs it.
 ///
 /// Errors:  those of `run_rank`.

@@ -57,7 +57,8 @@ struct Context {
   void clear(const Tensor& tensor) const;
   /// Copies within the device; both have as many bytes.
   void copy(const Tensor& to, const Tensor& from) const;
-  /// Waits for the device and reads a small tensor, of at most kHostScratchBytes.
+  /// Waits for the device and reads a small tensor, of at most kHostScratchBytes. Zeros if the
+  /// device has failed.
   [[nodiscard]] const std::byte* read(const Tensor& tensor) const;
   /// Copies `bytes` of the host, at most kHostScratchBytes, to a tensor and waits for the copy.
   void write(const Tensor& tensor, const void* bytes) const;

@@ -93,6 +93,16 @@ Error not_run(std::string_view option, std::string_view got, std::string_view wa
   return Error::invalid_argument(option, got, wanted, "use `headroom fit` for a prediction alone");
 }
 
+Status check_sequence(const Execution& execution) {
+  const ir::ModelSpec& model = execution.model;
+  const std::int64_t rows = model.position_rows > 0 ? model.position_rows : model.max_positions;
+  if (model.position == ir::PositionKind::kLearned && execution.sequence > rows) {
+    return not_run("seq", std::to_string(execution.sequence),
+                   "at most the " + std::to_string(rows) + " positions that the model has");
+  }
+  return ok();
+}
+
 Status check_division(const Execution& execution) {
   const ir::ModelSpec& model = execution.model;
   const std::int64_t ranks = execution.division.tensor;
@@ -212,6 +222,9 @@ Status check_execution(const Execution& execution) {
       return not_run("MODEL", execution.model.name + " with " + std::string(part.what),
                      "a model that the executor runs");
     }
+  }
+  if (Status fits = check_sequence(execution); !fits) {
+    return fits;
   }
   return check_division(execution);
 }

@@ -10,13 +10,17 @@
 
 #include "validators/executor/context.h"
 
-/// There is one per opened device: the host memory that small results are read through.
-struct HeadroomDevice {
-  std::array<std::byte, headroom::exec::kHostScratchBytes> scratch{};
-};
-
 namespace headroom::exec {
 namespace {
+
+/// What a handle points to: the host memory that small results are read through.
+struct RecordingDevice {
+  std::array<std::byte, kHostScratchBytes> scratch{};
+};
+
+RecordingDevice& recorder(HeadroomDevice* handle) {
+  return *reinterpret_cast<RecordingDevice*>(handle);
+}
 
 template <typename... A>
 std::int32_t nothing(HeadroomDevice*, A...) {
@@ -24,12 +28,12 @@ std::int32_t nothing(HeadroomDevice*, A...) {
 }
 
 std::int32_t open(const HeadroomOpen*, HeadroomDevice** device, char*, std::int64_t) {
-  *device = std::make_unique<HeadroomDevice>().release();
+  *device = reinterpret_cast<HeadroomDevice*>(std::make_unique<RecordingDevice>().release());
   return 0;
 }
 
 void close(HeadroomDevice* device) {
-  const std::unique_ptr<HeadroomDevice> owned(device);
+  const std::unique_ptr<RecordingDevice> owned(&recorder(device));
 }
 
 const char* last_error(HeadroomDevice*) {
@@ -47,7 +51,7 @@ std::int32_t info(HeadroomDevice*, HeadroomDeviceInfo* info) {
 /// Large host blocks are never read, because no copy happens; only what comes back to the host
 /// through the scratch is.
 std::int32_t host_allocate(HeadroomDevice* device, std::int64_t, void** host) {
-  *host = device->scratch.data();
+  *host = recorder(device).scratch.data();
   return 0;
 }
 
