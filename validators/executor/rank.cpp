@@ -43,6 +43,9 @@ void Rank::run() {
     const auto begin = std::chrono::steady_clock::now();
     training_->step(step);
     device_->run(&HeadroomDeviceTable::stream_synchronize, kComputeStream);
+    if (device_->failed()) {
+      return;
+    }
     seconds_.push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     if (training_->loss()) {
