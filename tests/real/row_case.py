@@ -100,7 +100,8 @@ def training_case(case):
         "optimizer": {"kind": optimizer[0], "form": optimizer[1],
                       "momentum": 0.9 if case.get("optimizer") == "sgd_momentum" else 0.0},
         "ddp": {"gradient_as_bucket_view": parallel.get("bucket_view", False),
-                "bucket_cap_bytes": int(parallel.get("bucket_cap_mb", 25) * (1 << 20))},
+                "bucket_cap_bytes": int(parallel.get("bucket_cap_mb", 25) * (1 << 20)),
+                "init_sync": False},  # The rows were recorded without rank 0's parameters being sent to all.
         "fsdp": sharding_of(case, parallel) if kind in ("fsdp1", "fsdp2") else None, "zero": None,
         "lora": adapters_of(case),
         "quant": {"bits": quant["bits"], "double_quant": quant.get("double", False),

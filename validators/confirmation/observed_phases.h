@@ -23,8 +23,9 @@ struct ObservedPhase {
 };
 
 /// The phases of a report under the names of a prediction. `steps`: optimizer steps of the run; a
-/// forward pass after them is an evaluation.
+/// forward pass after them is an evaluation. `micro_batches`: of a step; an observer counts on
+/// where there is no optimizer.
 [[nodiscard]] std::vector<ObservedPhase> observed_phases(const std::vector<DryRunPhase>& phases,
-                                                         int steps);
+                                                         int steps, std::int64_t micro_batches);
 
 }  // namespace headroom::check

@@ -82,7 +82,7 @@ constexpr std::array<KnownOption, 14> kOfSharding = {{
 }};
 
 /// The keys of "zero" are written into the framework's own configuration file.
-constexpr std::array<KnownOption, 32> kOfZero = {{
+constexpr std::array<KnownOption, 33> kOfZero = {{
     {"optimizer.kind", "none|adamw|sgd|adafactor|adafactor-torch|lion"},
     {"optimizer.form"},
     {"zero.stage"},
@@ -114,6 +114,7 @@ constexpr std::array<KnownOption, 32> kOfZero = {{
     {"zero.compute_grad_norm"},
     {"zero.memory_efficient_linear"},
     {"zero.allgather_sequential"},
+    {"zero.all_reduce_fetch"},
     {"zero.communication_dtype"},
 }};
 

@@ -16,7 +16,12 @@ def no_init_weights():
 
 def configuration_of(case):
     keys = dict(case.model["config"])
-    config = transformers.AutoConfig.for_model(keys.pop("model_type"), **keys)
+    kind = keys.pop("model_type")
+    types = getattr(transformers.CONFIG_MAPPING[kind], "__annotations__", {})
+    for key, value in keys.items():
+        if type(value) is int and "float" in str(types.get(key)) and "int" not in str(types[key]):
+            keys[key] = float(value)  # Releases from 5 on refuse 30 where they want 30.0.
+    config = transformers.AutoConfig.for_model(kind, **keys)
     config.use_cache = False
     config._attn_implementation = attention_of(case)
     return config

@@ -28,7 +28,7 @@ def distribute(model, case):
     ddp = case["ddp"]
     return torch.nn.parallel.DistributedDataParallel(
         model, device_ids=[torch.cuda.current_device()], gradient_as_bucket_view=ddp["gradient_as_bucket_view"],
-        bucket_cap_mb=ddp["bucket_cap_bytes"] / (1 << 20))
+        bucket_cap_mb=ddp["bucket_cap_bytes"] / (1 << 20), init_sync=ddp.get("init_sync", True))
 
 
 def shard_layers(model, case):
@@ -81,11 +81,13 @@ def wrap_layers(model, case):
 
         group = init_device_mesh("cuda", (copies, world // copies), mesh_dim_names=("replicate", "shard"))
     computed = torch_type(fsdp["param_dtype"])
+    # Adapters that are wider than the frozen weights run under the policy only with autocast.
+    mixed = not case["lora"] or case.autocast_type is not None
     model = FullyShardedDataParallel(
         model, sharding_strategy=strategy, auto_wrap_policy=policy, device_mesh=group,
         cpu_offload=CPUOffload(offload_params=True) if fsdp["cpu_offload"] else None,
         mixed_precision=MixedPrecision(param_dtype=computed, reduce_dtype=torch_type(fsdp["reduce_dtype"]),
-                                       buffer_dtype=computed),
+                                       buffer_dtype=computed) if mixed else None,
         backward_prefetch={"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST,
                            "none": None}[fsdp["backward_prefetch"]],
         forward_prefetch=fsdp["forward_prefetch"], use_orig_params=fsdp["use_orig_params"],
@@ -107,6 +109,14 @@ def widen_trained(model, wrapper):
             if module._use_orig_params and handle._shard_param_infos is not None:
                 handle._orig_param_dtype = torch.float32
                 handle._use_sharded_views()
+
+
+def join_deepspeed():
+    """NCCL among all ranks, known to DeepSpeed: zero.Init shards among them."""
+    import deepspeed
+
+    join_group()
+    deepspeed.init_distributed()
 
 
 def start_engine(model, optimizer, parameters, case):

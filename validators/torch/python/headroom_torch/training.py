@@ -32,6 +32,7 @@ class Trainer:
     def __init__(self, case, phases):
         self.case, self.phases = case, phases
         self.engine = self.optimizer = self.scaler = None
+        self.batch = None  # A loop like Trainer's keeps it until the next one is there.
         with phases("load"):
             self._build()
 
@@ -40,11 +41,11 @@ class Trainer:
 
         from headroom_torch.models import build_model, fill_weights
         from headroom_torch.optimizers import make_optimizer, trained_groups
-        from headroom_torch.parallel import distribute, join_group, start_engine
+        from headroom_torch.parallel import distribute, join_deepspeed, start_engine
 
         case = self.case
         if case.runtime == "deepspeed":
-            join_group()  # zero.Init shards among its ranks.
+            join_deepspeed()
             self.model = build_model(case)
         else:
             self.model = distribute(build_model(case), case)
@@ -66,15 +67,14 @@ class Trainer:
 
     def run(self):
         """The steps of the plan, and its evaluation."""
-        batch = None
         for step in range(1, self.case["steps"] + 1):
-            batch = self.step(step, batch)
-        del batch
+            self.step(step)
+        self.batch = None
         if self.case["evaluation"]:
             self.evaluate()
 
-    def step(self, step, batch=None):
-        """One step of the optimizer. `batch` is the one of the step before, where a loop like Trainer's keeps it."""
+    def step(self, step):
+        """One step of the optimizer."""
         from headroom_torch.models import autocast_of
 
         case, phases = self.case, self.phases
@@ -82,9 +82,9 @@ class Trainer:
         keeps_batch = case["keep_batch"] or self.engine is not None
         for micro in range(1, pieces + 1):
             with phases("forward", step, micro):
-                batch = make_batch(self.model, case)
+                self.batch = make_batch(self.model, case)
                 with autocast_of(case):
-                    output = self.model(**batch)
+                    output = self.model(**self.batch)
                 loss = output.loss
                 if not case["keep_logits"]:
                     del output
@@ -99,7 +99,7 @@ class Trainer:
                 if case["keep_logits"]:
                     del output
                 if not keeps_batch:
-                    batch = None
+                    self.batch = None
             if self.engine is not None and micro < pieces:
                 self.engine.step()  # Nothing but a count.
         if self.engine is not None:
@@ -110,7 +110,6 @@ class Trainer:
                 self.update()
             with phases("zero_grad", step):
                 self.optimizer.zero_grad(set_to_none=True)
-        return batch
 
     def update(self):
         """Clips and steps."""
@@ -149,11 +148,11 @@ class Trainer:
 
         from headroom_torch.phases import Unobserved
 
-        self.phases, batch, taken = Unobserved(), None, []
+        self.phases, taken = Unobserved(), []
         for number in range(count + 2 if count else 0):
             torch.cuda.synchronize()
             begun = time.perf_counter()
-            batch = self.step(number, batch)
+            self.step(number)
             torch.cuda.synchronize()
             taken.append(time.perf_counter() - begun)
         return statistics.median(taken[2:]) if count else None
@@ -190,17 +189,21 @@ def train(case, report=None, snapshot=None, timed_steps=0):
         raise failure
 
 
-def read_arguments():
+def read_arguments(words, has_case):
+    """The options; the path of a case stands before them unless the script has one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("case", help="a training case")
+    if not has_case:
+        parser.add_argument("case", help="a training case")
     parser.add_argument("--report", help="folder for the measurements of this process")
     parser.add_argument("--snapshot", help="file for PyTorch's memory snapshot")
     parser.add_argument("--timed-steps", type=int, default=0, help="steps whose median time is measured (default 0)")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main():
-    arguments = read_arguments()
-    with open(arguments.case, encoding="utf-8") as file:
-        case = Case(json.load(file))
+def main(case=None, words=None):
+    """Trains `case`, or the one in the file that the command line names."""
+    arguments = read_arguments(words, case is not None)
+    if case is None:
+        with open(arguments.case, encoding="utf-8") as file:
+            case = Case(json.load(file))
     train(case, arguments.report, arguments.snapshot, arguments.timed_steps)
