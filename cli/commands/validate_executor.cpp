@@ -35,7 +35,8 @@ struct ExecutorRun {
   std::string file;
   std::string device_text;
   LoadedModel model;
-  std::optional<cost::DeviceSpec> gpu{};  ///< That of the plan file, for its peak.
+  std::optional<cost::DeviceSpec> gpu{};   ///< That of the plan file, for its peak.
+  std::optional<cost::Machine> machine{};  ///< If the plan runs on a GPU and the file names one.
   ir::ParallelPlan plan;
   exec::Execution execution;
   exec::DeviceChoice device;
@@ -159,6 +160,15 @@ Result<ExecutorRun> read_executor_run(const Arguments& arguments) {
   run->device = std::move(device).value();
   if (*budget > Bytes{0}) {
     run->device.budget = *budget;
+  }
+  if (run->gpu && run->device_text != "cpu") {
+    const Result<ConfigDir> folder = config_dir_of(arguments);
+    Result<cost::Machine> machine = folder ? cost::load_machine(folder->path, *run->gpu)
+                                           : Result<cost::Machine>(folder.error());
+    if (!machine) {
+      return std::move(machine).error();
+    }
+    run->machine = std::move(machine).value();
   }
   return run;
 }
@@ -300,6 +310,10 @@ Result<ExitCode> run_executor(const Arguments& arguments, const Context& context
     return confirmation.error();
   }
   ValidationAnswer answer = answer_of(*run, *confirmation);
+  if (run->machine) {
+    answer.predicted.step_seconds =
+        exec::predicted_step(run->execution, run->plan, *run->machine).value();
+  }
   answer.notes = context.notes->lines;
   const bool agrees = answer.agrees() && driver_agrees(answer);
   ir::JsonFields summary;

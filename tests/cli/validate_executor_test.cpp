@@ -9,6 +9,7 @@
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/plan_file.h"
 #include "tests/support/cli.h"
+#include "tests/support/schema.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
@@ -39,7 +40,7 @@ std::string write_plan(const test::TemporaryFolder& folder, const ir::ParallelPl
   return folder.write("plan.json", to_pretty_json(ir::plan_file_to_json(file)));
 }
 
-test::Answer run_validate(std::vector<std::string> rest) {
+test::Answer validated(std::vector<std::string> rest) {
   rest.insert(rest.begin(), "validate");
   return test::headroom_with(rest);
 }
@@ -49,7 +50,7 @@ test::Answer run_validate(std::vector<std::string> rest) {
 TEST_CASE("validate PLAN.json: a small plan runs on the CPU as predicted, to the byte") {
   const test::TemporaryFolder folder;
   const std::string plan = write_plan(folder, tiny_plan());
-  const test::Answer ran = run_validate({plan, "--device", "cpu"});
+  const test::Answer ran = validated({plan, "--device", "cpu"});
   CHECK(ran.code == ExitCode::kYes);
   CHECK(ran.out.find("the same to the byte") != std::string::npos);
   CHECK(ran.out.find("step2.2.backward") != std::string::npos);
@@ -62,8 +63,9 @@ TEST_CASE("validate PLAN.json: --json has losses, phases and what the driver los
   plan.runtime = "deepspeed";
   plan.world = 4;
   plan.precision = ir::Precision::kBf16Master;
+  plan.workload.accumulation = 1;
   ir::edit_zero(plan).stage = 3;
-  const test::Answer ran = run_validate({write_plan(folder, plan), "--device", "cpu", "--json"});
+  const test::Answer ran = validated({write_plan(folder, plan), "--device", "cpu", "--json"});
   CHECK(ran.code == ExitCode::kYes);
   const Result<ir::JsonValue> document = ir::parse_json(ran.out, "out");
   REQUIRE(document);
@@ -73,13 +75,17 @@ TEST_CASE("validate PLAN.json: --json has losses, phases and what the driver los
   CHECK(run.find("losses")->as_array()->size() == 2);
   CHECK(run.find("measured_driver_bytes")->as_integer() ==
         run.find("predicted_driver_bytes")->as_integer());
-  CHECK(document->find("phases")->as_array()->size() == 1 + 2 * 5);
+  CHECK(document->find("phases")->as_array()->size() == 1 + 2 * 3);
+  const ir::JsonValue schema = test::read_schema("validation.schema.json");
+  for (const std::string& fault : test::SchemaCheck::faults(schema, *document)) {
+    FAIL_CHECK(fault);
+  }
 }
 
 TEST_CASE("validate PLAN.json: on a small budget, both sides say that it does not fit") {
   const test::TemporaryFolder folder;
   const std::string plan = write_plan(folder, tiny_plan());
-  const test::Answer ran = run_validate({plan, "--device", "cpu", "--budget", "33MiB"});
+  const test::Answer ran = validated({plan, "--device", "cpu", "--budget", "33MiB"});
   CHECK(ran.code == ExitCode::kYes);
   CHECK(ran.out.find("both say that it does not fit") != std::string::npos);
 }
@@ -87,8 +93,7 @@ TEST_CASE("validate PLAN.json: on a small budget, both sides say that it does no
 TEST_CASE("validate PLAN.json: --max-batch really grows the batch") {
   const test::TemporaryFolder folder;
   const std::string plan = write_plan(folder, tiny_plan());
-  const test::Answer ran =
-      run_validate({plan, "--device", "cpu", "--budget", "58MiB", "--max-batch"});
+  const test::Answer ran = validated({plan, "--device", "cpu", "--budget", "58MiB", "--max-batch"});
   CHECK(ran.code == ExitCode::kYes);
   CHECK(ran.out.find("largest micro-batch on cpu: predicted ") == 0);
   CHECK(ran.out.find("predicted 0") == std::string::npos);
@@ -98,26 +103,26 @@ TEST_CASE("validate PLAN.json: what the executor does not run is a wrong use tha
   const test::TemporaryFolder folder;
   ir::ParallelPlan lora = tiny_plan();
   lora.lora = ir::LoraPlan{};
-  const test::Answer adapter = run_validate({write_plan(folder, lora), "--device", "cpu"});
+  const test::Answer adapter = validated({write_plan(folder, lora), "--device", "cpu"});
   CHECK(adapter.code == ExitCode::kUsage);
   CHECK(adapter.err.find("adapter") != std::string::npos);
 
   ir::ParallelPlan large = tiny_plan();
   large.workload.micro_batch = 10'000;
   large.workload.sequence = 64;
-  const test::Answer work = run_validate({write_plan(folder, large), "--device", "cpu"});
+  const test::Answer work = validated({write_plan(folder, large), "--device", "cpu"});
   CHECK(work.code == ExitCode::kUsage);
   CHECK(work.err.find("small plan") != std::string::npos);
 
-  const test::Answer device = run_validate({write_plan(folder, tiny_plan()), "--device", "tpu"});
+  const test::Answer device = validated({write_plan(folder, tiny_plan()), "--device", "tpu"});
   CHECK(device.code == ExitCode::kUsage);
   CHECK(device.err.find("cuda:N") != std::string::npos);
 }
 
 TEST_CASE("validate PLAN.json: no file is 4, no plan is 3") {
   const test::TemporaryFolder folder;
-  CHECK(run_validate({folder.path("none.json"), "--device", "cpu"}).code == ExitCode::kEnvironment);
-  CHECK(run_validate({folder.write("bad.json", "{\"plan\": 7}"), "--device", "cpu"}).code ==
+  CHECK(validated({folder.path("none.json"), "--device", "cpu"}).code == ExitCode::kEnvironment);
+  CHECK(validated({folder.write("bad.json", "{\"plan\": 7}"), "--device", "cpu"}).code ==
         ExitCode::kBadInput);
 }
 

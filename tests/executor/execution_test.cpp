@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/time/model_flops.h"
+#include "costmodel/time/program_time.h"
 #include "model_ir/spec/model_catalogue.h"
 #include "model_ir/spec/param_count.h"
 #include "runtimes/deepspeed/plan.h"
@@ -163,6 +165,33 @@ TEST_CASE("execution: a full-size rank holds what its parameters need") {
     CHECK(held >= expected);
     CHECK(held <= expected + kBesides);
     CHECK(timeline.phases.back().allocated_after == timeline.phases.front().allocated_after);
+  }
+}
+
+TEST_CASE("execution: the recorded work has the FLOPs of the model") {
+  for (const char* const name : {"llama-3-8b", "mixtral-8x7b"}) {
+    CAPTURE(name);
+    ir::ModelSpec model = catalogue_model(name);
+    ir::ParallelPlan plan = plan_of("transformers", 1);
+    plan.workload.sequence = 2048;
+    plan.workload.steps = 1;
+    const auto flops = [&](bool again) {
+      plan.recompute = again ? ir::Recompute::kFull : ir::Recompute::kNone;
+      const Execution execution = execution_of(model, plan).value();
+      const ir::RankProgram program = record_rank(execution, Memory::Backing::kWork);
+      double sum = 0;
+      for (const ir::WorkItem& item : program.work.items) {
+        if (item.kind == ir::WorkItem::Kind::kRun) {
+          sum += cost::flops_of(program.work.shapes[item.index]);
+        }
+      }
+      return sum;
+    };
+    const double expected = cost::model_flops_per_token(model, 2048) * 2048;
+    CHECK(flops(false) == doctest::Approx(expected).epsilon(0.001));
+    // Recomputation runs the layers' forward again: a third of all but the head.
+    const double head = 6.0 * 2048 * static_cast<double>(model.hidden * model.vocabulary);
+    CHECK(flops(true) == doctest::Approx(expected + (expected - head) / 3).epsilon(0.001));
   }
 }
 

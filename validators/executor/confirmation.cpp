@@ -4,6 +4,8 @@
 #include <functional>
 #include <utility>
 
+#include "costmodel/time/program_time.h"
+
 namespace headroom::exec {
 namespace {
 
@@ -91,6 +93,15 @@ Result<Confirmation> confirm(const Execution& execution, const DeviceChoice& cho
   }
   confirmation.measured = std::move(run).value();
   return confirmation;
+}
+
+Seconds predicted_step(const Execution& execution, const ir::ParallelPlan& plan,
+                       const cost::Machine& machine) {
+  cost::PriceList prices = cost::prices_on(machine, plan);
+  prices.launch = prices.graph;
+  prices.looped = prices.graph;
+  const ir::RankProgram program = record_rank(execution, Memory::Backing::kWork);
+  return cost::price_program(program, plan, prices).step.time();
 }
 
 Result<LargestBatch> largest_batch(Execution execution, const DeviceChoice& choice) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "costmodel/memory/timeline.h"
+#include "costmodel/time/machine.h"
 #include "model_ir/base/result.h"
 #include "validators/executor/rank.h"
 
@@ -33,6 +34,13 @@ struct Confirmation {
 ///
 /// Errors:  those of `run_rank`.
 [[nodiscard]] Result<Confirmation> confirm(const Execution& execution, const DeviceChoice& choice);
+
+/// Time of the execution's last step on `machine`, as `plan` would be priced there.
+///
+/// Model:   costmodel/time/program_time.h. The host launches kernels as fast as those of a CUDA
+///          graph: the executor's loop has no Python and looks at no results.
+[[nodiscard]] Seconds predicted_step(const Execution& execution, const ir::ParallelPlan& plan,
+                                     const cost::Machine& machine);
 
 /// The largest micro-batch that `fits`, found by doubling and halving; 0: not even one sequence.
 /// Predicted without a device, or measured by running one step of each.

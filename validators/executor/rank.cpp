@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "model_ir/base/check.h"
 #include "validators/executor/recording_backend.h"
 
 namespace headroom::exec {
@@ -18,12 +19,21 @@ Groups shadow_groups(Device& device, const Division& division) {
           .pipeline = std::make_unique<ShadowGroup>(device, division.pipeline, division.stage())};
 }
 
+std::unique_ptr<Memory> make_memory(Device& device, const Execution& execution, Bytes capacity,
+                                    Memory::Backing backing) {
+  auto memory = std::make_unique<Memory>(device, execution.allocator, capacity, backing);
+  if (backing == Memory::Backing::kWork) {
+    record_work(device, *memory);
+  }
+  return memory;
+}
+
 }  // namespace
 
 Rank::Rank(std::unique_ptr<Device> device, const Execution& execution, Groups groups,
            Bytes capacity, Memory::Backing backing)
     : device_(std::move(device)),
-      memory_(std::make_unique<Memory>(*device_, execution.allocator, capacity, backing)),
+      memory_(make_memory(*device_, execution, capacity, backing)),
       groups_(groups.tensor == nullptr ? shadow_groups(*device_, execution.division)
                                        : std::move(groups)),
       context_(
@@ -77,9 +87,10 @@ Result<RankRun> run_rank(const Execution& execution, const HeadroomDeviceTable& 
   return run;
 }
 
-ir::RankProgram record_rank(const Execution& execution) {
+ir::RankProgram record_rank(const Execution& execution, Memory::Backing backing) {
+  HEADROOM_ASSERT(backing != Memory::Backing::kDevice);
   Rank rank(Device::open(recording_backend(), 0, execution.workspace).value(), execution, {},
-            kUnlimited, Memory::Backing::kNone);
+            kUnlimited, backing);
   rank.run();
   return rank.memory().program();
 }

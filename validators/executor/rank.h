@@ -69,7 +69,8 @@ struct RankRun {
 
 /// What the execution's rank does to its memory: the program that `run_rank` runs on a device,
 /// without a device. Milliseconds to a second for any model.
-[[nodiscard]] ir::RankProgram record_rank(const Execution& execution);
+[[nodiscard]] ir::RankProgram record_rank(const Execution& execution,
+                                          Memory::Backing backing = Memory::Backing::kNone);
 
 /// The same, replayed on a device that leaves `capacity` to the allocator.
 [[nodiscard]] cost::MemoryTimeline predict_rank(const Execution& execution, Bytes capacity);
