@@ -31,7 +31,8 @@ std::optional<Command> command_for(std::string_view verb, std::span<const std::s
   std::optional<Command> usual;
   std::vector<Command> all = commands();
   for (const Command& other : {explain_oom_command(), validate_plan_command(),
-                               fit_program_command(), timeline_program_command()}) {
+                               validate_executor_command(), fit_program_command(),
+                               timeline_program_command()}) {
     all.push_back(other);
   }
   for (Command& command : all) {

@@ -60,7 +60,14 @@ namespace headroom::cli {
 /// `headroom validate PLAN.json --with dryrun|torch`: trains what the plan says with PyTorch, and
 /// compares what its allocator did with the prediction.
 [[nodiscard]] Command validate_plan_command();
-/// The option `--with HOW` of that command.
+/// `headroom validate PLAN.json [--device cpu]`: runs what the plan says with the executor, and
+/// compares what its allocator did with the prediction.
+[[nodiscard]] Command validate_executor_command();
+
+/// The option `--device DEVICE` of that command.
+[[nodiscard]] OptionSpec executor_device_option();
+
+/// The option `--with HOW` of `validate_plan_command`.
 [[nodiscard]] OptionSpec with_option();
 
 }  // namespace headroom::cli

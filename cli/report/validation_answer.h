@@ -22,6 +22,15 @@ struct ValidatedSide {
   std::optional<double> step_seconds;
 };
 
+/// What the executor tells of a run besides its memory.
+struct ExecutedRun {
+  std::vector<double> losses;  ///< One for each step; empty if another stage has them.
+  std::optional<double> tokens_per_second{};
+  std::optional<double> mfu{};  ///< Share of the GPU's peak; none if its peak is not known.
+  Bytes predicted_driver;       ///< Segments.
+  Bytes measured_driver;        ///< What the driver had less of.
+};
+
 /// All data of the answer of `validate PLAN.json`: a prediction beside a measurement, whoever made
 /// it.
 struct ValidationAnswer {
@@ -38,8 +47,9 @@ struct ValidationAnswer {
   ValidatedSide measured;
   std::vector<check::PhaseComparison> phases;
   std::vector<check::PackageVersion> versions;
-  std::string failure;   ///< The error that ended the measured program; empty: none.
-  std::string snapshot;  ///< File that was written; empty: none.
+  std::string failure;               ///< The error that ended the measured program; empty: none.
+  std::string snapshot;              ///< File that was written; empty: none.
+  std::optional<ExecutedRun> run{};  ///< If the executor measured.
   std::vector<std::string> notes;
 
   /// Whether the measurement says anything.

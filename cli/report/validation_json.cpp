@@ -40,6 +40,23 @@ JsonValue versions_json(const std::vector<check::PackageVersion>& versions) {
   return JsonValue{std::move(array)};
 }
 
+JsonFields run_json(const ExecutedRun& run) {
+  const auto number = [](const std::optional<double>& value) {
+    return value ? JsonValue{*value} : JsonValue{};
+  };
+  JsonFields fields;
+  JsonValue::Array losses;
+  for (const double loss : run.losses) {
+    losses.emplace_back(loss);
+  }
+  fields.add("losses", JsonValue{std::move(losses)});
+  fields.add("tokens_per_second", number(run.tokens_per_second));
+  fields.add("mfu", number(run.mfu));
+  fields.add("predicted_driver_bytes", run.predicted_driver);
+  fields.add("measured_driver_bytes", run.measured_driver);
+  return fields;
+}
+
 }  // namespace
 
 std::string validation_json(const ValidationAnswer& answer) {
@@ -77,6 +94,9 @@ std::string validation_json(const ValidationAnswer& answer) {
   document.add("versions", versions_json(answer.versions));
   document.add("failure", answer.failure);
   document.add("snapshot", answer.snapshot);
+  if (answer.run) {
+    document.add("run", run_json(*answer.run));
+  }
   document.add("notes", ir::json_texts(answer.notes));
   return to_pretty_json(std::move(document).finish()) + "\n";
 }

@@ -59,13 +59,19 @@ std::string answer_line(const ValidationAnswer& answer, const Terminal& terminal
   }
   const std::string subject = answer.model + " on " + std::to_string(answer.gpus) + " x " +
                               answer.device + ", " +
-                              (answer.with == "dryrun" ? "dry run" : "PyTorch on the GPU") + ":";
+                              (answer.with == "dryrun"     ? "dry run"
+                               : answer.with == "executor" ? "executor"
+                                                           : "PyTorch on the GPU") +
+                              ":";
   const bool one_line = columns_of(subject) + 1 + columns_of(text) <= terminal.width;
   return subject + (one_line ? " " : "\n  ") +
          styled(terminal, style, wrap(printable(text), terminal.width - 2, 2)) + "\n";
 }
 
 std::string version_lines(const ValidationAnswer& answer, const Terminal& terminal) {
+  if (answer.versions.empty()) {
+    return {};
+  }
   std::string used;
   std::string others;
   for (const check::PackageVersion& version : answer.versions) {
@@ -102,6 +108,9 @@ std::string peak_table(const ValidationAnswer& answer, const Terminal& terminal)
             pad_left(duration_text(*predicted.step_seconds), kFigureColumns) + "  " +
             pad_left(duration_text(*measured.step_seconds), kFigureColumns) + "\n";
   }
+  if (answer.run) {
+    line("driver", answer.run->predicted_driver, answer.run->measured_driver);
+  }
   text += "  " + pad_right("predicted", kNameColumns) + verdict_of(predicted) + "\n";
   text += "  " + pad_right("measured", kNameColumns) + verdict_of(measured) + "\n";
   return text;
@@ -119,6 +128,24 @@ std::vector<const check::PhaseComparison*> chosen_phases(const ValidationAnswer&
   }
   std::ranges::sort(chosen);  // They are elements of one array.
   return chosen;
+}
+
+std::string run_lines(const ExecutedRun& run) {
+  std::string text;
+  const auto line = [&text](std::string_view name, const std::string& value) {
+    text += "  " + pad_right(name, kNameColumns) + value + "\n";
+  };
+  if (run.tokens_per_second) {
+    line("tokens per second", three_digits(*run.tokens_per_second));
+  }
+  if (run.mfu) {
+    line("MFU", percent_text(*run.mfu));
+  }
+  if (!run.losses.empty()) {
+    line("loss", three_digits(run.losses.front()) + " in the first step, " +
+                     three_digits(run.losses.back()) + " in the last");
+  }
+  return text;
 }
 
 std::string phase_table(const ValidationAnswer& answer, const Terminal& terminal) {
@@ -184,7 +211,8 @@ std::string validation_text(const ValidationAnswer& answer, const Terminal& term
                                  terminal.width - 2, 2)) +
                      "\n" + version_lines(answer, terminal);
   if (answer.is_measured()) {
-    text += peak_table(answer, terminal) + phase_table(answer, terminal);
+    text += peak_table(answer, terminal) + (answer.run ? run_lines(*answer.run) : "") +
+            phase_table(answer, terminal);
   }
   if (!answer.snapshot.empty()) {
     text += "\nnext: headroom snapshot " + answer.snapshot + "\n";

@@ -22,7 +22,12 @@ CachingAllocator::Index CachingAllocator::malloc_segment(PoolId pool, std::int64
   if (bytes > capacity_ - reserved_) {
     return kNone;
   }
-  const Index block = new_block({.address = take_addresses(bytes), .size = bytes, .pool = pool});
+  const std::int64_t address = take_addresses(bytes);
+  if (source_ != nullptr && !source_->open(address, Bytes{bytes})) {
+    give_addresses_back(address);
+    return kNone;
+  }
+  const Index block = new_block({.address = address, .size = bytes, .pool = pool});
   reserve(bytes);
   record(TraceAction::kSegmentAllocate, at(block), at(block).address, bytes);
   return block;
@@ -38,14 +43,21 @@ std::int64_t CachingAllocator::take_addresses(std::int64_t bytes) {
   return address;
 }
 
+void CachingAllocator::give_addresses_back(std::int64_t address) {
+  if (settings_.segments == ir::SegmentPlaces::kDriver) {
+    driver_.give_back(address);
+  }
+}
+
 /// Gives a whole free segment back to the driver.
 void CachingAllocator::release_segment(Index block) {
   const Block& segment = at(block);
   record(TraceAction::kSegmentFree, segment, segment.address, segment.size);
   reserved_ -= segment.size;
-  if (settings_.segments == ir::SegmentPlaces::kDriver) {
-    driver_.give_back(segment.address);
+  if (source_ != nullptr) {
+    source_->close(segment.address);
   }
+  give_addresses_back(segment.address);
   pool_of(segment.pool).free.erase(segment.size, segment.address);
   drop_block(block);
 }

@@ -20,6 +20,21 @@ struct DeviceMemory {
   std::optional<Bytes> allowed = std::nullopt;
 };
 
+/// Real memory behind the segments of an allocator that serves a running program. Segments are
+/// named by the addresses that the allocator has chosen for them; the memory itself lies wherever
+/// the source has put it.
+class SegmentSource {
+ public:
+  SegmentSource() = default;
+  SegmentSource(const SegmentSource&) = delete;
+  SegmentSource& operator=(const SegmentSource&) = delete;
+  virtual ~SegmentSource() = default;
+  /// Obtains memory for the segment at `address`. False: the device has too little.
+  [[nodiscard]] virtual bool open(std::int64_t address, Bytes bytes) = 0;
+  /// Gives the memory of the segment at `address` back.
+  virtual void close(std::int64_t address) = 0;
+};
+
 /// One kind of action of the allocator.
 enum class TraceAction : std::uint8_t {
   kAllocate,

@@ -21,6 +21,16 @@ CachingAllocator::CachingAllocator(const ir::AllocatorSettings& settings,
   }
 }
 
+void CachingAllocator::serve_from(SegmentSource& source) {
+  HEADROOM_ASSERT(reserved_ == 0 && !settings_.expandable_segments);
+  source_ = &source;
+}
+
+std::int64_t CachingAllocator::address_of(ir::BlockId block) const {
+  HEADROOM_ASSERT(block < live_.size() && live_[block] != kNone && live_[block] != kNothing);
+  return at(live_[block]).address;
+}
+
 CachingAllocator::PoolId CachingAllocator::pool_for(std::int64_t size, ir::StreamId stream) {
   const std::size_t pool = std::size_t{2} * stream + (size <= kSmallRequest ? 0 : 1);
   if (pool >= pools_.size()) {

@@ -35,6 +35,10 @@ class CachingAllocator {
   CachingAllocator(const ir::AllocatorSettings& settings, const DeviceMemory& device,
                    AllocatorTrace* trace = nullptr);
 
+  /// From now on, segments are backed by memory of `source`, which must outlive the allocator.
+  /// Requires that no segment is open and that segments are not expandable.
+  void serve_from(SegmentSource& source);
+
   /// Serves `requested` bytes on `stream` under the name `block`; false: out of memory.
   [[nodiscard]] bool allocate(ir::BlockId block, Bytes requested, ir::StreamId stream);
   void free(ir::BlockId block);
@@ -43,6 +47,8 @@ class CachingAllocator {
   /// Size of the live block as `allocated` counts it.
   [[nodiscard]] Bytes size_of(ir::BlockId block) const;
   void reset_peaks();
+  /// Address of a live block of more than 0 bytes, as the allocator counts addresses.
+  [[nodiscard]] std::int64_t address_of(ir::BlockId block) const;
 
   /// Every segment with its blocks, by address.
   [[nodiscard]] std::vector<SegmentView> segments() const;
@@ -107,6 +113,7 @@ class CachingAllocator {
   [[nodiscard]] Index open_segment(PoolId pool, std::int64_t size);
   [[nodiscard]] Index malloc_segment(PoolId pool, std::int64_t bytes);
   [[nodiscard]] std::int64_t take_addresses(std::int64_t bytes);
+  void give_addresses_back(std::int64_t address);
   void release_segment(Index block);
   [[nodiscard]] bool release_oversize(PoolId pool, std::int64_t size);
   void release_cached();
@@ -130,6 +137,7 @@ class CachingAllocator {
   std::int64_t capacity_;
   std::optional<std::int64_t> allowed_;
   AllocatorTrace* trace_;
+  SegmentSource* source_ = nullptr;
 
   std::vector<Block> blocks_;
   std::vector<Index> unused_;  ///< Of `blocks_`.

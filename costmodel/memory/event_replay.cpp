@@ -29,7 +29,10 @@ bool EventReplay::step(std::size_t index) {
 }
 
 bool EventReplay::allocate(const ir::Event& event) {
-  HEADROOM_ASSERT(event.block < slots_.size());
+  HEADROOM_ASSERT(event.block < program_.blocks);
+  if (event.block >= slots_.size()) {
+    slots_.resize(program_.blocks);  // The program has grown since this replay began.
+  }
   if (!allocator_.allocate(event.block, Bytes{event.bytes}, event.stream)) {
     return false;
   }

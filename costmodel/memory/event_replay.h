@@ -10,7 +10,8 @@
 namespace headroom::cost {
 
 /// The state of a replay between two events: the allocator and the live bytes by role. Used by
-/// `replay` and the exports.
+/// `replay`, by the exports, and by programs that run: they add events to the program and step
+/// through each at once.
 class EventReplay {
  public:
   /// Keeps a reference to `program`. With `trace`, the allocator records its actions.

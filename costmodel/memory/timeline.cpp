@@ -13,32 +13,14 @@ namespace {
 /// Replays one phase into `memory`. Returns the event that ran out of memory, if any.
 std::optional<std::size_t> run_phase(EventReplay& run, const ir::Phase& phase,
                                      PhaseMemory& memory) {
-  run.allocator().reset_peaks();
-  memory.name = phase.name;
-  memory.allocated_before = run.allocated();
-  memory.peak_allocated = run.allocated();
-  memory.peak_event = phase.begin == 0 ? 0 : phase.begin - 1;
-  memory.at_peak = run.by_role();
+  PhaseMeter meter(run, phase.name, phase.begin);
   std::optional<std::size_t> failed;
-  for (std::size_t event = phase.begin; event < phase.end; ++event) {
-    if (!run.step(event)) {
+  for (std::size_t event = phase.begin; event < phase.end && !failed; ++event) {
+    if (!meter.step(event)) {
       failed = event;
-      break;
-    }
-    if (run.allocated() > memory.peak_allocated) {
-      memory.peak_allocated = run.allocated();
-      memory.peak_event = event;
-      memory.at_peak = run.by_role();
     }
   }
-  const AllocatorState state = run.allocator().state();
-  memory.allocated_after = run.allocated();
-  memory.reserved_after = state.reserved;
-  memory.peak_reserved = state.peak_reserved;
-  memory.requested_after = state.requested;
-  memory.peak_requested = state.peak_requested;
-  memory.retries = state.retries;
-  memory.after = run.by_role();
+  memory = meter.result();
   return failed;
 }
 
