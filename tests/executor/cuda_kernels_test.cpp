@@ -70,5 +70,9 @@ TEST_CASE("CUDA kernels on the host: norms of gradients and AdamW") {
   check_order(test::compare_optimizer);
 }
 
+TEST_CASE("CUDA products: what cuBLASLt is asked for is what the CPU multiplies") {
+  check(test::compare_products);
+}
+
 }  // namespace
 }  // namespace headroom

@@ -93,6 +93,14 @@ struct ScaleArguments {
   float factor;
 };
 
+/// A factor of 0 makes zeros of everything, NaN included.
+struct ScaleMatrixArguments {
+  static constexpr const char* kKernel = "scale_matrix";
+  void* x;
+  int64_t x_row, rows, columns;
+  float factor;
+};
+
 struct AddBiasArguments {
   static constexpr const char* kKernel = "add_bias";
   void* x;

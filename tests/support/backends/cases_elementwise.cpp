@@ -68,7 +68,8 @@ void activations(Twin& twin, std::int32_t type, std::int32_t function) {
   twin.run([&](const Table& t, HeadroomDevice* d, const Twin::At& at) {
     std::int32_t code = t.activation(d, 0, at(y), at(x), type, kRows * kRow, function);
     code += t.activation_backward(d, 0, at(dout), at(dout), at(x), type, kRows * kRow, function);
-    code += t.gated(d, 0, at(out), at(both), up_of(at(both)), kRow, type, kRows, kColumns, function);
+    code +=
+        t.gated(d, 0, at(out), at(both), up_of(at(both)), kRow, type, kRows, kColumns, function);
     code += t.gated_backward(d, 0, at(dboth), up_of(at(dboth)), at(out), at(both), up_of(at(both)),
                              kRow, type, kRows, kColumns, function);
     return code;
@@ -87,8 +88,9 @@ void random_numbers(Twin& twin, std::int32_t type) {
   twin.run([&](const Table& t, HeadroomDevice* d, const Twin::At& at) {
     const std::int32_t code =
         t.random_normal(d, 0, at(x), type, 13, 501, 20, 3, 5, 64, 42, 0.5, 0.02);
-    return code != 0 ? code
-                     : t.random_tokens(d, 0, static_cast<std::int32_t*>(at(ids)), 7, 300, 128256, 9);
+    return code != 0
+               ? code
+               : t.random_tokens(d, 0, static_cast<std::int32_t*>(at(ids)), 7, 300, 128256, 9);
   });
   twin.compare("normal", x);
   twin.compare("tokens", ids);
@@ -122,8 +124,7 @@ void embeddings(Twin& twin, std::int32_t type, std::int32_t gradient, std::int64
   const Twins positions = twin.normal(type, 13 * columns);
   twin.run([&](const Table& t, HeadroomDevice* d, const Twin::At& at) {
     const auto* const i = static_cast<const std::int32_t*>(at(ids));
-    std::int32_t code =
-        t.embedding(d, 0, at(out), at(table), type, i, kTokens, columns, 5, kRows);
+    std::int32_t code = t.embedding(d, 0, at(out), at(table), type, i, kTokens, columns, 5, kRows);
     code += t.add_positions(d, 0, at(x), at(positions), type, kTokens, columns, 13);
     code += t.add_positions_backward(d, 0, at(dpositions), gradient, at(dout), type, kTokens,
                                      columns, 13);

@@ -26,8 +26,8 @@ void losses(Twin& twin, std::int32_t type, std::int64_t columns) {
   const Twins loss = twin.values(HEADROOM_FP32, {1.5});
   twin.run([&](const Table& t, HeadroomDevice* d, const Twin::At& at) {
     const auto* const l = static_cast<const std::int32_t*>(at(labels));
-    std::int32_t code = t.logit_statistics(d, 0, at(maxima), at(sums), at(targets), at(logits), type,
-                                           l, kRows, columns, kFirst);
+    std::int32_t code = t.logit_statistics(d, 0, at(maxima), at(sums), at(targets), at(logits),
+                                           type, l, kRows, columns, kFirst);
     code += t.cross_entropy_loss(d, 0, at(loss), at(maxima), at(sums), at(targets), HEADROOM_FP32,
                                  l, kRows, 0.01);
     code += t.cross_entropy_backward(d, 0, at(dlogits), at(logits), type, at(maxima), at(sums), l,

@@ -139,8 +139,7 @@ void Twin::check(int side, std::int32_t code) const {
 Twins Twin::allocate(std::int32_t type, std::int64_t count, std::int64_t offset) {
   Twins twins{.type = type, .count = count, .offset = offset};
   for (int side = 0; side < 2; ++side) {
-    check(side,
-          table_[side]->memory_allocate(device_[side], bytes_of(twins), &twins.memory[side]));
+    check(side, table_[side]->memory_allocate(device_[side], bytes_of(twins), &twins.memory[side]));
     if (twins.memory[side] == nullptr) {
       throw std::runtime_error("out of memory in a test");
     }
@@ -156,8 +155,8 @@ void Twin::upload(const Twins& twins, const std::vector<std::byte>& bytes) {
     void* host = nullptr;
     check(side, table.host_allocate(device_[side], size, &host));
     std::memcpy(host, bytes.data(), bytes.size());
-    check(side, table.copy(device_[side], 0, twins.memory[side], host, size,
-                           HEADROOM_HOST_TO_DEVICE));
+    check(side,
+          table.copy(device_[side], 0, twins.memory[side], host, size, HEADROOM_HOST_TO_DEVICE));
     check(side, table.stream_synchronize(device_[side], 0));
     check(side, table.host_free(device_[side], host));
   }
@@ -182,8 +181,8 @@ Twins Twin::values(std::int32_t type, const std::vector<double>& values, std::in
   std::vector<std::byte> bytes(static_cast<std::size_t>(bytes_of(twins)), kGuardByte);
   for (std::size_t i = 0; i < values.size(); ++i) {
     put_number(type,
-               bytes.data() + (static_cast<std::size_t>(offset) + i) *
-                                  static_cast<std::size_t>(size_of(type)),
+               bytes.data() +
+                   (static_cast<std::size_t>(offset) + i) * static_cast<std::size_t>(size_of(type)),
                values[i]);
   }
   upload(twins, bytes);
@@ -218,8 +217,7 @@ void Twin::run(const std::function<std::int32_t(const HeadroomDeviceTable&, Head
       before_(side);
     }
     check(side, call(*table_[side], device_[side], [side](const Twins& twins) -> void* {
-            return static_cast<std::byte*>(twins.memory[side]) +
-                   twins.offset * size_of(twins.type);
+            return static_cast<std::byte*>(twins.memory[side]) + twins.offset * size_of(twins.type);
           }));
   }
 }

@@ -58,8 +58,8 @@ class Twin {
 
   /// Runs the call on both, `at(twins)` being their address.
   using At = std::function<void*(const Twins&)>;
-  void run(const std::function<std::int32_t(const HeadroomDeviceTable&, HeadroomDevice*, const At&)>&
-               call);
+  void run(const std::function<std::int32_t(const HeadroomDeviceTable&, HeadroomDevice*,
+                                            const At&)>& call);
 
   /// Compares an output: |a - b| <= tolerance of its type * (|a| + largest |a| / 10).
   void compare(const std::string& output, const Twins& twins, double factor = 1);

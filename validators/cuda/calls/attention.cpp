@@ -63,8 +63,8 @@ std::int32_t softmax_backward(HeadroomDevice* d, HeadroomStream stream, void* ds
 // --- Fused attention ----------------------------------------------------------------------------
 
 constexpr std::int64_t kLargestHead = 256;
-constexpr std::int64_t kTileRows = 64;         ///< Rows that a block owns.
-constexpr std::int64_t kPassingRows = 32;      ///< Rows that pass by, in backward.
+constexpr std::int64_t kTileRows = 64;     ///< Rows that a block owns.
+constexpr std::int64_t kPassingRows = 32;  ///< Rows that pass by, in backward.
 constexpr std::int64_t kRowsOfBlock = 4;   ///< One warp for each row.
 constexpr int kAttentionThreads = 128;
 
@@ -138,13 +138,14 @@ std::int32_t attention(HeadroomDevice* d, HeadroomStream stream, const HeadroomA
   }
   return a.head_dim <= 64
              ? start<AttentionTiles64Arguments>(d, stream, a, kTileRows, a.heads, 3 * kTileRows, 64)
-             : start<AttentionTiles128Arguments>(d, stream, a, kTileRows, a.heads, 3 * kTileRows, 128);
+             : start<AttentionTiles128Arguments>(d, stream, a, kTileRows, a.heads, 3 * kTileRows,
+                                                 128);
 }
 
 /// Kernels of the backward pass for one size of tiles.
 template <typename QueryGradient, typename KeyGradient>
-std::int32_t backward_in_tiles(HeadroomDevice* d, HeadroomStream stream,
-                               const HeadroomAttention& a, std::int64_t size) {
+std::int32_t backward_in_tiles(HeadroomDevice* d, HeadroomStream stream, const HeadroomAttention& a,
+                               std::int64_t size) {
   constexpr std::int64_t kShared = 2 * kTileRows + 2 * kPassingRows;
   const std::int32_t code = start<QueryGradient>(d, stream, a, kTileRows, a.heads, kShared, size);
   return code != 0 ? code : start<KeyGradient>(d, stream, a, kTileRows, a.kv_heads, kShared, size);
@@ -156,8 +157,7 @@ std::int32_t attention_backward(HeadroomDevice* d, HeadroomStream stream,
   if (a.head_dim > kLargestHead) {
     return fail(d, "CUDA has no fused attention for heads of more than 256 elements");
   }
-  std::int32_t code =
-      start<AttentionDeltaArguments>(d, stream, a, kRowsOfBlock, a.heads, 0, 0);
+  std::int32_t code = start<AttentionDeltaArguments>(d, stream, a, kRowsOfBlock, a.heads, 0, 0);
   if (code != 0) {
     return code;
   }

@@ -6,9 +6,8 @@ namespace {
 
 std::int32_t fill(HeadroomDevice* d, HeadroomStream stream, void* out, std::int32_t type,
                   std::int64_t count, double value) {
-  return launch(
-      d, stream, {type}, grid_of_elements(count),
-      FillArguments{.out = out, .count = count, .value = static_cast<float>(value)});
+  return launch(d, stream, {type}, grid_of_elements(count),
+                FillArguments{.out = out, .count = count, .value = static_cast<float>(value)});
 }
 
 std::int32_t random_normal(HeadroomDevice* d, HeadroomStream stream, void* out, std::int32_t type,
@@ -67,12 +66,10 @@ std::int32_t embedding_backward(HeadroomDevice* d, HeadroomStream stream, void* 
 std::int32_t add_positions(HeadroomDevice* d, HeadroomStream stream, void* x, const void* table,
                            std::int32_t type, std::int64_t tokens, std::int64_t columns,
                            std::int64_t sequence) {
-  return launch(d, stream, {type}, grid_of_matrix(tokens, columns),
-                AddPositionsArguments{.x = x,
-                                      .table = table,
-                                      .tokens = tokens,
-                                      .columns = columns,
-                                      .sequence = sequence});
+  return launch(
+      d, stream, {type}, grid_of_matrix(tokens, columns),
+      AddPositionsArguments{
+          .x = x, .table = table, .tokens = tokens, .columns = columns, .sequence = sequence});
 }
 
 std::int32_t add_positions_backward(HeadroomDevice* d, HeadroomStream stream, void* dtable,

@@ -20,10 +20,8 @@ std::int32_t accumulate(HeadroomDevice* d, HeadroomStream stream, void* to, std:
                         const void* from, std::int32_t from_type, std::int64_t count,
                         double factor) {
   return launch(d, stream, {to_type, from_type}, grid_of_elements(count),
-                AccumulateArguments{.to = to,
-                                    .from = from,
-                                    .count = count,
-                                    .factor = static_cast<float>(factor)});
+                AccumulateArguments{
+                    .to = to, .from = from, .count = count, .factor = static_cast<float>(factor)});
 }
 
 std::int32_t scale(HeadroomDevice* d, HeadroomStream stream, void* x, std::int32_t type,

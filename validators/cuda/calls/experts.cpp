@@ -41,9 +41,9 @@ std::int32_t sort_by_expert(HeadroomDevice* d, HeadroomStream stream, std::int32
                             std::int64_t expert_count, std::int64_t top_k) {
   const std::int64_t choices = tokens * top_k;
   const Grid grid{.x = expert_count, .threads = 256};
-  std::int32_t code = launch(
-      d, stream, {}, grid,
-      ExpertCountsArguments{.offsets = offsets, .experts = experts, .choices = choices});
+  std::int32_t code =
+      launch(d, stream, {}, grid,
+             ExpertCountsArguments{.offsets = offsets, .experts = experts, .choices = choices});
   if (code == 0) {
     code = launch(d, stream, {}, Grid{.x = 1, .threads = 32},
                   ExpertOffsetsArguments{.offsets = offsets, .expert_count = expert_count});

@@ -7,8 +7,8 @@
 
 #include "validators/executor/device_abi.h"
 
-/// How functions of the device's table start kernels. The plugin starts them on a GPU, the emulation
-/// on the host.
+/// How functions of the device's table start kernels. The plugin starts them on a GPU, the
+/// emulation on the host.
 namespace headroom::cuda {
 
 /// Blocks, threads of a block, and bytes of shared memory that the launch asks for.

@@ -71,22 +71,20 @@ std::int32_t norm_backward(HeadroomDevice* d, HeadroomStream stream, std::int32_
   // First the weights: dx may take the place of dy.
   if (dweight != nullptr) {
     auto* const weights = static_cast<float*>(partial);
-    float* const biases =
-        dbias != nullptr ? weights + HEADROOM_PARTIAL_ROWS * columns : nullptr;
-    std::int32_t code =
-        launch(d, stream, {type}, grid_of_partial(rows, columns),
-               NormWeightGradientArguments{.weight_partial = weights,
-                                           .bias_partial = biases,
-                                           .dy = dy,
-                                           .x = x,
-                                           .mean = means,
-                                           .rstd = rstds,
-                                           .dy_row = dy_row,
-                                           .x_row = x_row,
-                                           .rows = rows,
-                                           .columns = columns,
-                                           .partial_rows = partial_rows_of(rows),
-                                           .centred = centred});
+    float* const biases = dbias != nullptr ? weights + HEADROOM_PARTIAL_ROWS * columns : nullptr;
+    std::int32_t code = launch(d, stream, {type}, grid_of_partial(rows, columns),
+                               NormWeightGradientArguments{.weight_partial = weights,
+                                                           .bias_partial = biases,
+                                                           .dy = dy,
+                                                           .x = x,
+                                                           .mean = means,
+                                                           .rstd = rstds,
+                                                           .dy_row = dy_row,
+                                                           .x_row = x_row,
+                                                           .rows = rows,
+                                                           .columns = columns,
+                                                           .partial_rows = partial_rows_of(rows),
+                                                           .centred = centred});
     if (code == 0) {
       code = finish_sum(d, stream, dweight, gradient_type, weights, rows, columns);
     }

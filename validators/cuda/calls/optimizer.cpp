@@ -28,8 +28,8 @@ std::int32_t square_sum(HeadroomDevice* d, HeadroomStream stream, void* sum, std
   Grid grid = grid_of_elements(count);
   grid.x = std::min<std::int64_t>(grid.x, HEADROOM_PARTIAL_SUMS);
   auto* const sums = static_cast<float*>(partial);
-  const std::int32_t code = launch(d, stream, {type}, grid,
-                                   SquareSumArguments{.partial = sums, .x = x, .count = count});
+  const std::int32_t code =
+      launch(d, stream, {type}, grid, SquareSumArguments{.partial = sums, .x = x, .count = count});
   return code != 0 ? code
                    : launch(d, stream, {}, Grid{.x = count > 0 ? 1 : 0, .threads = 1024},
                             FinishSquareSumArguments{.sum = static_cast<float*>(sum),

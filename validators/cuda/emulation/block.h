@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <functional>
 
-/// Runs the threads of one block of a kernel on the host, one after the other: each goes on until it
-/// meets others. So a kernel's body, compiled for the host, computes what it computes on a GPU,
+/// Runs the threads of one block of a kernel on the host, one after the other: each goes on until
+/// it meets others. So a kernel's body, compiled for the host, computes what it computes on a GPU,
 /// barriers and exchanges within warps included.
 namespace headroom::cuda::emulation {
 

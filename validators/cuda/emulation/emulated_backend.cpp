@@ -5,6 +5,7 @@
 
 #include "model_ir/base/check.h"
 #include "validators/cuda/calls/launch.h"
+#include "validators/cuda/calls/products.h"
 #include "validators/cuda/emulation/kernels.h"
 #include "validators/executor/cpu/cpu_backend.h"
 #include "validators/executor/cpu/values.h"
@@ -45,6 +46,32 @@ std::int32_t launch_kernel(HeadroomDevice* device, HeadroomStream /*stream*/,
   return 0;
 }
 
+std::int32_t multiply(HeadroomDevice* device, HeadroomStream /*stream*/, const ColumnMajor& p) {
+  return exec::cpu::typed(device, p.type, p.output_type, [&p](auto* operand, auto* output) {
+    using exec::cpu::load;
+    using exec::cpu::store;
+    using T = exec::cpu::Element<decltype(operand)>;
+    using U = exec::cpu::Element<decltype(output)>;
+    for (std::int64_t batch = 0; batch < p.batches; ++batch) {
+      const T* const left = exec::cpu::in<T>(p.left) + batch * p.left_stride;
+      const T* const right = exec::cpu::in<T>(p.right) + batch * p.right_stride;
+      U* const result = exec::cpu::out<U>(p.result) + batch * p.result_stride;
+      for (std::int64_t column = 0; column < p.columns; ++column) {
+        for (std::int64_t row = 0; row < p.rows; ++row) {
+          double sum = 0;
+          for (std::int64_t i = 0; i < p.inner; ++i) {
+            sum += load(left[p.transpose_left ? row * p.left_lead + i : i * p.left_lead + row]) *
+                   load(right[p.transpose_right ? i * p.right_lead + column
+                                                : column * p.right_lead + i]);
+          }
+          U& to = result[column * p.result_lead + row];
+          store(to, p.alpha * sum + (p.beta == 0 ? 0 : p.beta * load(to)));
+        }
+      }
+    }
+  });
+}
+
 namespace emulation {
 
 const HeadroomDeviceTable& emulated_backend() {
@@ -52,6 +79,7 @@ const HeadroomDeviceTable& emulated_backend() {
     HeadroomDeviceTable made = exec::cpu_backend();
     made.backend = "emulated CUDA";
     add_kernels(made);
+    add_products(made);
     return made;
   }();
   return table;

@@ -18,11 +18,10 @@
 #define HEADROOM_SHARED static thread_local
 #define HEADROOM_UNROLL
 
-#define HEADROOM_KERNEL(name, Arguments, threads, ...)                                  \
-  static const headroom::cuda::emulation::Registration name##_registration(             \
-      #name, threads, sizeof(headroom::cuda::Arguments), [](const void* arguments) {    \
-        headroom::cuda::__VA_ARGS__(                                                    \
-            *static_cast<const headroom::cuda::Arguments*>(arguments));                 \
+#define HEADROOM_KERNEL(name, Arguments, threads, ...)                                          \
+  static const headroom::cuda::emulation::Registration name##_registration(                     \
+      #name, threads, sizeof(headroom::cuda::Arguments), [](const void* arguments) {            \
+        headroom::cuda::__VA_ARGS__(*static_cast<const headroom::cuda::Arguments*>(arguments)); \
       });
 
 namespace headroom::cuda {

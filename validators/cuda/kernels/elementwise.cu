@@ -101,6 +101,22 @@ HEADROOM_DEVICE void scale_elements(const ScaleArguments& a) {
 }
 
 template <typename T>
+HEADROOM_DEVICE void scale_matrix(const ScaleMatrixArguments& a) {
+  const int64_t eights = (a.columns + kEight - 1) / kEight;
+  for (int64_t i = global_thread(); i < a.rows * eights; i += global_threads()) {
+    const int64_t c = kEight * (i % eights);
+    T* const to = out<T>(a.x) + i / eights * a.x_row + c;
+    float x[kEight];
+    load_eight(x, to, a.columns - c);
+    HEADROOM_UNROLL
+    for (float& value : x) {
+      value = a.factor == 0 ? 0.0F : a.factor * value;
+    }
+    store_eight(to, x, a.columns - c);
+  }
+}
+
+template <typename T>
 HEADROOM_DEVICE void add_bias(const AddBiasArguments& a) {
   const int64_t eights = (a.columns + kEight - 1) / kEight;
   for (int64_t i = global_thread(); i < a.rows * eights; i += global_threads()) {
@@ -195,6 +211,7 @@ HEADROOM_KERNEL_PAIRS(cast_elements, CastArguments, 256, cast_elements)
 HEADROOM_KERNEL_TYPES(add_elements, AddArguments, 256, add_elements)
 HEADROOM_KERNEL_PAIRS(accumulate, AccumulateArguments, 256, accumulate)
 HEADROOM_KERNEL_TYPES(scale_elements, ScaleArguments, 256, scale_elements)
+HEADROOM_KERNEL_TYPES(scale_matrix, ScaleMatrixArguments, 256, scale_matrix)
 HEADROOM_KERNEL_TYPES(add_bias, AddBiasArguments, 256, add_bias)
 HEADROOM_KERNEL_TYPES(activation, ActivationArguments, 256, activation)
 HEADROOM_KERNEL_TYPES(activation_backward, ActivationBackwardArguments, 256, activation_backward)
