@@ -30,6 +30,8 @@ std::optional<Command> command_for(std::string_view verb, std::span<const std::s
   std::optional<Command> usual;
   std::vector<Command> all = commands();
   all.push_back(explain_oom_command());
+  all.push_back(validate_plan_command());
+  all.push_back(validate_executor_command());
   for (Command& command : all) {
     const auto asks = [&command](const std::string& word) {
       return word.substr(0, word.find('=')) == "--" + std::string(command.when);

@@ -212,6 +212,48 @@ Result<LoadedModel> find_model(const std::string& text, const Arguments& argumen
   return read_catalogue(text, arguments);
 }
 
+/// The file that has the configuration of the model that `text` names.
+Result<std::string> configuration_file(const std::string& text, const Arguments& arguments) {
+  if (!is_path(text)) {
+    const Result<ConfigDir> folder = config_dir_of(arguments);
+    if (!folder) {
+      return folder.error();
+    }
+    const std::string models = folder->path + "/models";
+    const Result<ir::ModelEntry> entry = ir::load_entry(models, text);
+    return entry ? Result<std::string>(models + "/" + entry->name + ".json")
+                 : Result<std::string>(entry.error());
+  }
+  if (text == "-" || ends_with(text, ".gguf")) {
+    return Error::invalid_argument("MODEL", text, "a model with a config.json",
+                                   "name its config.json, or a name of the catalogue");
+  }
+  const fs::path path(text);
+  std::error_code ignored;
+  const bool weights =
+      ends_with(text, ".safetensors") || ends_with(text, ".safetensors.index.json");
+  return (fs::is_directory(path, ignored) ? path / kConfigName
+          : weights                       ? path.parent_path() / kConfigName
+                                          : path)
+      .string();
+}
+
+/// The text part of a configuration, whose `model_type` has its own name.
+ir::JsonValue text_part(const ir::JsonValue& config) {
+  const ir::JsonValue* const part = config.find("text_config");
+  if (part == nullptr || part->as_object() == nullptr) {
+    return config;
+  }
+  ir::JsonValue text = *part;
+  const ir::JsonValue* const whole = config.find("model_type");
+  if (text.find("model_type") == nullptr && whole != nullptr && whole->as_string() != nullptr) {
+    text.as_object()->insert(
+        text.as_object()->begin(),
+        {.key = "model_type", .value = ir::JsonValue{*whole->as_string() + "_text"}});
+  }
+  return text;
+}
+
 /// Applies `--task` and `--num-labels`.
 Status apply_task(const Arguments& arguments, ir::ModelSpec& model) {
   ir::Task task = model.task;
@@ -248,6 +290,24 @@ std::span<const OptionSpec> model_options() {
 
 Result<ConfigDir> config_dir_of(const Arguments& arguments) {
   return find_config_dir(arguments.value("config-dir"));
+}
+
+Result<ir::JsonValue> model_configuration(const std::string& text, const Arguments& arguments) {
+  const Result<std::string> file = configuration_file(text, arguments);
+  if (!file) {
+    return file.error();
+  }
+  const Result<std::string> content = read_file(*file);
+  if (!content) {
+    return content.error();
+  }
+  const Result<ir::JsonValue> document = ir::parse_json(*content, *file);
+  if (!document) {
+    return document.error();
+  }
+  const ir::JsonValue* const entry = is_path(text) ? nullptr : document->find("config");
+  const ir::JsonValue& config = entry == nullptr ? *document : *entry;
+  return text_part(config);
 }
 
 Result<std::string> model_text(const Arguments& arguments) {

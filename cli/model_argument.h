@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "model_ir/base/config_dir.h"
 #include "model_ir/base/result.h"
+#include "model_ir/json/json_value.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::cli {
@@ -32,6 +33,13 @@ struct LoadedModel {
 
 /// Reads the model that `text` names, like `load_model_argument`.
 [[nodiscard]] Result<LoadedModel> load_model(const std::string& text, const Arguments& arguments);
+
+/// The config.json of the model that `text` names, as an object; of a model with several parts,
+/// that of its text part.
+///
+/// Errors:  those of the readers; kInvalidArgument for a model that has none (.gguf).
+[[nodiscard]] Result<ir::JsonValue> model_configuration(const std::string& text,
+                                                        const Arguments& arguments);
 
 /// The single positional of a verb that takes a MODEL.
 ///

@@ -27,8 +27,9 @@ namespace {
 Result<std::vector<std::string>> read_paths(const Arguments& arguments) {
   const std::vector<std::string>& given = arguments.positionals();
   if (given.empty() || given[0] != "measured") {
-    return Error::invalid_argument("WHAT", given.empty() ? "nothing" : given[0], "measured",
-                                   "headroom validate measured PATH...");
+    return Error::invalid_argument(
+        "WHAT", given.empty() ? "nothing" : given[0], "measured, or a plan file and --with",
+        "headroom validate measured PATH..., or headroom validate PLAN.json --with dryrun");
   }
   if (given.size() == 1) {
     return Error::invalid_argument("PATH", "nothing", "files or folders with measured runs",
@@ -107,6 +108,9 @@ Status write_files(const Arguments& arguments, const check::Scoring& scoring) {
 }
 
 Result<ExitCode> run_validate(const Arguments& arguments, const Context& context) {
+  if (arguments.positionals().size() == 1 && arguments.positionals().front() != "measured") {
+    return validate_executor_command().run(arguments, context);  // A plan file alone.
+  }
   const Result<std::vector<std::string>> paths = read_paths(arguments);
   if (!paths) {
     return paths.error();
@@ -157,11 +161,12 @@ Command validate_command() {
       .verb =
           {.name = "validate",
            .summary = "Compares predictions with measured runs",
-           .positionals = "measured PATH...",
+           .positionals = "measured PATH... | PLAN.json --with HOW",
            .detail = "PATH is a file with measured runs, or a folder with such files: JSON lines "
                      "(.jsonl, .jsonl.gz) with one run per line, or a .json file with published "
                      "results. The exit code is 0 however large the errors are.",
-           .options = {{"source", "NAME", "", "only runs of the file with this name"},
+           .options = {with_option(),
+                       {"source", "NAME", "", "only runs of the file with this name"},
                        {"runtime", "NAME", "",
                         "only runs of this framework, as --runtime of headroom fit names it"},
                        {"metric", "NAME", "", "only this metric, such as peak_allocated or fits"},

@@ -52,4 +52,14 @@ namespace headroom::cli {
 /// `headroom validate measured PATH...`: predicts measured runs and compares the results.
 [[nodiscard]] Command validate_command();
 
+/// `headroom validate PLAN.json --with dryrun|torch`: trains what the plan says with PyTorch, and
+/// compares what its allocator did with the prediction.
+[[nodiscard]] Command validate_plan_command();
+/// `headroom validate PLAN.json [--device cpu]`: runs what the plan says with the executor, and
+/// compares what its allocator did with the prediction.
+[[nodiscard]] Command validate_executor_command();
+
+/// The option `--with HOW` of that command.
+[[nodiscard]] OptionSpec with_option();
+
 }  // namespace headroom::cli

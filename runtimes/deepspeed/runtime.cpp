@@ -181,6 +181,25 @@ class Deepspeed final : public Runtime {
     }
     return held;
   }
+  [[nodiscard]] PlanExecution execution(const ModelSpec& model,
+                                        const ParallelPlan& plan) const override {
+    const ZeroPlan& zero = zero_of(plan);
+    PlanExecution execution = common_execution(model, plan);
+    execution.zero_stage = zero.stage;
+    execution.parameters_on_host = zero.offload_param == OffloadDevice::kCpu;
+    execution.states_on_host = zero.offload_optimizer == OffloadDevice::kCpu;
+    execution.gradient_dtype = zero.grad_accum_dtype;
+    beyond_if(execution,
+              zero.offload_param == OffloadDevice::kNvme ||
+                  zero.offload_optimizer == OffloadDevice::kNvme,
+              "parameters or optimizer states on NVMe");
+    beyond_if(execution, execution.states_on_host && zero.offload_ratio < 1,
+              "optimizer states of which a share is on the host");
+    beyond_if(execution, zero.hpz_partition_size > 1, "secondary partitions of ZeRO++");
+    beyond_if(execution, zero.quantized_weights || zero.quantized_gradients,
+              "communication in fewer bits (ZeRO++)");
+    return execution;
+  }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     const ZeroPlan zero = zero_of(plan);
     HeldParameters held = whole_parameters(plan);

@@ -135,6 +135,10 @@ class Fsdp final : public Runtime {
     const std::int64_t moments = plan.optimizer.kind == OptimizerKind::kAdamW ? 2 : 0;
     return (1 + (trains ? 1 + moments : 0)) * shard;
   }
+  [[nodiscard]] PlanExecution execution(const ModelSpec& model,
+                                        const ParallelPlan& plan) const override {
+    return sharded_execution(model, plan);
+  }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     return held_shards(plan);
   }
@@ -176,6 +180,21 @@ class Fsdp final : public Runtime {
 const Runtime& runtime() {
   static const Fsdp runtime;
   return runtime;
+}
+
+PlanExecution sharded_execution(const ModelSpec& model, const ParallelPlan& plan) {
+  PlanExecution execution = common_execution(model, plan);
+  if (!has_fsdp(plan)) {
+    return execution;
+  }
+  const FsdpPlan& fsdp = fsdp_of(plan);
+  execution.zero_stage = 3;
+  execution.compute_dtype = gathered_dtype(plan);
+  execution.parameters_on_host = fsdp.cpu_offload;
+  execution.states_on_host = fsdp.cpu_offload;
+  beyond_if(execution, !fsdp.reshard_after_forward || fsdp.reshard_ranks > 0,
+            "parameters that stay gathered after forward");
+  return execution;
 }
 
 HeldParameters held_shards(const ParallelPlan& plan) {

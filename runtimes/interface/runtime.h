@@ -23,6 +23,7 @@
 #include "runtimes/interface/outside_term.h"
 #include "runtimes/interface/pipeline.h"
 #include "runtimes/interface/plan_control.h"
+#include "runtimes/interface/plan_execution.h"
 #include "runtimes/interface/settle.h"
 
 namespace headroom::ir {
@@ -233,6 +234,13 @@ class Runtime {
   /// launcher with the user's script.
   [[nodiscard]] virtual Launch launch(const ModelSpec& model, const ParallelPlan& plan,
                                       const LaunchSite& site) const;
+
+  /// The plan's choices in words that belong to no framework, for a program that runs it itself. By
+  /// default those that every framework understands.
+  [[nodiscard]] virtual PlanExecution execution(const ModelSpec& model,
+                                                const ParallelPlan& plan) const {
+    return common_execution(model, plan);
+  }
 
   // Experts and stages.
 

@@ -7,6 +7,7 @@
 #include "runtimes/interface/refusals.h"
 #include "runtimes/megatron/changes.h"
 #include "runtimes/megatron/check.h"
+#include "runtimes/megatron/execution.h"
 #include "runtimes/megatron/lowering.h"
 #include "runtimes/megatron/measured_runs.h"
 #include "runtimes/megatron/memory_terms.h"
@@ -139,6 +140,10 @@ class Megatron final : public Runtime {
   [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
                                                 const ParallelPlan& plan) const override {
     return has_megatron(plan) ? highest_ranks(model, plan) : std::vector<Rank>{Rank{0}};
+  }
+  [[nodiscard]] PlanExecution execution(const ModelSpec& model,
+                                        const ParallelPlan& plan) const override {
+    return megatron::execution(model, plan);
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     return has_megatron(plan) ? parameters_of_rank(plan) : whole_parameters(plan);

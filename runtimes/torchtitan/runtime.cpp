@@ -100,6 +100,19 @@ class Torchtitan final : public Runtime {
     return pipelined && !unsupported_pipeline(plan, layers) ? highest_ranks(model, plan)
                                                             : std::vector<Rank>{Rank{0}};
   }
+  [[nodiscard]] PlanExecution execution(const ModelSpec& model,
+                                        const ParallelPlan& plan) const override {
+    const TitanPlan& titan = titan_of(plan);
+    PlanExecution execution = fsdp::sharded_execution(model, plan);
+    execution.sequence_parallel = plan.mesh.tensor > 1;
+    beyond_if(execution,
+              plan.mesh.pipeline > 1 && titan.schedule != PipelineKind::kOneForwardOneBackward,
+              "a pipeline schedule other than 1F1B");
+    beyond_if(execution, titan.selective_operators || titan.memory_budget,
+              "recomputation of single operators");
+    beyond_if(execution, titan.float8 != Float8Recipe::kNone, "linear layers in 8 bits");
+    return execution;
+  }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     return fsdp::held_shards(plan);
   }

@@ -118,6 +118,13 @@ class Torchtune final : public Runtime {
       plan.mesh.replicas = 1;
     }
   }
+  [[nodiscard]] PlanExecution execution(const ModelSpec& model,
+                                        const ParallelPlan& plan) const override {
+    PlanExecution execution = fsdp::sharded_execution(model, plan);
+    execution.activations_on_host = tune_of(plan).offload_activations;
+    beyond_if(execution, tune_of(plan).optimizer_in_backward, "an optimizer within backward");
+    return execution;
+  }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     HeldParameters held = has_fsdp(plan) ? fsdp::held_shards(plan) : whole_parameters(plan);
     if (has_tune(plan) && tune_of(plan).optimizer_in_backward) {

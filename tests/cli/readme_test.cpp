@@ -27,14 +27,16 @@ std::vector<std::string> lines_of_readme() {
 }
 
 /// What follows "./run " on the lines of README.md that hand a verb to the program, without
-/// comments. The program that `dryrun` starts is the reader's own (tests/cli/dryrun_test.cpp).
+/// comments. The programs that `dryrun` and `validate --with` start are the reader's own
+/// (tests/cli/dryrun_test.cpp, tests/cli/validate_plan_test.cpp).
 std::vector<std::string> commands_of_readme() {
   std::vector<std::string> commands;
   for (const std::string& line : lines_of_readme()) {
     constexpr std::string_view kStart = "./run ";
     const std::string command = line.substr(0, line.find("  #"));
     const bool own_verb = command.find("./run gui") == 0 || command.find("./run test") == 0 ||
-                          command.find("./run dryrun") == 0;
+                          command.find("./run dryrun") == 0 ||
+                          command.find(" --with ") != std::string::npos;
     if (command.find(kStart) == 0 && !own_verb) {
       commands.push_back(command.substr(kStart.size()));
     }

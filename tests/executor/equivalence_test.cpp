@@ -144,9 +144,9 @@ TEST_CASE("equivalence: every placement of recomputation, bitwise") {
       const Outcome plain = run(execution);
       for (int placement = 1; placement < 8; ++placement) {
         CAPTURE(placement);
-        const Recomputed recomputed{.layer = (placement & 1) != 0,
-                                    .attention = (placement & 2) != 0,
-                                    .mlp = (placement & 4) != 0};
+        const ir::RecomputedParts recomputed{.layer = (placement & 1) != 0,
+                                             .attention = (placement & 2) != 0,
+                                             .mlp = (placement & 4) != 0};
         execution.layers.assign(model.layers.size(), recomputed);
         check_same(plain, run(execution), 0);
         execution.layers.front() = {};
@@ -237,6 +237,31 @@ TEST_CASE("equivalence: tensor-parallel ranks") {
       check_same(plain, other, kClose);
       CHECK(other.norm == doctest::Approx(plain.norm).epsilon(kClose));
     }
+  }
+}
+
+TEST_CASE("equivalence: sequence parallelism, alone and with everything else") {
+  for (const ir::ModelSpec& model : models()) {
+    if (model.position == ir::PositionKind::kLearned) {
+      continue;
+    }
+    Execution execution = three_steps(model);
+    execution.clip_norm = 0.5;
+    const Outcome plain = run(execution);
+    execution.division.tensor = 2;
+    execution.sequence_parallel = true;
+    check_same(plain, run(execution), kClose);
+    execution.chunked_loss = true;
+    execution.units.zero_stage = 2;
+    execution.division.data = 2;
+    execution.division.pipeline = 2;
+    execution.accumulation = 2;
+    execution.activations_on_host = true;
+    execution.layers[1] = {.attention = true, .mlp = true};
+    execution.layers[2] = {.layer = true};
+    const Outcome other = run(execution);
+    check_same(plain, other, kClose);
+    CHECK(other.norm == doctest::Approx(plain.norm).epsilon(kClose));
   }
 }
 

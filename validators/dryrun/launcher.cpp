@@ -9,53 +9,10 @@
 #include <utility>
 
 #include "validators/dryrun/child_process.h"
+#include "validators/dryrun/report_folder.h"
 
 namespace headroom::check {
 namespace {
-
-/// Separators of LD_PRELOAD and PYTHONPATH, which have no way to quote them (ld.so(8)).
-constexpr std::string_view kSeparators = ": ;";
-
-/// A temporary folder, removed with everything in it at the end of its scope.
-class ReportFolder {
- public:
-  ReportFolder() {
-    std::error_code fault;
-    std::filesystem::path base = std::filesystem::temp_directory_path(fault);
-    if (fault || base.string().find_first_of(kSeparators) != std::string::npos) {
-      base = "/tmp";
-    }
-    std::string name = (base / "headroom-dryrun-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) {
-      path_ = name;
-      std::filesystem::create_directory(path_ / "reports", fault);
-    }
-  }
-  ReportFolder(const ReportFolder&) = delete;
-  ReportFolder& operator=(const ReportFolder&) = delete;
-  ~ReportFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) {
-      std::filesystem::remove_all(path_, ignored);
-    }
-  }
-
-  [[nodiscard]] bool exists() const { return !path_.empty(); }
-  [[nodiscard]] std::string reports() const { return (path_ / "reports").string(); }
-  /// `folder` under a name without separators.
-  [[nodiscard]] std::string plain_name(const std::string& folder, const char* name) const {
-    if (folder.find_first_of(kSeparators) == std::string::npos) {
-      return folder;
-    }
-    std::error_code fault;
-    const std::filesystem::path link = path_ / name;
-    std::filesystem::create_directory_symlink(std::filesystem::absolute(folder), link, fault);
-    return fault ? folder : link.string();
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// The files, where LD_PRELOAD and PYTHONPATH can name them.
 DryRunFiles nameable(DryRunFiles files, const ReportFolder& folder) {
@@ -178,8 +135,7 @@ std::vector<std::string> dry_run_environment(const DryRunRequest& request, const
 Result<DryRunEnd> run_dry(const DryRunRequest& request, const DryRunFiles& files) {
   const ReportFolder folder;
   if (!folder.exists()) {
-    return Error::environment("TMPDIR", "no temporary folder can be created", {},
-                              "set TMPDIR to a folder that can be written");
+    return no_report_folder();
   }
   const Result<ChildEnd> ended =
       run_child({.command = request.command,

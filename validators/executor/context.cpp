@@ -1,5 +1,6 @@
 #include "validators/executor/context.h"
 
+#include <array>
 #include <cstring>
 
 #include "model_ir/base/check.h"
@@ -37,6 +38,10 @@ void Context::copy(const Tensor& to, const Tensor& from) const {
 
 const std::byte* Context::read(const Tensor& tensor) const {
   HEADROOM_ASSERT(tensor.bytes() <= kHostScratchBytes);
+  if (device.failed()) {
+    static const std::array<std::byte, kHostScratchBytes> zeros{};
+    return zeros.data();
+  }
   device.run(&HeadroomDeviceTable::copy, kComputeStream, static_cast<void*>(host_scratch),
              static_cast<const void*>(tensor.data()), tensor.bytes(), HEADROOM_DEVICE_TO_HOST);
   device.run(&HeadroomDeviceTable::stream_synchronize, kComputeStream);
@@ -45,6 +50,9 @@ const std::byte* Context::read(const Tensor& tensor) const {
 
 void Context::write(const Tensor& tensor, const void* bytes) const {
   HEADROOM_ASSERT(tensor.bytes() <= kHostScratchBytes);
+  if (device.failed()) {
+    return;
+  }
   std::memcpy(host_scratch, bytes, static_cast<std::size_t>(tensor.bytes()));
   device.run(&HeadroomDeviceTable::copy, kComputeStream, tensor.data(),
              static_cast<const void*>(host_scratch), tensor.bytes(), HEADROOM_HOST_TO_DEVICE);

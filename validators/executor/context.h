@@ -42,8 +42,10 @@ struct Context {
   Types types;
   Tensor workspace;                   ///< For products (HeadroomOpen).
   std::byte* host_scratch = nullptr;  ///< Page-locked, kHostScratchBytes.
-  int layer = -1;                     ///< Whose operators run; -1: none.
-  bool backward = false;              ///< Whether they belong to a backward pass.
+  /// Tensor-parallel ranks share the tokens of everything that is not divided among them.
+  bool sequence_parallel = false;
+  int layer = -1;         ///< Whose operators run; -1: none.
+  bool backward = false;  ///< Whether they belong to a backward pass.
 
   /// A new tensor. Its contents are not said.
   [[nodiscard]] Tensor make(std::int64_t rows, std::int64_t columns, ir::DType type,
@@ -55,7 +57,8 @@ struct Context {
   void clear(const Tensor& tensor) const;
   /// Copies within the device; both have as many bytes.
   void copy(const Tensor& to, const Tensor& from) const;
-  /// Waits for the device and reads a small tensor, of at most kHostScratchBytes.
+  /// Waits for the device and reads a small tensor, of at most kHostScratchBytes. Zeros if the
+  /// device has failed.
   [[nodiscard]] const std::byte* read(const Tensor& tensor) const;
   /// Copies `bytes` of the host, at most kHostScratchBytes, to a tensor and waits for the copy.
   void write(const Tensor& tensor, const void* bytes) const;

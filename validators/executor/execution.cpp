@@ -17,7 +17,7 @@ constexpr double kFp16LossScale = 65536;
 /// section "cublasSetWorkspace": 32 MiB are recommended on compute capability 9.0 and later.
 constexpr Bytes kWorkspace{32 * kMiB};
 
-Types types_of(const ir::ParallelPlan& plan) {
+Types types_of(const ir::ParallelPlan& plan, const ir::PlanExecution& asked) {
   using ir::DType;
   const DType parameter = ir::param_dtype(plan.precision);
   Types types{.parameter = parameter,
@@ -29,6 +29,9 @@ Types types_of(const ir::ParallelPlan& plan) {
   if (types.master) {
     types.state = DType::kFp32;
   }
+  types.compute = asked.compute_dtype.value_or(types.compute);
+  types.gradient = asked.gradient_dtype.value_or(types.gradient);
+  types.state = asked.state_dtype.value_or(types.state);
   if (plan.optimizer.form == ir::OptimizerForm::kEightBit) {
     types.state = DType::kUInt8;
   }
@@ -90,6 +93,16 @@ Error not_run(std::string_view option, std::string_view got, std::string_view wa
   return Error::invalid_argument(option, got, wanted, "use `headroom fit` for a prediction alone");
 }
 
+Status check_sequence(const Execution& execution) {
+  const ir::ModelSpec& model = execution.model;
+  const std::int64_t rows = model.position_rows > 0 ? model.position_rows : model.max_positions;
+  if (model.position == ir::PositionKind::kLearned && execution.sequence > rows) {
+    return not_run("seq", std::to_string(execution.sequence),
+                   "at most the " + std::to_string(rows) + " positions that the model has");
+  }
+  return ok();
+}
+
 Status check_division(const Execution& execution) {
   const ir::ModelSpec& model = execution.model;
   const std::int64_t ranks = execution.division.tensor;
@@ -102,6 +115,12 @@ Status check_division(const Execution& execution) {
       (has_experts && model.moe->expert_ffn % ranks != 0)) {
     return not_run("tp", std::to_string(ranks),
                    "a divisor of heads, KV heads and the width of the MLP");
+  }
+  if (execution.sequence_parallel && (execution.micro_batch * execution.sequence % ranks != 0 ||
+                                      model.position == ir::PositionKind::kLearned)) {
+    return not_run("tp", std::to_string(ranks),
+                   "a divisor of the tokens of a micro-batch, and rotary positions, if the "
+                   "tensor-parallel ranks share tokens");
   }
   if (execution.division.pipeline > static_cast<int>(model.layers.size())) {
     return not_run("pp", std::to_string(execution.division.pipeline),
@@ -147,44 +166,37 @@ Status check_plan_parts(const ir::ParallelPlan& plan) {
   return ok();
 }
 
-int zero_stage_of(const ir::ParallelPlan& plan) {
-  const ir::HeldParameters held = ir::runtime_of(plan).held_parameters(plan);
-  const std::int64_t model_ranks = plan.mesh.tensor * plan.mesh.pipeline;
-  if (held.weights.ranks > model_ranks) {
-    return 3;
-  }
-  if (held.gradients.ranks > model_ranks) {
-    return 2;
-  }
-  return held.optimizer.ranks > model_ranks ? 1 : 0;
-}
-
 }  // namespace
 
 Result<Execution> execution_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   if (Status parts = check_plan_parts(plan); !parts) {
     return std::move(parts).error();
   }
+  const ir::PlanExecution asked = ir::runtime_of(plan).execution(model, plan);
+  if (!asked.beyond.empty()) {
+    return not_run("PLAN.json", asked.beyond.front(), "a plan that the executor runs");
+  }
   Execution execution;
   execution.model = model;
-  execution.types = types_of(plan);
+  execution.types = types_of(plan, asked);
   const std::int64_t model_ranks = plan.mesh.tensor * plan.mesh.pipeline;
   execution.division = {
       .tensor = static_cast<int>(plan.mesh.tensor),
       .data = static_cast<int>(std::max<std::int64_t>(plan.world / model_ranks, 1)),
       .pipeline = static_cast<int>(plan.mesh.pipeline),
       .rank = static_cast<int>(plan.rank.value_or(0))};
-  execution.units.zero_stage = zero_stage_of(plan);
+  execution.units = {.zero_stage = asked.zero_stage,
+                     .parameters_on_host = asked.parameters_on_host,
+                     .states_on_host = asked.states_on_host};
+  execution.activations_on_host = asked.activations_on_host;
+  execution.sequence_parallel = asked.sequence_parallel && plan.mesh.tensor > 1;
   execution.micro_batch = plan.workload.micro_batch;
   execution.sequence = plan.workload.sequence;
   execution.accumulation = plan.workload.accumulation;
   execution.steps = plan.workload.steps;
   execution.flash = plan.attention != ir::AttentionKind::kEager;
   execution.chunked_loss = plan.loss != ir::LossKind::kHf;
-  for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
-    execution.layers.push_back(
-        {.layer = ir::recomputes_layer(plan, static_cast<std::int64_t>(layer))});
-  }
+  execution.layers = asked.layers;
   execution.clip_norm = plan.clip_norm;
   execution.loss_scale = execution.types.compute == ir::DType::kFp16 ? kFp16LossScale : 1;
   execution.allocator = plan.allocator;
@@ -210,6 +222,9 @@ Status check_execution(const Execution& execution) {
       return not_run("MODEL", execution.model.name + " with " + std::string(part.what),
                      "a model that the executor runs");
     }
+  }
+  if (Status fits = check_sequence(execution); !fits) {
+    return fits;
   }
   return check_division(execution);
 }

@@ -8,19 +8,11 @@
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/interface/plan_execution.h"
 #include "validators/executor/context.h"
 #include "validators/executor/unit.h"
 
 namespace headroom::exec {
-
-/// What of a layer runs again in backward.
-struct Recomputed {
-  bool layer = false;      ///< All of it; nothing but its input is kept.
-  bool attention = false;  ///< Attention between the projections (Korthikanti et al. 2022,
-                           ///< arXiv:2205.05198, section 5: selective recomputation).
-  bool mlp = false;        ///< The MLP or the experts.
-  friend bool operator==(const Recomputed&, const Recomputed&) = default;
-};
 
 /// Degrees of parallelism and this rank's place. Neighbouring ranks are tensor-parallel, then
 /// data-parallel; stages are farthest apart.
@@ -42,14 +34,17 @@ struct Execution {
   Types types;
   Division division;
   UnitSettings units;
+  /// Tensor-parallel ranks share the tokens outside attention and MLP (Korthikanti et al. 2022,
+  /// arXiv:2205.05198, section 4.2.2).
+  bool sequence_parallel = false;
   std::int64_t micro_batch = 1;
   std::int64_t sequence = 1;
   std::int64_t accumulation = 1;  ///< Micro-batches of a step on each data-parallel rank.
   int steps = 1;
   bool flash = true;
   bool chunked_loss = false;
-  std::vector<Recomputed> layers;    ///< One for each layer of the model.
-  bool activations_on_host = false;  ///< What layers keep for backward.
+  std::vector<ir::RecomputedParts> layers;  ///< One for each layer of the model.
+  bool activations_on_host = false;         ///< What layers keep for backward.
   std::optional<double> clip_norm;
   double loss_scale = 1;
   ir::AllocatorSettings allocator;
@@ -59,8 +54,7 @@ struct Execution {
   double learning_rate = 1e-3;
 };
 
-/// The execution of a plan. The plan's ZeRO stage is read off what its framework keeps whole and
-/// what it shards (`ir::Runtime::held_parameters`).
+/// The execution of a plan, with its framework's choices as `ir::Runtime::execution` says them.
 ///
 /// Ignores: dropout, which the executor does not apply; `notes` says so.
 /// Errors:  kInvalidArgument naming the first part of the model or of the plan that the executor

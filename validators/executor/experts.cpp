@@ -197,9 +197,12 @@ Var combine(Tape& tape, const ExpertSpec& spec, const Routed& routed, const Var&
 }  // namespace
 
 Var experts(Tape& tape, const ExpertSpec& spec, const ExpertWeights& weights, const Var& x) {
-  const Routed routed = route(tape, spec, linear(tape, x, weights.router, {}));
+  const Routed routed =
+      route(tape, spec, gather_for_all(tape, linear(tape, x, weights.router, {})));
   const Routing& routing = routed.routing;
-  Var rows = gather(tape, spec, routing, enter_tensor_ranks(tape, x));
+  Var entered = enter_tensor_ranks(tape, x);
+  Var rows = gather(tape, spec, routing, entered);
+  entered.tensor = {};  // Nobody reads these rows in backward.
   Var gate = grouped_linear(tape, routing, rows, weights.gate);
   Var up = grouped_linear(tape, routing, rows, weights.up);
   rows.tensor = {};

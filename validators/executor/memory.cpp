@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <variant>
 
 #include "model_ir/base/check.h"
 
@@ -16,6 +17,7 @@ Memory::Memory(Device& device, const ir::AllocatorSettings& settings, Bytes capa
     replay_.allocator().serve_from(*this);
   }
   set_site("load", -1, false);
+  program_.work.streams = {"compute"};
 }
 
 Memory::~Memory() {
@@ -50,7 +52,7 @@ void Memory::close(std::int64_t address) {
 
 std::byte* Memory::address_of(ir::BlockId block) const {
   const std::int64_t address = replay_.allocator().address_of(block);
-  if (backing_ == Backing::kNone) {
+  if (backing_ != Backing::kDevice) {
     return reinterpret_cast<std::byte*>(address);  // Never read: no kernel runs.
   }
   const auto segment = std::prev(segments_.upper_bound(address));
@@ -117,16 +119,52 @@ std::byte* Memory::allocate_host(std::int64_t bytes, ir::HostUse use) {
   return host_.back();
 }
 
+void Memory::add_work(const ir::WorkShape& shape, std::uint8_t stream) {
+  // There are a few dozen distinct shapes; neighbours are often alike.
+  std::vector<ir::WorkShape>& shapes = program_.work.shapes;
+  const auto known = std::find(shapes.rbegin(), shapes.rend(), shape);
+  auto index = static_cast<std::uint32_t>(shapes.size());
+  if (known == shapes.rend()) {
+    shapes.push_back(shape);
+  } else {
+    index = static_cast<std::uint32_t>(std::distance(known, shapes.rend())) - 1;
+  }
+  add_mark(ir::WorkItem::Kind::kRun, stream, index);
+  if (meter_) {
+    std::visit([this](const auto& work) { program_.phases.back().work.add(work); }, shape);
+  }
+}
+
+void Memory::add_mark(ir::WorkItem::Kind kind, std::uint8_t stream, std::uint32_t mark) {
+  program_.work.items.push_back({.kind = kind,
+                                 .stream = stream,
+                                 .loop = 0,
+                                 .index = mark,
+                                 .event = static_cast<std::uint32_t>(program_.events.size()),
+                                 .site = site_});
+}
+
+std::uint8_t Memory::new_stream(std::string_view name) {
+  program_.work.streams.emplace_back(name);
+  return static_cast<std::uint8_t>(program_.work.streams.size() - 1);
+}
+
 void Memory::begin_phase(const ir::PhaseName& name) {
   end_phase();
   const std::size_t begin = program_.events.size();
-  program_.phases.push_back({.name = name, .begin = begin, .end = begin, .work = {}});
+  program_.phases.push_back({.name = name,
+                             .begin = begin,
+                             .end = begin,
+                             .work = {},
+                             .first_item = program_.work.items.size(),
+                             .end_item = program_.work.items.size()});
   meter_.emplace(replay_, name, begin);
 }
 
 void Memory::end_phase() {
   if (meter_) {
     program_.phases.back().end = program_.events.size();
+    program_.phases.back().end_item = program_.work.items.size();
     phases_.push_back(meter_->result());
     meter_.reset();
   }

@@ -34,6 +34,7 @@ class Memory final : private cost::SegmentSource {
   enum class Backing : std::uint8_t {
     kDevice,  ///< Segments are memory of the device.
     kNone,    ///< There is no memory; the program alone is of interest.
+    kWork,    ///< The same, and the program has the work as well (`record_work`).
   };
   /// `capacity`: what the allocator may take from the device. Requires that segments are not
   /// expandable.
@@ -55,6 +56,13 @@ class Memory final : private cost::SegmentSource {
 
   /// On whose behalf allocations happen from now on.
   void set_site(std::string_view operation, int layer, bool backward);
+
+  // Work that is given to the device, for those who record it.
+  void add_work(const ir::WorkShape& shape, std::uint8_t stream);
+  void add_mark(ir::WorkItem::Kind kind, std::uint8_t stream, std::uint32_t mark);
+  /// A mark that is recorded on a stream.
+  [[nodiscard]] std::uint32_t new_mark() { return program_.work.marks++; }
+  [[nodiscard]] std::uint8_t new_stream(std::string_view name);
 
   [[nodiscard]] const ir::RankProgram& program() const { return program_; }
   /// What the allocator did in each phase that has ended.

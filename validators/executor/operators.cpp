@@ -259,38 +259,6 @@ Var gated(Tape& tape, const Var& gate, const Var& up, HeadroomActivation functio
   return out;
 }
 
-Var enter_tensor_ranks(Tape& tape, const Var& x) {
-  if (tape.context().groups.tensor->size() == 1) {
-    return x;
-  }
-  const Var out = tape.variable(x.tensor);
-  tape.record("all_reduce", {}, [in = x.slot, slot = out.slot](Tape& t, auto&) {
-    Tensor dout = t.take(slot);
-    if (dout.empty()) {
-      return;
-    }
-    const Context& c = t.context();
-    if (!dout.is_alone()) {
-      const Tensor own = c.make(dout.rows, dout.columns);
-      c.copy(own, dout);
-      dout = own;
-    }
-    c.groups.tensor->all_reduce(dout.data(), dout.type, dout.elements(), Group::Reduction::kSum);
-    t.add(in, dout);
-  });
-  return out;
-}
-
-Var leave_tensor_ranks(Tape& tape, const Var& x) {
-  const Context& context = tape.context();
-  if (context.groups.tensor->size() == 1) {
-    return x;
-  }
-  context.groups.tensor->all_reduce(x.tensor.data(), x.tensor.type, x.tensor.elements(),
-                                    Group::Reduction::kSum);
-  return x;
-}
-
 void mark(Tape& tape, std::function<void()> after) {
   tape.record("mark", {}, [after = std::move(after)](Tape&, auto&) { after(); });
 }

@@ -72,10 +72,20 @@ struct RopeSpec {
 
 // Tensor parallelism (Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053, section 3).
 
-/// Identity; the gradient is summed over the tensor-parallel ranks (f in the paper).
+/// Begins a part that is divided over the tensor-parallel ranks. Identity; the gradient is summed
+/// over the ranks (f in the paper). With sequence parallelism: the rows of all ranks, all-gathered;
+/// the gradient is reduce-scattered (g in Korthikanti et al. 2022, arXiv:2205.05198,
+/// section 4.2.2).
 [[nodiscard]] Var enter_tensor_ranks(Tape& tape, const Var& x);
-/// Sum over the tensor-parallel ranks, in place; the gradient passes (g in the paper).
+/// All readers of `entered = enter_tensor_ranks(tape, x)` are recorded. With sequence parallelism,
+/// the gathered rows are freed, and gathered again before the readers' backward.
+void drop_entered(Tape& tape, Var& entered, const Var& x);
+/// Ends such a part. Sum over the ranks, in place; the gradient passes (g in the first paper). With
+/// sequence parallelism: this rank's rows of the sum; the gradient is all-gathered.
 [[nodiscard]] Var leave_tensor_ranks(Tape& tape, const Var& x);
+/// With sequence parallelism: the rows of all ranks, for readers that compute the same on all of
+/// them, so that each rank's rows of the gradient are already whole.
+[[nodiscard]] Var gather_for_all(Tape& tape, const Var& x);
 
 /// Runs `before` in forward and `after` when backward reaches this place.
 void mark(Tape& tape, std::function<void()> after);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "model_ir/base/check.h"
 #include "validators/executor/recording_backend.h"
 
 namespace headroom::exec {
@@ -18,19 +19,30 @@ Groups shadow_groups(Device& device, const Division& division) {
           .pipeline = std::make_unique<ShadowGroup>(device, division.pipeline, division.stage())};
 }
 
+std::unique_ptr<Memory> make_memory(Device& device, const Execution& execution, Bytes capacity,
+                                    Memory::Backing backing) {
+  auto memory = std::make_unique<Memory>(device, execution.allocator, capacity, backing);
+  if (backing == Memory::Backing::kWork) {
+    record_work(device, *memory);
+  }
+  return memory;
+}
+
 }  // namespace
 
 Rank::Rank(std::unique_ptr<Device> device, const Execution& execution, Groups groups,
            Bytes capacity, Memory::Backing backing)
     : device_(std::move(device)),
-      memory_(std::make_unique<Memory>(*device_, execution.allocator, capacity, backing)),
+      memory_(make_memory(*device_, execution, capacity, backing)),
       groups_(groups.tensor == nullptr ? shadow_groups(*device_, execution.division)
                                        : std::move(groups)),
-      context_(std::make_unique<Context>(Context{.device = *device_,
-                                                 .memory = *memory_,
-                                                 .groups = groups_,
-                                                 .types = execution.types,
-                                                 .workspace = {}})),
+      context_(
+          std::make_unique<Context>(Context{.device = *device_,
+                                            .memory = *memory_,
+                                            .groups = groups_,
+                                            .types = execution.types,
+                                            .workspace = {},
+                                            .sequence_parallel = execution.sequence_parallel})),
       training_(std::make_unique<Training>(*context_, execution)),
       division_(execution.division),
       steps_(execution.steps) {}
@@ -41,6 +53,9 @@ void Rank::run() {
     const auto begin = std::chrono::steady_clock::now();
     training_->step(step);
     device_->run(&HeadroomDeviceTable::stream_synchronize, kComputeStream);
+    if (device_->failed()) {
+      return;
+    }
     seconds_.push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     if (training_->loss()) {
@@ -50,14 +65,13 @@ void Rank::run() {
 }
 
 Result<RankRun> run_rank(const Execution& execution, const HeadroomDeviceTable& backend,
-                         int ordinal) {
+                         int ordinal, Bytes capacity) {
   Result<std::unique_ptr<Device>> device = Device::open(backend, ordinal, execution.workspace);
   if (!device) {
     return std::move(device).error();
   }
   const HeadroomDeviceInfo info = device.value()->info();
-  Rank rank(std::move(device).value(), execution, {}, Bytes{info.free_bytes},
-            Memory::Backing::kDevice);
+  Rank rank(std::move(device).value(), execution, {}, capacity, Memory::Backing::kDevice);
   rank.run();
   RankRun run{.device = info,
               .phases = rank.memory().phases(),
@@ -73,9 +87,10 @@ Result<RankRun> run_rank(const Execution& execution, const HeadroomDeviceTable& 
   return run;
 }
 
-ir::RankProgram record_rank(const Execution& execution) {
+ir::RankProgram record_rank(const Execution& execution, Memory::Backing backing) {
+  HEADROOM_ASSERT(backing != Memory::Backing::kDevice);
   Rank rank(Device::open(recording_backend(), 0, execution.workspace).value(), execution, {},
-            kUnlimited, Memory::Backing::kNone);
+            kUnlimited, backing);
   rank.run();
   return rank.memory().program();
 }

@@ -59,16 +59,18 @@ struct RankRun {
   Bytes driver;
 };
 
-/// Runs the execution's rank as a shadow rank on device `ordinal` of a backend. Running out of
-/// memory is a result.
+/// Runs the execution's rank as a shadow rank on device `ordinal` of a backend, whose allocator may
+/// take `capacity`. Running out of memory is a result.
 ///
 /// Errors:  kEnvironment if the device cannot be opened or fails.
 [[nodiscard]] Result<RankRun> run_rank(const Execution& execution,
-                                       const HeadroomDeviceTable& backend, int ordinal);
+                                       const HeadroomDeviceTable& backend, int ordinal,
+                                       Bytes capacity);
 
 /// What the execution's rank does to its memory: the program that `run_rank` runs on a device,
 /// without a device. Milliseconds to a second for any model.
-[[nodiscard]] ir::RankProgram record_rank(const Execution& execution);
+[[nodiscard]] ir::RankProgram record_rank(const Execution& execution,
+                                          Memory::Backing backing = Memory::Backing::kNone);
 
 /// The same, replayed on a device that leaves `capacity` to the allocator.
 [[nodiscard]] cost::MemoryTimeline predict_rank(const Execution& execution, Bytes capacity);

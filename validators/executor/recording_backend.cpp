@@ -7,16 +7,27 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <vector>
 
+#include "model_ir/base/check.h"
 #include "validators/executor/context.h"
-
-/// There is one per opened device: the host memory that small results are read through.
-struct HeadroomDevice {
-  std::array<std::byte, headroom::exec::kHostScratchBytes> scratch{};
-};
+#include "validators/executor/device.h"
+#include "validators/executor/memory.h"
+#include "validators/executor/recorded_kernels.h"
 
 namespace headroom::exec {
 namespace {
+
+/// What a handle points to: the host memory that small results are read through.
+struct RecordingDevice {
+  std::array<std::byte, kHostScratchBytes> scratch{};
+  Memory* memory = nullptr;          ///< Whose program gets the work.
+  std::vector<std::uint32_t> marks;  ///< By event: the mark that it stands for.
+};
+
+RecordingDevice& recorder(HeadroomDevice* handle) {
+  return *reinterpret_cast<RecordingDevice*>(handle);
+}
 
 template <typename... A>
 std::int32_t nothing(HeadroomDevice*, A...) {
@@ -24,12 +35,12 @@ std::int32_t nothing(HeadroomDevice*, A...) {
 }
 
 std::int32_t open(const HeadroomOpen*, HeadroomDevice** device, char*, std::int64_t) {
-  *device = std::make_unique<HeadroomDevice>().release();
+  *device = reinterpret_cast<HeadroomDevice*>(std::make_unique<RecordingDevice>().release());
   return 0;
 }
 
 void close(HeadroomDevice* device) {
-  const std::unique_ptr<HeadroomDevice> owned(device);
+  const std::unique_ptr<RecordingDevice> owned(&recorder(device));
 }
 
 const char* last_error(HeadroomDevice*) {
@@ -47,7 +58,48 @@ std::int32_t info(HeadroomDevice*, HeadroomDeviceInfo* info) {
 /// Large host blocks are never read, because no copy happens; only what comes back to the host
 /// through the scratch is.
 std::int32_t host_allocate(HeadroomDevice* device, std::int64_t, void** host) {
-  *host = device->scratch.data();
+  *host = recorder(device).scratch.data();
+  return 0;
+}
+
+std::int32_t stream_create(HeadroomDevice* device, HeadroomStream* stream) {
+  Memory* const memory = recorder(device).memory;
+  *stream = memory != nullptr ? memory->new_stream("copy") : 1;
+  return 0;
+}
+
+std::int32_t event_create(HeadroomDevice* device, HeadroomEvent* event) {
+  std::vector<std::uint32_t>& marks = recorder(device).marks;
+  *event = static_cast<HeadroomEvent>(marks.size());
+  marks.push_back(0);
+  return 0;
+}
+
+std::int32_t event_record(HeadroomDevice* device, HeadroomEvent event, HeadroomStream stream) {
+  RecordingDevice& self = recorder(device);
+  if (self.memory != nullptr) {
+    const std::uint32_t mark = self.memory->new_mark();
+    self.marks[static_cast<std::size_t>(event)] = mark;
+    self.memory->add_mark(ir::WorkItem::Kind::kRecord, static_cast<std::uint8_t>(stream), mark);
+  }
+  return 0;
+}
+
+std::int32_t event_wait(HeadroomDevice* device, HeadroomEvent event, HeadroomStream stream) {
+  RecordingDevice& self = recorder(device);
+  if (self.memory != nullptr) {
+    self.memory->add_mark(ir::WorkItem::Kind::kWait, static_cast<std::uint8_t>(stream),
+                          self.marks[static_cast<std::size_t>(event)]);
+  }
+  return 0;
+}
+
+std::int32_t stream_synchronize(HeadroomDevice* device, HeadroomStream stream) {
+  if (Memory* const memory = recorder(device).memory) {
+    const std::uint32_t mark = memory->new_mark();
+    memory->add_mark(ir::WorkItem::Kind::kRecord, static_cast<std::uint8_t>(stream), mark);
+    memory->add_mark(ir::WorkItem::Kind::kHost, static_cast<std::uint8_t>(stream), mark);
+  }
   return 0;
 }
 
@@ -65,62 +117,38 @@ HeadroomDeviceTable make_table() {
   table.memory_free = nothing;
   table.host_allocate = host_allocate;
   table.host_free = nothing;
-  table.copy = nothing;
   table.copy_rows = nothing;
-  table.clear = nothing;
-  table.stream_create = nothing;
-  table.stream_synchronize = nothing;
-  table.event_create = nothing;
+  table.stream_create = stream_create;
+  table.stream_synchronize = stream_synchronize;
+  table.event_create = event_create;
   table.event_destroy = nothing;
-  table.event_record = nothing;
-  table.event_wait = nothing;
+  table.event_record = event_record;
+  table.event_wait = event_wait;
   table.event_seconds = nothing;
-  table.gemm = nothing;
-  table.gemm_grouped = nothing;
   table.fill = nothing;
   table.random_normal = nothing;
   table.random_tokens = nothing;
-  table.cast = nothing;
-  table.add = nothing;
-  table.accumulate = nothing;
-  table.scale = nothing;
-  table.add_bias = nothing;
-  table.column_sum = nothing;
-  table.activation = nothing;
-  table.activation_backward = nothing;
-  table.gated = nothing;
-  table.gated_backward = nothing;
-  table.embedding = nothing;
-  table.embedding_backward = nothing;
-  table.add_positions = nothing;
-  table.add_positions_backward = nothing;
-  table.norm = nothing;
-  table.norm_backward = nothing;
   table.rope_table = nothing;
-  table.rope = nothing;
-  table.attention = nothing;
-  table.attention_backward = nothing;
-  table.causal_softmax = nothing;
-  table.softmax_backward = nothing;
-  table.logit_statistics = nothing;
   table.rescale_sums = nothing;
   table.cross_entropy_loss = nothing;
-  table.cross_entropy_backward = nothing;
   table.route = nothing;
   table.route_backward = nothing;
   table.sort_by_expert = nothing;
-  table.gather_rows = nothing;
-  table.gather_rows_backward = nothing;
-  table.combine_rows = nothing;
-  table.combine_rows_backward = nothing;
-  table.square_sum = nothing;
   table.gradient_factor = nothing;
-  table.adamw = nothing;
-  table.adamw_8bit = nothing;
+  add_recorded_kernels(table);
   return table;
 }
 
 }  // namespace
+
+Memory* recorded_memory(HeadroomDevice* device) {
+  return recorder(device).memory;
+}
+
+void record_work(Device& device, Memory& memory) {
+  HEADROOM_ASSERT(&device.table() == &recording_backend());
+  recorder(device.handle()).memory = &memory;
+}
 
 const HeadroomDeviceTable& recording_backend() {
   static const HeadroomDeviceTable table = make_table();

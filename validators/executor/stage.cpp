@@ -96,7 +96,7 @@ Var Stage::attention(Tape& tape, const Var& x, const LayerWeights& layer, std::i
   Var q = linear(tape, input, layer.q, layer.q_bias);
   Var k = linear(tape, input, layer.k, layer.k_bias);
   Var v = linear(tape, input, layer.v, layer.v_bias);
-  input.tensor = {};
+  drop_entered(tape, input, x);
   if (!layer.q_norm.empty()) {
     q = norm(tape, norm_, q, layer.q_norm, {});
     k = norm(tape, norm_, k, layer.k_norm, {});
@@ -139,7 +139,7 @@ Var Stage::mlp(Tape& tape, const Var& x, const LayerWeights& layer, std::int64_t
   } else {
     hidden = activation(tape, linear(tape, input, layer.up, layer.up_bias), function);
   }
-  input.tensor = {};
+  drop_entered(tape, input, x);
   const Var out = linear(tape, hidden, layer.down, {});
   hidden.tensor = {};
   return add_bias(tape, leave_tensor_ranks(tape, out), layer.down_bias);
@@ -192,12 +192,13 @@ void Stage::head(Tape& tape, const LossSpec& loss, const Var& x) {
   if (!final_norm_.empty()) {
     normed = norm(tape, norm_, x, final_norm_, final_bias_);
   }
-  normed = enter_tensor_ranks(tape, normed);
+  Var entered = enter_tensor_ranks(tape, normed);
   if (execution_.chunked_loss) {
-    chunked_loss(tape, loss, normed, output_, execution_.model.vocabulary);
+    chunked_loss(tape, loss, entered, output_, execution_.model.vocabulary);
   } else {
-    full_loss(tape, loss, normed, output_);
+    full_loss(tape, loss, entered, output_);
   }
+  drop_entered(tape, entered, normed);
   for (Unit* const unit : units) {
     mark(tape, [unit] { unit->begin_backward(); });
     unit->release();

@@ -19,6 +19,8 @@ struct Stage::Names {
   std::vector<ParameterShape> shapes;
   std::int64_t ranks = 1;
   std::int64_t rank = 0;
+  /// Ranks see only their own tokens where parameters are not divided.
+  bool shares_tokens = false;
 
   std::size_t add(ParameterShape shape) {
     shapes.push_back(std::move(shape));
@@ -52,7 +54,8 @@ struct Stage::Names {
                 .columns = elements,
                 .whole_columns = elements,
                 .mean = mean,
-                .deviation = kDeviation});
+                .deviation = kDeviation,
+                .summed = shares_tokens});
   }
   /// `count` matrices below each other, of which a rank has the same rows of each.
   std::size_t expert_rows(const std::string& name, std::int64_t count, std::int64_t rows,
@@ -141,7 +144,8 @@ void Stage::add_mlp(Names& names, LayerWeights& layer, bool moe) {
                                            .rows = count,
                                            .columns = hidden,
                                            .whole_columns = hidden,
-                                           .deviation = kDeviation})};
+                                           .deviation = kDeviation,
+                                           .summed = names.shares_tokens})};
     layer.gate = {layer.unit, names.expert_rows("gate", count, width, hidden)};
     layer.up = {layer.unit, names.expert_rows("up", count, width, hidden)};
     layer.down = {layer.unit, names.columns("down", count * hidden, width)};
@@ -168,8 +172,10 @@ void Stage::build_layer(std::int64_t index) {
   const ir::ModelSpec& model = execution_.model;
   LayerWeights& layer = layers_[static_cast<std::size_t>(index - range_.first)];
   layer.unit = &add_unit(3 + static_cast<std::uint64_t>(index));
-  Names names{
-      .shapes = {}, .ranks = execution_.division.tensor, .rank = execution_.division.tensor_rank()};
+  Names names{.shapes = {},
+              .ranks = execution_.division.tensor,
+              .rank = execution_.division.tensor_rank(),
+              .shares_tokens = execution_.sequence_parallel};
   const bool centred = model.norm == ir::NormKind::kLayer;
   const std::size_t norm1 = names.vector("norm1", model.hidden, 1);
   const std::size_t norm2 = names.vector("norm2", model.hidden, 1);
@@ -188,7 +194,7 @@ void Stage::build_layer(std::int64_t index) {
 
 void Stage::build_head() {
   const ir::ModelSpec& model = execution_.model;
-  Names names;
+  Names names{.shapes = {}, .shares_tokens = execution_.sequence_parallel};
   const bool centred = model.norm == ir::NormKind::kLayer;
   const std::size_t scale = names.vector("final_norm", model.hidden, 1);
   const std::size_t shift = centred ? names.vector("final_norm_bias", model.hidden, 0) : 0;

@@ -106,6 +106,11 @@ Stage::Batch Training::make_batch(std::int64_t micro_batch) const {
   return batch;
 }
 
+std::int64_t Training::rows() const {
+  const std::int64_t tokens = execution_.micro_batch * execution_.sequence;
+  return execution_.sequence_parallel ? tokens / execution_.division.tensor : tokens;
+}
+
 void Training::run_forward(std::int64_t micro_batch) {
   begin_phase(ir::PhaseKind::kForward, micro_batch);
   auto run = std::make_unique<Running>();
@@ -115,8 +120,7 @@ void Training::run_forward(std::int64_t micro_batch) {
   Var input;
   if (!stage_.is_first()) {
     context_.begin("receive");
-    const Tensor received =
-        context_.make(execution_.micro_batch * execution_.sequence, execution_.model.hidden);
+    const Tensor received = context_.make(rows(), execution_.model.hidden);
     stages.receive(stages.rank() - 1, received.data(), received.bytes());
     input = run->tape->variable(received);
     run->input = input.slot;
@@ -137,8 +141,7 @@ void Training::run_backward(std::int64_t micro_batch) {
   if (!stage_.is_last()) {
     context_.backward = true;
     context_.begin("receive");
-    const Tensor gradient =
-        context_.make(execution_.micro_batch * execution_.sequence, execution_.model.hidden);
+    const Tensor gradient = context_.make(rows(), execution_.model.hidden);
     context_.backward = false;
     stages.receive(stages.rank() + 1, gradient.data(), gradient.bytes());
     run->tape->add(run->output, gradient);

@@ -56,6 +56,8 @@ class Training {
   void begin_phase(ir::PhaseKind kind, std::int64_t micro_batch);
   void run_optimizer();
   void make_codes();
+  /// Rows of the residual stream that this rank has.
+  [[nodiscard]] std::int64_t rows() const;
 
   Context& context_;
   const Execution& execution_;

@@ -19,8 +19,8 @@ struct ParameterShape {
   std::int64_t whole_columns = 0;
   double mean = 0;  ///< Of the random numbers it begins with.
   double deviation = 0;
-  /// Each tensor-parallel rank computes a part of the gradient of a parameter that all of them have:
-  /// the norms of queries and keys, which see only the rank's heads.
+  /// Each tensor-parallel rank computes a part of the gradient of a parameter that all of them
+  /// have: the norms of queries and keys, which see only the rank's heads.
   bool summed = false;
   bool divided = false;           ///< Over tensor-parallel ranks; otherwise each has all of it.
   std::int64_t repeat = 0;        ///< > 0: matrices of so many rows, each divided (experts).
@@ -91,8 +91,8 @@ class Unit {
   [[nodiscard]] std::int64_t elements() const;
   /// Where a parameter begins in the flat buffer.
   [[nodiscard]] std::int64_t offset(std::size_t parameter) const { return offsets_[parameter]; }
-  /// What this rank has of gradients and parameters, and where in the flat buffer that begins. Empty
-  /// for parameters that are on the host.
+  /// What this rank has of gradients and parameters, and where in the flat buffer that begins.
+  /// Empty for parameters that are on the host.
   [[nodiscard]] const Tensor& held_gradients() const { return gradients_; }
   [[nodiscard]] const Tensor& held_parameters() const { return parameter_.device; }
   [[nodiscard]] std::int64_t held_parameters_begin() const;

@@ -9,8 +9,12 @@
 
 #include "validators/executor/cpu/values.h"
 
-/// One opened device.
-struct HeadroomDevice {
+namespace headroom::exec {
+namespace cpu {
+namespace {
+
+/// What a handle points to. Each backend has a type of its own behind the same handle.
+struct CpuDevice {
   std::map<void*, std::int64_t> segments;
   std::int64_t used = 0;
   std::int32_t streams = 1;
@@ -18,11 +22,14 @@ struct HeadroomDevice {
   std::string error;
 };
 
-namespace headroom::exec {
-namespace cpu {
+CpuDevice& of(HeadroomDevice* handle) {
+  return *reinterpret_cast<CpuDevice*>(handle);
+}
+
+}  // namespace
 
 std::int32_t fail(HeadroomDevice* device, const char* sentence) {
-  device->error = sentence;
+  of(device).error = sentence;
   return 1;
 }
 
@@ -36,29 +43,29 @@ constexpr std::int64_t kTotal = std::int64_t{64} << 30;
 constexpr std::size_t kAlignment = 256;
 
 std::int32_t open(const HeadroomOpen*, HeadroomDevice** device, char*, std::int64_t) {
-  *device = std::make_unique<HeadroomDevice>().release();
+  *device = reinterpret_cast<HeadroomDevice*>(std::make_unique<CpuDevice>().release());
   return 0;
 }
 
 void close(HeadroomDevice* device) {
-  const std::unique_ptr<HeadroomDevice> owned(device);
+  const std::unique_ptr<CpuDevice> owned(&of(device));
 }
 
 const char* last_error(HeadroomDevice* device) {
-  return device->error.c_str();
+  return of(device).error.c_str();
 }
 
 std::int32_t info(HeadroomDevice* device, HeadroomDeviceInfo* info) {
   *info = {};
   std::snprintf(info->name, sizeof info->name, "cpu");
   info->total_bytes = kTotal;
-  info->free_bytes = kTotal - device->used;
+  info->free_bytes = kTotal - of(device).used;
   info->can_compute = 1;
   return 0;
 }
 
 std::int32_t memory_info(HeadroomDevice* device, std::int64_t* free_bytes, std::int64_t* total) {
-  *free_bytes = kTotal - device->used;
+  *free_bytes = kTotal - of(device).used;
   *total = kTotal;
   return 0;
 }
@@ -77,24 +84,24 @@ std::int32_t host_free(HeadroomDevice*, void* host) {
 
 std::int32_t memory_allocate(HeadroomDevice* device, std::int64_t bytes, void** memory) {
   *memory = nullptr;
-  if (bytes > kTotal - device->used) {
+  if (bytes > kTotal - of(device).used) {
     return 0;
   }
   host_allocate(device, bytes, memory);
   if (*memory != nullptr) {
-    device->segments[*memory] = bytes;
-    device->used += bytes;
+    of(device).segments[*memory] = bytes;
+    of(device).used += bytes;
   }
   return 0;
 }
 
 std::int32_t memory_free(HeadroomDevice* device, void* memory) {
-  const auto segment = device->segments.find(memory);
-  if (segment == device->segments.end()) {
+  const auto segment = of(device).segments.find(memory);
+  if (segment == of(device).segments.end()) {
     return fail(device, "memory was freed that was not allocated");
   }
-  device->used -= segment->second;
-  device->segments.erase(segment);
+  of(device).used -= segment->second;
+  of(device).segments.erase(segment);
   return host_free(device, memory);
 }
 
@@ -123,12 +130,12 @@ std::int32_t clear(HeadroomDevice*, HeadroomStream, void* memory, std::int64_t b
 }
 
 std::int32_t stream_create(HeadroomDevice* device, HeadroomStream* stream) {
-  *stream = device->streams++;
+  *stream = of(device).streams++;
   return 0;
 }
 
 std::int32_t event_create(HeadroomDevice* device, HeadroomEvent* event) {
-  *event = device->events++;
+  *event = of(device).events++;
   return 0;
 }
 

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/dtype.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir {
+
+/// What of a layer runs again in backward.
+struct RecomputedParts {
+  bool layer = false;      ///< All of it; nothing but its input is kept.
+  bool attention = false;  ///< Attention between the projections (Korthikanti et al. 2022,
+                           ///< arXiv:2205.05198, section 5).
+  bool mlp = false;        ///< The MLP or the experts.
+  friend bool operator==(const RecomputedParts&, const RecomputedParts&) = default;
+};
+
+/// A plan's choices in words that belong to no framework, for a program that runs the plan itself
+/// (validators/executor). What frameworks do alike is in `ParallelPlan`.
+struct PlanExecution {
+  /// Over the ranks that are neither tensor- nor pipeline-parallel (Rajbhandari et al. 2020,
+  /// arXiv:1910.02054, section 5); 0: nothing is sharded.
+  int zero_stage = 0;
+  bool parameters_on_host = false;
+  bool states_on_host = false;
+  bool activations_on_host = false;
+  bool sequence_parallel = false;
+  std::vector<RecomputedParts> layers{};  ///< One for each layer of the model.
+  std::optional<DType> compute_dtype{};   ///< Of activations; none: as the precision says.
+  std::optional<DType> gradient_dtype{};  ///< None: the parameters' type.
+  std::optional<DType> state_dtype{};     ///< Of moments; none: as the precision says.
+  /// What the plan asks for and this form cannot say: "interleaved pipeline stages".
+  std::vector<std::string> beyond{};
+  friend bool operator==(const PlanExecution&, const PlanExecution&) = default;
+};
+
+/// The execution of a plan with no choices but the common ones: data parallelism without sharding,
+/// and the layers that `recomputes_layer` names.
+[[nodiscard]] PlanExecution common_execution(const ModelSpec& model, const ParallelPlan& plan);
+
+/// Adds `what` to `PlanExecution::beyond` if the plan asks for it.
+void beyond_if(PlanExecution& execution, bool asked, const char* what);
+
+}  // namespace headroom::ir

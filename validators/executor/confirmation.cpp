@@ -1,0 +1,130 @@
+#include "validators/executor/confirmation.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "costmodel/time/program_time.h"
+
+namespace headroom::exec {
+namespace {
+
+constexpr Bytes kUnlimited{std::int64_t{1} << 60};
+
+/// More sequences than any device holds.
+constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
+
+Bytes highest_reserved(const cost::MemoryTimeline& timeline) {
+  Bytes highest;
+  for (const cost::PhaseMemory& phase : timeline.phases) {
+    highest = std::max(highest, phase.peak_reserved);
+  }
+  return highest;
+}
+
+Result<Bytes> capacity_of(const Execution& execution, const DeviceChoice& choice) {
+  const Result<std::unique_ptr<Device>> device =
+      Device::open(*choice.backend, choice.ordinal, execution.workspace);
+  if (!device) {
+    return device.error();
+  }
+  const Bytes free{device.value()->info().free_bytes};
+  return choice.budget ? std::min(*choice.budget, free) : free;
+}
+
+/// The largest number that fits, if all below it fit.
+Result<std::int64_t> largest(const std::function<Result<bool>(std::int64_t)>& fits) {
+  std::int64_t enough = 0;
+  std::int64_t beyond = 1;
+  while (beyond <= kMostSequences) {
+    const Result<bool> fit = fits(beyond);
+    if (!fit) {
+      return fit.error();
+    }
+    if (!*fit) {
+      break;
+    }
+    enough = beyond;
+    beyond *= 2;
+  }
+  while (beyond - enough > 1) {
+    const std::int64_t middle = enough + (beyond - enough) / 2;
+    const Result<bool> fit = fits(middle);
+    if (!fit) {
+      return fit.error();
+    }
+    (*fit ? enough : beyond) = middle;
+  }
+  return enough;
+}
+
+}  // namespace
+
+int binding_rank(Execution execution) {
+  Division& division = execution.division;
+  int binding = 0;
+  Bytes most{-1};
+  for (int stage = 0; stage < division.pipeline; ++stage) {
+    division.rank = stage * division.data * division.tensor;
+    const Bytes reserved = highest_reserved(predict_rank(execution, kUnlimited));
+    if (reserved > most) {
+      most = reserved;
+      binding = division.rank;
+    }
+  }
+  return binding;
+}
+
+Result<Confirmation> confirm(const Execution& execution, const DeviceChoice& choice) {
+  const Result<Bytes> capacity = capacity_of(execution, choice);
+  if (!capacity) {
+    return capacity.error();
+  }
+  Confirmation confirmation{.capacity = *capacity,
+                            .predicted = predict_rank(execution, *capacity),
+                            .needed = {},
+                            .measured = {}};
+  confirmation.needed =
+      highest_reserved(confirmation.predicted.out_of_memory ? predict_rank(execution, kUnlimited)
+                                                            : confirmation.predicted);
+  Result<RankRun> run = run_rank(execution, *choice.backend, choice.ordinal, *capacity);
+  if (!run) {
+    return std::move(run).error();
+  }
+  confirmation.measured = std::move(run).value();
+  return confirmation;
+}
+
+Seconds predicted_step(const Execution& execution, const ir::ParallelPlan& plan,
+                       const cost::Machine& machine) {
+  cost::PriceList prices = cost::prices_on(machine, plan);
+  prices.launch = prices.graph;
+  prices.looped = prices.graph;
+  const ir::RankProgram program = record_rank(execution, Memory::Backing::kWork);
+  return cost::price_program(program, plan, prices).step.time();
+}
+
+Result<LargestBatch> largest_batch(Execution execution, const DeviceChoice& choice) {
+  const Result<Bytes> capacity = capacity_of(execution, choice);
+  if (!capacity) {
+    return capacity.error();
+  }
+  const Result<std::int64_t> predicted = largest([&](std::int64_t batch) -> Result<bool> {
+    execution.micro_batch = batch;
+    return !predict_rank(execution, *capacity).out_of_memory;
+  });
+  const Result<std::int64_t> measured = largest([&](std::int64_t batch) -> Result<bool> {
+    execution.micro_batch = batch;
+    const Result<RankRun> run = run_rank(execution, *choice.backend, choice.ordinal, *capacity);
+    if (!run) {
+      return run.error();
+    }
+    return !run->out_of_memory;
+  });
+  if (!measured) {
+    return measured.error();
+  }
+  return LargestBatch{.predicted = *predicted, .measured = *measured};
+}
+
+}  // namespace headroom::exec

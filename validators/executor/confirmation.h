@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "costmodel/memory/timeline.h"
+#include "costmodel/time/machine.h"
+#include "model_ir/base/result.h"
+#include "validators/executor/rank.h"
+
+namespace headroom::exec {
+
+/// A backend's device, and how much of it may be used.
+struct DeviceChoice {
+  const HeadroomDeviceTable* backend = nullptr;
+  int ordinal = 0;
+  std::optional<Bytes> budget{};  ///< Of the allocator; none: all that is free.
+};
+
+/// An execution on a device beside what was predicted for it.
+struct Confirmation {
+  Bytes capacity;  ///< What the allocator had on both sides.
+  cost::MemoryTimeline predicted;
+  /// What the prediction would need if it did not fit: its highest reserved bytes without a limit.
+  Bytes needed;
+  RankRun measured;
+};
+
+/// The first rank of the pipeline stage that is predicted to reserve the most; the first of equal
+/// ones. Ranks of one stage are alike.
+[[nodiscard]] int binding_rank(Execution execution);
+
+/// Predicts the execution's rank, then runs it.
+///
+/// Errors:  those of `run_rank`.
+[[nodiscard]] Result<Confirmation> confirm(const Execution& execution, const DeviceChoice& choice);
+
+/// Time of the execution's last step on `machine`, as `plan` would be priced there.
+///
+/// Model:   costmodel/time/program_time.h. The host launches kernels as fast as those of a CUDA
+///          graph: the executor's loop has no Python and looks at no results.
+[[nodiscard]] Seconds predicted_step(const Execution& execution, const ir::ParallelPlan& plan,
+                                     const cost::Machine& machine);
+
+/// The largest micro-batch that `fits`, found by doubling and halving; 0: not even one sequence.
+/// Predicted without a device, or measured by running one step of each.
+struct LargestBatch {
+  std::int64_t predicted = 0;
+  std::int64_t measured = 0;
+};
+/// Errors:  those of `run_rank`.
+[[nodiscard]] Result<LargestBatch> largest_batch(Execution execution, const DeviceChoice& choice);
+
+}  // namespace headroom::exec

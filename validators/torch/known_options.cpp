@@ -1,0 +1,235 @@
+#include "validators/torch/known_options.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model_ir/json/json_value.h"
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/interface/common_options.h"
+#include "runtimes/interface/option_json.h"
+#include "runtimes/plan_parts.h"
+
+namespace headroom::check {
+namespace {
+
+/// An option that the script reads, and the values that it knows.
+struct KnownOption {
+  std::string_view name;     ///< "micro_batch", "zero.stage".
+  std::string_view words{};  ///< "hf|fused-linear"; empty: every value that a plan can have.
+};
+
+constexpr std::array<KnownOption, 29> kOfAll = {{
+    {"runtime"},
+    {"runtime_version"},  // A release is not chosen, but compared with the one that ran.
+    {"gpus"},
+    {"rank"},
+    {"precision"},
+    {"attention"},
+    {"loss", "hf|fused-linear"},
+    {"liger"},
+    {"micro_batch"},
+    {"sequence"},
+    {"accumulation"},
+    {"checkpointing"},
+    {"clip_norm"},
+    {"keep_logits"},
+    {"keep_batch"},
+    {"evaluation"},
+    {"steps"},
+    {"optimizer.momentum"},
+    {"lora.rank"},
+    {"lora.dropout"},
+    {"lora.dora"},
+    {"lora.rank_stabilised"},
+    {"lora.targets"},
+    {"lora.modules_to_save"},
+    {"allocator.expandable_segments"},
+    {"allocator.max_split_bytes"},
+    {"allocator.max_non_split_rounding_bytes"},
+    {"allocator.garbage_collection_threshold_ratio"},
+    {"allocator.roundup_power2_divisions"},
+}};
+
+constexpr std::array<KnownOption, 7> kOfOneGpuOrDdp = {{
+    {"optimizer.kind", "none|adamw|sgd|adafactor|adafactor-torch|lion"},
+    {"optimizer.form"},
+    {"ddp.gradient_as_bucket_view"},
+    {"ddp.bucket_cap_bytes"},
+    {"quant.bits"},
+    {"quant.double_quant"},
+    {"quant.prepare_kbit"},
+}};
+
+constexpr std::array<KnownOption, 14> kOfSharding = {{
+    {"optimizer.kind", "none|adamw|sgd|adafactor|adafactor-torch|lion"},
+    {"optimizer.form"},
+    {"fsdp.version"},
+    {"fsdp.reshard_after_forward"},
+    {"fsdp.reshard_ranks"},
+    {"fsdp.cpu_offload"},
+    {"fsdp.shard_decoder"},
+    {"fsdp.shard_embeddings"},
+    {"fsdp.param_dtype"},
+    {"fsdp.reduce_dtype"},
+    {"fsdp.replicas"},
+    {"fsdp.use_orig_params"},
+    {"fsdp.backward_prefetch"},
+    {"fsdp.forward_prefetch"},
+}};
+
+/// The keys of "zero" are written into the framework's own configuration file.
+constexpr std::array<KnownOption, 33> kOfZero = {{
+    {"optimizer.kind", "none|adamw|sgd|adafactor|adafactor-torch|lion"},
+    {"optimizer.form"},
+    {"zero.stage"},
+    {"zero.reduce_bucket_elements"},
+    {"zero.allgather_bucket_elements"},
+    {"zero.overlap_comm"},
+    {"zero.contiguous_gradients"},
+    {"zero.round_robin_gradients"},
+    {"zero.sub_group_elements"},
+    {"zero.prefetch_bucket_elements"},
+    {"zero.param_persistence_threshold_elements"},
+    {"zero.model_persistence_threshold_elements"},
+    {"zero.max_live_parameters"},
+    {"zero.max_reuse_distance_elements"},
+    {"zero.offload_optimizer", "none|cpu"},
+    {"zero.offload_param", "none|cpu"},
+    {"zero.offload_ratio"},
+    {"zero.decay_groups"},
+    {"zero.grad_accum_dtype"},
+    {"zero.torch_adam"},
+    {"zero.hpz_partition_ranks"},
+    {"zero.quantized_weights"},
+    {"zero.quantized_gradients"},
+    {"zero.node_devices"},
+    {"zero.leaf"},
+    {"zero.reduce_scatter"},
+    {"zero.multi_rank_allreduce"},
+    {"zero.parameter_alignment"},
+    {"zero.compute_grad_norm"},
+    {"zero.memory_efficient_linear"},
+    {"zero.allgather_sequential"},
+    {"zero.all_reduce_fetch"},
+    {"zero.communication_dtype"},
+}};
+
+struct ScriptRuntime {
+  std::string_view name;
+  std::span<const KnownOption> options;
+};
+constexpr std::array<ScriptRuntime, 3> kScriptRuntimes = {
+    {{"transformers", kOfOneGpuOrDdp}, {"fsdp", kOfSharding}, {"deepspeed", kOfZero}}};
+
+constexpr std::string_view kInstead =
+    "change the plan (headroom fit --plan FILE with the option, and --json), or measure a script "
+    "of your own: headroom dryrun --gpu GPU --against FILE -- COMMAND";
+
+const KnownOption* find_option(std::span<const KnownOption> options, std::string_view name) {
+  const auto found = std::ranges::find(options, name, &KnownOption::name);
+  return found == options.end() ? nullptr : &*found;
+}
+
+/// The value as a person would type it.
+std::string value_text(const ir::JsonValue& value) {
+  return value.as_string() != nullptr ? *value.as_string() : to_json(value);
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const std::string_view first = words.substr(0, words.find('|'));
+    if (first == word) {
+      return true;
+    }
+    words.remove_prefix(std::min(first.size() + 1, words.size()));
+  }
+  return false;
+}
+
+/// "hf or fused-linear".
+std::string wanted_words(std::string_view words) {
+  std::string text(words);
+  for (std::size_t at = text.find('|'); at != std::string::npos; at = text.find('|')) {
+    text.replace(at, 1, text.find('|', at + 1) == std::string::npos ? " or " : ", ");
+  }
+  return text;
+}
+
+std::string pointer_of(std::string_view name) {
+  std::string pointer = "/plan/" + std::string(name);
+  std::ranges::replace(pointer, '.', '/');
+  return pointer;
+}
+
+/// Refuses the options of one part that the script does not know. `prefix`: "zero.", or empty for
+/// the plan's own fields.
+Status check_part(const ir::PlanPart& part, const std::string& prefix, const ir::ParallelPlan& plan,
+                  const ScriptRuntime& runtime, std::string_view file) {
+  const auto known = [&](const ir::OptionField& field) {
+    const std::string name = prefix + std::string(field.name);
+    const KnownOption* const common = find_option(kOfAll, name);
+    return common != nullptr ? common : find_option(runtime.options, name);
+  };
+  const std::string unknown = "a plan without it: the training script cannot express it";
+  const auto any_known = [&](const ir::OptionField& field) { return known(field) != nullptr; };
+  if (!part.always && std::ranges::none_of(part.fields, any_known)) {
+    return Error::invalid_input(file, "/plan/" + std::string(part.name),
+                                to_json(ir::part_json(part, plan)), unknown, kInstead);
+  }
+  for (const ir::OptionField& field : part.fields) {
+    const KnownOption* const option = known(field);
+    const std::string value = value_text(field.get(plan));
+    const bool expressed = option == nullptr
+                               ? field.same(plan, part.usual())
+                               : option->words.empty() || has_word(option->words, value);
+    if (!expressed) {
+      return Error::invalid_input(
+          file, pointer_of(prefix + std::string(field.name)), value,
+          option == nullptr ? unknown
+                            : wanted_words(option->words) + ", which the training script knows",
+          kInstead);
+    }
+  }
+  return ok();
+}
+
+}  // namespace
+
+Status check_script_options(const ir::ParallelPlan& plan, std::string_view file) {
+  const auto runtime = std::ranges::find(kScriptRuntimes, plan.runtime, &ScriptRuntime::name);
+  if (runtime == kScriptRuntimes.end()) {
+    std::string names;
+    for (const ScriptRuntime& one : kScriptRuntimes) {
+      names += (names.empty()                     ? ""
+                : &one == &kScriptRuntimes.back() ? " or "
+                                                  : ", ") +
+               std::string(one.name);
+    }
+    return Error::invalid_input(
+        file, "/plan/runtime", plan.runtime, names + ", for which there is a training script",
+        "measure a script of your own: headroom dryrun --gpu GPU --against FILE -- COMMAND");
+  }
+  if (Status known = check_part(ir::plan_options(), "", plan, *runtime, file); !known) {
+    return known;
+  }
+  if (Status known = check_part(ir::optimizer_options(), "optimizer.", plan, *runtime, file);
+      !known) {
+    return known;
+  }
+  for (const ir::PlanPart* const part : ir::plan_parts()) {
+    if (!part->has(plan)) {
+      continue;
+    }
+    const std::string prefix = std::string(part->name) + ".";
+    if (Status known = check_part(*part, prefix, plan, *runtime, file); !known) {
+      return known;
+    }
+  }
+  return ok();
+}
+
+}  // namespace headroom::check
