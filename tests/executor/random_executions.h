@@ -54,9 +54,8 @@ inline exec::Execution random_cuda_execution(Random& random) {
   execution.flash = random.chance(2, 3);
   execution.chunked_loss = random.chance(1, 2);
   for (ir::RecomputedParts& layer : execution.layers) {
-    layer = {.layer = random.chance(1, 3),
-             .attention = random.chance(1, 2),
-             .mlp = random.chance(1, 3)};
+    layer = {
+        .layer = random.chance(1, 3), .attention = random.chance(1, 2), .mlp = random.chance(1, 3)};
   }
   execution.division.tensor = random.pick<int>({1, 1, 2});
   execution.division.data = random.pick<int>({1, 1, 2, 3});

@@ -59,8 +59,7 @@ void run_out_of_memory(const HeadroomDeviceTable& plugin, Outcome& outcome) {
     if (!exec::check_execution(execution)) {
       continue;
     }
-    const Bytes most =
-        highest_reserved(exec::predict_rank(execution, Bytes{64 * kGiB}).phases);
+    const Bytes most = highest_reserved(exec::predict_rank(execution, Bytes{64 * kGiB}).phases);
     const Bytes capacity{random.between(2 * kMiB, most.value())};
     const std::string name = "memory " + std::to_string(number);
     const Result<exec::RankRun> run = exec::run_rank(execution, device, 0, capacity);

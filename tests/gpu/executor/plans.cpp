@@ -41,8 +41,7 @@ exec::Execution real_execution(const ir::ModelSpec& model, Random& random) {
   execution.division.tensor = random.pick<int>({1, 1, 2, 4, 8});
   execution.division.data = random.pick<int>({8, 16, 64, 256});
   execution.division.pipeline = random.pick<int>({1, 1, 1, 2, 4});
-  execution.division.rank =
-      static_cast<int>(random.between(0, execution.division.world() - 1));
+  execution.division.rank = static_cast<int>(random.between(0, execution.division.world() - 1));
   execution.units.zero_stage = random.pick<int>({1, 2, 3, 3, 3});
   execution.units.states_on_host = random.chance(1, 5);
   execution.units.parameters_on_host = execution.units.zero_stage == 3 && random.chance(1, 8);
@@ -65,7 +64,7 @@ exec::Execution real_execution(const ir::ModelSpec& model, Random& random) {
 }  // namespace
 
 void run_plans(const HeadroomDeviceTable& plugin, int count, Outcome& outcome) {
-  constexpr std::array<const char*, 6> kModels = {"llama-3.1-8b",  "llama-3-70b", "llama-3.1-405b",
+  constexpr std::array<const char*, 6> kModels = {"llama-3.1-8b", "llama-3-70b", "llama-3.1-405b",
                                                   "mixtral-8x7b", "qwen2.5-14b", "mistral-7b-v0.3"};
   std::vector<ir::ModelSpec> models;
   for (const char* const name : kModels) {
@@ -99,11 +98,12 @@ void run_plans(const HeadroomDeviceTable& plugin, int count, Outcome& outcome) {
     }
     ++ran;
   }
-  std::printf("plans: %d ran, %d of them out of memory; %lld kernels, %lld copies, %lld ranges of "
-              "memory\n",
-              ran, failed, static_cast<long long>(checked_calls().kernels),
-              static_cast<long long>(checked_calls().copies),
-              static_cast<long long>(checked_calls().pointers));
+  std::printf(
+      "plans: %d ran, %d of them out of memory; %lld kernels, %lld copies, %lld ranges of "
+      "memory\n",
+      ran, failed, static_cast<long long>(checked_calls().kernels),
+      static_cast<long long>(checked_calls().copies),
+      static_cast<long long>(checked_calls().pointers));
   outcome.expect(ran == count, "as many plans as wanted");
 }
 

@@ -33,8 +33,7 @@ void run_training(const HeadroomDeviceTable& plugin, Outcome& outcome) {
     const std::string name = "training " + std::to_string(number);
     const Bytes capacity{8 * kGiB};
     const Result<exec::RankRun> measured = exec::run_rank(execution, device, 0, capacity);
-    outcome.expect(measured.has_value(),
-                   name + ": " + (measured ? "" : to_text(measured.error())));
+    outcome.expect(measured.has_value(), name + ": " + (measured ? "" : to_text(measured.error())));
     if (!measured) {
       continue;
     }
@@ -53,10 +52,9 @@ void run_training(const HeadroomDeviceTable& plugin, Outcome& outcome) {
                          std::to_string(reference->losses[step]));
     }
     if (reference && reference->gradient_norm && measured->gradient_norm) {
-      outcome.expect(
-          is_near(*reference->gradient_norm, *measured->gradient_norm, 3 * tolerance),
-          name + ": norm of gradients " + std::to_string(*measured->gradient_norm) +
-              ", the CPU has " + std::to_string(*reference->gradient_norm));
+      outcome.expect(is_near(*reference->gradient_norm, *measured->gradient_norm, 3 * tolerance),
+                     name + ": norm of gradients " + std::to_string(*measured->gradient_norm) +
+                         ", the CPU has " + std::to_string(*reference->gradient_norm));
     }
     ++compared;
   }

@@ -117,6 +117,7 @@ std::int32_t gather_rows(HeadroomDevice* d, HeadroomStream stream, void* out, co
   return CallCheck(d, "gather_rows", stream)
       .kernel()
       .uses(out, rows * columns, type)
+      .uses(x, rows > 0 ? columns : 0, type)
       .uses(source, rows, HEADROOM_INT32)
       .run(&Table::gather_rows, stream, out, x, source, type, rows, columns);
 }

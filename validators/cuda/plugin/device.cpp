@@ -1,11 +1,15 @@
 #include "validators/cuda/plugin/device.h"
 
 #include <array>
+#include <atomic>
 
 #include "validators/cuda/plugin/kernel_images.h"
 #include "validators/cuda/plugin/prepared_product.h"
 
-HeadroomDevice::HeadroomDevice() = default;
+HeadroomDevice::HeadroomDevice() {
+  static std::atomic<std::uint64_t> opened = 0;
+  number = ++opened;
+}
 
 HeadroomDevice::~HeadroomDevice() {
   if (context == nullptr) {
@@ -32,9 +36,9 @@ HeadroomDevice::~HeadroomDevice() {
 }
 
 void HeadroomDevice::enter() const {
-  thread_local CUcontext current = nullptr;
-  if (current != context && driver.cuCtxSetCurrent(context) == CUDA_SUCCESS) {
-    current = context;
+  thread_local std::uint64_t current = 0;
+  if (current != number && driver.cuCtxSetCurrent(context) == CUDA_SUCCESS) {
+    current = number;
   }
 }
 
