@@ -8,7 +8,7 @@
 
 HeadroomDevice::HeadroomDevice() {
   static std::atomic<std::uint64_t> opened = 0;
-  number = ++opened;
+  identity = ++opened;
 }
 
 HeadroomDevice::~HeadroomDevice() {
@@ -37,8 +37,8 @@ HeadroomDevice::~HeadroomDevice() {
 
 void HeadroomDevice::enter() const {
   thread_local std::uint64_t current = 0;
-  if (current != number && driver.cuCtxSetCurrent(context) == CUDA_SUCCESS) {
-    current = number;
+  if (current != identity && driver.cuCtxSetCurrent(context) == CUDA_SUCCESS) {
+    current = identity;
   }
 }
 

@@ -35,7 +35,7 @@ struct HeadroomDevice {
   headroom::cuda::Driver driver;
   headroom::cuda::Blas blas;
   /// Of this opened device alone; a context may have the address of one that is gone.
-  std::uint64_t number = 0;
+  std::uint64_t identity = 0;
   CUdevice ordinal = 0;
   CUcontext context = nullptr;
   std::vector<CUstream> streams;
