@@ -161,11 +161,12 @@ Command validate_command() {
       .verb =
           {.name = "validate",
            .summary = "Compares predictions with measured runs",
-           .positionals = "measured PATH... | PLAN.json --with HOW",
+           .positionals = "measured PATH... | PLAN.json [--with HOW | --device DEVICE]",
            .detail = "PATH is a file with measured runs, or a folder with such files: JSON lines "
                      "(.jsonl, .jsonl.gz) with one run per line, or a .json file with published "
                      "results. The exit code is 0 however large the errors are.",
            .options = {with_option(),
+                       executor_device_option(),
                        {"source", "NAME", "", "only runs of the file with this name"},
                        {"runtime", "NAME", "",
                         "only runs of this framework, as --runtime of headroom fit names it"},

@@ -301,7 +301,7 @@ Result<ExitCode> run_executor(const Arguments& arguments, const Context& context
   if (!run) {
     return run.error();
   }
-  add_notes(context, exec::execution_notes(run->model.spec));
+  add_notes(context, exec::execution_notes(run->model.spec, run->plan));
   if (arguments.has("max-batch")) {
     return answer_largest(*run, context);
   }
@@ -335,9 +335,16 @@ Result<ExitCode> run_executor(const Arguments& arguments, const Context& context
 
 }  // namespace
 
+OptionSpec executor_device_option() {
+  return {.name = "device",
+          .value = "DEVICE",
+          .fallback = "cuda",
+          .help = "where the executor runs a plan file: cuda, cuda:N, or cpu for small plans"};
+}
+
 Command validate_executor_command() {
   std::vector<OptionSpec> options = {
-      {"device", "DEVICE", "cuda", "where the plan runs: cuda, cuda:N, or cpu for small plans"},
+      executor_device_option(),
       {"tf32", "", "", "products of fp32 operands in TF32"},
       {"max-batch", "", "", "grow the micro-batch until it does not fit, and compare"}};
   options.insert(options.end(), device_options().begin(), device_options().end());

@@ -59,7 +59,10 @@ namespace headroom::cli {
 /// compares what its allocator did with the prediction.
 [[nodiscard]] Command validate_executor_command();
 
-/// The option `--with HOW` of that command.
+/// The option `--device DEVICE` of that command.
+[[nodiscard]] OptionSpec executor_device_option();
+
+/// The option `--with HOW` of `validate_plan_command`.
 [[nodiscard]] OptionSpec with_option();
 
 }  // namespace headroom::cli

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "costmodel/memory/caching_allocator.h"
-#include "costmodel/memory/timeline.h"
 #include "model_ir/plan/rank_program.h"
 
 namespace headroom::cost {
@@ -47,22 +46,6 @@ class EventReplay {
   std::vector<Slot> slots_;  ///< By `BlockId`.
   Bytes allocated_;
   RoleBytes by_role_{};
-};
-
-/// Measures a phase while its events are replayed.
-class PhaseMeter {
- public:
-  /// Begins a phase whose first event is `begin`; resets the allocator's peaks. Keeps a reference
-  /// to `run`.
-  PhaseMeter(EventReplay& run, const ir::PhaseName& name, std::size_t begin);
-  /// `EventReplay::step`, and what the phase remembers of it.
-  [[nodiscard]] bool step(std::size_t event);
-  /// The allocator's statistics from the beginning of the phase until now.
-  [[nodiscard]] PhaseMemory result() const;
-
- private:
-  EventReplay& run_;
-  PhaseMemory memory_;
 };
 
 }  // namespace headroom::cost

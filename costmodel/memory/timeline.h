@@ -7,28 +7,11 @@
 #include <vector>
 
 #include "costmodel/memory/allocator_state.h"
+#include "costmodel/memory/phase_meter.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/rank_program.h"
 
 namespace headroom::cost {
-
-/// The allocator's statistics in one phase, as torch.cuda.memory_stats reports them.
-struct PhaseMemory {
-  ir::PhaseName name;
-  Bytes allocated_before;
-  Bytes allocated_after;
-  Bytes peak_allocated;  ///< Over the phase, its beginning included.
-  Bytes reserved_after;
-  Bytes peak_reserved;
-  Bytes requested_after;
-  Bytes peak_requested;
-  std::int64_t retries = 0;  ///< Since the program's start.
-  /// The first event after which `peak_allocated` is reached; if the phase begins at its peak, the
-  /// last event before the phase.
-  std::size_t peak_event = 0;
-  RoleBytes at_peak{};  ///< Bytes by role at that moment; the sum is `peak_allocated`.
-  RoleBytes after{};
-};
 
 /// The allocation that ran out of memory.
 struct OutOfMemory {

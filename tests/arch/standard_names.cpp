@@ -28,6 +28,7 @@ const std::vector<Row>& rows() {
       {"atomic",
        "atomic memory_order_acq_rel memory_order_acquire memory_order_relaxed memory_order_release "
        "memory_order_seq_cst"},
+      {"barrier", "barrier"},
       {"bit",
        "bit_cast bit_ceil bit_floor bit_width countl_zero countr_zero has_single_bit "
        "popcount"},
@@ -36,8 +37,9 @@ const std::vector<Row>& rows() {
       {"charconv", "chars_format errc from_chars to_chars"},
       {"chrono", "chrono micro milli nano"},
       {"cmath",
-       "abs cbrt ceil exp exp2 expm1 floor fmod hypot isfinite isinf isnan llround log log10 log1p "
-       "log2 lround nan nearbyint nextafter pow round sqrt trunc"},
+       "abs cbrt ceil cos erf exp exp2 expm1 floor fmod frexp hypot isfinite isinf isnan ldexp "
+       "llround "
+       "log log10 log1p log2 lround nan nearbyint nextafter pow round signbit sin sqrt tanh trunc"},
       {"concepts", "convertible_to floating_point integral invocable same_as"},
       {"condition_variable", "condition_variable condition_variable_any"},
       {"csignal", "raise sig_atomic_t signal"},
@@ -48,7 +50,8 @@ const std::vector<Row>& rows() {
        "uint64_t uint8_t uintmax_t uintptr_t"},
       {"cstdio", "fclose fflush fopen fprintf fputs perror printf remove size_t snprintf sscanf"},
       {"cstdlib",
-       "_Exit abort abs atoi exit free getenv malloc quick_exit size_t strtod strtoll strtoull "
+       "_Exit abort abs aligned_alloc atoi exit free getenv malloc quick_exit size_t strtod "
+       "strtoll strtoull "
        "system"},
       {"cstring", "memcmp memcpy memmove memset size_t strchr strcmp strerror strlen strrchr"},
       {"deque", "deque erase erase_if size_t"},
@@ -75,6 +78,7 @@ const std::vector<Row>& rows() {
        "addressof enable_shared_from_this make_shared make_unique shared_ptr unique_ptr weak_ptr"},
       {"mutex", "call_once lock_guard mutex once_flag recursive_mutex scoped_lock unique_lock"},
       {"new", "bad_alloc nothrow"},
+      {"numbers", "numbers"},
       {"numeric",
        "accumulate exclusive_scan gcd inclusive_scan inner_product iota lcm midpoint partial_sum "
        "reduce"},
@@ -111,7 +115,8 @@ const std::vector<Row>& rows() {
        "conditional_t decay_t enable_if_t false_type integral_constant invoke_result_t "
        "is_arithmetic_v is_const_v is_convertible_v is_enum_v is_floating_point_v is_integral_v "
        "is_invocable_v is_same_v is_signed_v is_trivially_copyable_v is_void_v make_signed_t "
-       "make_unsigned_t remove_const_t remove_cvref_t remove_reference_t true_type "
+       "make_unsigned_t remove_const_t remove_cvref_t remove_pointer_t remove_reference_t "
+       "true_type "
        "underlying_type_t void_t"},
       {"typeinfo", "type_info"},
       {"unordered_map", "erase_if size_t unordered_map unordered_multimap"},

@@ -207,7 +207,7 @@ TEST_CASE("validate plan: what cannot be asked is refused before anything runs")
   const PlanFolder without_gpu(R"({"schema_version": 1, "model": "gpt2",
       "plan": {"schema_version": 1}})");
   CHECK(without_gpu.run("--with dryrun").code == ExitCode::kUsage);
-  CHECK(test::headroom("validate plan.json").complains("--with dryrun"));
+  CHECK(test::headroom("validate plan.json other.json").complains("--with dryrun"));
 }
 
 }  // namespace headroom::cli

@@ -136,6 +136,8 @@ Execution three_steps(const ir::ModelSpec& model) {
   return execution;
 }
 
+}  // namespace
+
 TEST_CASE("equivalence: every placement of recomputation, bitwise") {
   for (const ir::ModelSpec& model : models()) {
     for (const bool flash : {true, false}) {
@@ -313,7 +315,10 @@ TEST_CASE("equivalence: a loss scale changes nothing, and overflow skips the ste
   execution.types.state = ir::DType::kFp32;
   execution.types.master = true;
   execution.loss_scale = 1e30;
-  run_world(execution, [](Rank& rank, int) { CHECK(rank.training().skipped()); });
+  run_world(execution, [](Rank& rank, int) {
+    CHECK(rank.training().skipped());
+    CHECK(rank.training().loss_scale() == 1e30 / 2);
+  });
 }
 
 TEST_CASE("equivalence: a plan that differs is noticed") {
@@ -326,5 +331,4 @@ TEST_CASE("equivalence: a plan that differs is noticed") {
   CHECK(run(execution).losses != plain.losses);
 }
 
-}  // namespace
 }  // namespace headroom::exec

@@ -52,6 +52,8 @@ void check_gradients(Execution execution) {
   }
 }
 
+}  // namespace
+
 TEST_CASE("gradients: Llama's layer with flash attention") {
   check_gradients(tiny_execution(tiny_model(2)));
 }
@@ -114,5 +116,4 @@ TEST_CASE("gradients: the loss in chunks, and a loss scale") {
   check_gradients(execution);
 }
 
-}  // namespace
 }  // namespace headroom::exec

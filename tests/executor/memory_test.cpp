@@ -89,6 +89,8 @@ Bytes highest_reserved(const cost::MemoryTimeline& timeline) {
   return most;
 }
 
+}  // namespace
+
 TEST_CASE(
     "executor's memory: measured on the CPU equals the recorded program's replay, to the byte") {
   test::Random random(24);
@@ -226,5 +228,4 @@ TEST_CASE("executor's memory: running out of memory is a result with the request
   CHECK_FALSE(rank.device().status());
 }
 
-}  // namespace
 }  // namespace headroom::exec

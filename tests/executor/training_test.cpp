@@ -28,6 +28,8 @@ Execution learning(const Types& types) {
   return execution;
 }
 
+}  // namespace
+
 TEST_CASE("training: AdamW by hand for one parameter") {
   // With one step, Adam moves each parameter by the learning rate against the sign of its gradient,
   // up to epsilon, after decay.
@@ -100,5 +102,4 @@ TEST_CASE("training: the numbers of 8-bit states are ascending and reach from -1
   CHECK(unsigned_state_code().front() == 0.0F);
 }
 
-}  // namespace
 }  // namespace headroom::exec

@@ -9,8 +9,6 @@
 namespace headroom::exec {
 namespace {
 
-constexpr Bytes kUnlimited{std::int64_t{1} << 60};
-
 /// More sequences than any device holds.
 constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
 
@@ -66,7 +64,7 @@ int binding_rank(Execution execution) {
   Bytes most{-1};
   for (int stage = 0; stage < division.pipeline; ++stage) {
     division.rank = stage * division.data * division.tensor;
-    const Bytes reserved = highest_reserved(predict_rank(execution, kUnlimited));
+    const Bytes reserved = highest_reserved(predict_rank(execution, kUnlimitedMemory));
     if (reserved > most) {
       most = reserved;
       binding = division.rank;
@@ -84,9 +82,9 @@ Result<Confirmation> confirm(const Execution& execution, const DeviceChoice& cho
                             .predicted = predict_rank(execution, *capacity),
                             .needed = {},
                             .measured = {}};
-  confirmation.needed =
-      highest_reserved(confirmation.predicted.out_of_memory ? predict_rank(execution, kUnlimited)
-                                                            : confirmation.predicted);
+  confirmation.needed = highest_reserved(confirmation.predicted.out_of_memory
+                                             ? predict_rank(execution, kUnlimitedMemory)
+                                             : confirmation.predicted);
   Result<RankRun> run = run_rank(execution, *choice.backend, choice.ordinal, *capacity);
   if (!run) {
     return std::move(run).error();

@@ -1,3 +1,5 @@
+#pragma once
+
 /// The device interface of the executor as a C ABI.
 ///
 /// The executor writes each operator once, over a table of functions. Three backends fill the
@@ -27,13 +29,10 @@
 ///
 /// Shape letters: T rows (tokens) = B * S; B micro-batch, S sequence, H hidden, A heads, K KV
 /// heads, D head size, F feed-forward, V vocabulary, E experts, k experts per token.
-#pragma once
 
-#include <stdint.h>
+#include <cstdint>
 
-#ifdef __cplusplus
 extern "C" {
-#endif
 
 /// Changes whenever the table, a structure or the meaning of a function changes.
 #define HEADROOM_DEVICE_ABI_VERSION 1
@@ -475,6 +474,4 @@ typedef struct HeadroomDeviceTable {
 /// Type of the exported function. Never fails; opening a device may.
 typedef const HeadroomDeviceTable* (*HeadroomBackendFunction)(void);
 
-#ifdef __cplusplus
-}
-#endif
+}  // extern "C"

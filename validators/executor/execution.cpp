@@ -160,9 +160,6 @@ Status check_plan_parts(const ir::ParallelPlan& plan) {
       plan.workload.checkpoint_save) {
     return not_run("workload", "more than training steps", "training steps alone");
   }
-  if (plan.allocator.expandable_segments) {
-    return not_run("expandable-segments", "on", "off: segments are blocks of cudaMalloc");
-  }
   return ok();
 }
 
@@ -200,6 +197,7 @@ Result<Execution> execution_of(const ir::ModelSpec& model, const ir::ParallelPla
   execution.clip_norm = plan.clip_norm;
   execution.loss_scale = execution.types.compute == ir::DType::kFp16 ? kFp16LossScale : 1;
   execution.allocator = plan.allocator;
+  execution.allocator.expandable_segments = false;
   execution.workspace = kWorkspace;
   if (Status checked = check_execution(execution); !checked) {
     return std::move(checked).error();
@@ -207,13 +205,18 @@ Result<Execution> execution_of(const ir::ModelSpec& model, const ir::ParallelPla
   return execution;
 }
 
-std::vector<std::string> execution_notes(const ir::ModelSpec& model) {
+std::vector<std::string> execution_notes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  std::vector<std::string> notes;
   const ir::DropoutSpec& dropout = model.dropout;
   if (dropout.embedding > 0 || dropout.attention > 0 || dropout.residual > 0 ||
       dropout.activation > 0) {
-    return {"the executor leaves dropout out"};
+    notes.emplace_back("the executor leaves dropout out");
   }
-  return {};
+  if (plan.allocator.expandable_segments) {
+    notes.emplace_back(
+        "the executor takes segments from cudaMalloc: expandable segments are off on both sides");
+  }
+  return notes;
 }
 
 Status check_execution(const Execution& execution) {

@@ -56,14 +56,15 @@ struct Execution {
 
 /// The execution of a plan, with its framework's choices as `ir::Runtime::execution` says them.
 ///
-/// Ignores: dropout, which the executor does not apply; `notes` says so.
+/// Ignores: dropout and expandable segments; `execution_notes` says so.
 /// Errors:  kInvalidArgument naming the first part of the model or of the plan that the executor
 ///          does not run.
 [[nodiscard]] Result<Execution> execution_of(const ir::ModelSpec& model,
                                              const ir::ParallelPlan& plan);
 
-/// What a user should know about an execution of this model: one sentence each.
-[[nodiscard]] std::vector<std::string> execution_notes(const ir::ModelSpec& model);
+/// What a user should know about the execution of this plan: one sentence each.
+[[nodiscard]] std::vector<std::string> execution_notes(const ir::ModelSpec& model,
+                                                       const ir::ParallelPlan& plan);
 
 /// Errors:  kInvalidArgument naming the first part of the model that the executor does not run, or
 ///          a degree that does not divide it.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "costmodel/memory/event_replay.h"
+#include "costmodel/memory/phase_meter.h"
 #include "costmodel/memory/timeline.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/rank_program.h"

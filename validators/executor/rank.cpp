@@ -10,9 +10,6 @@
 namespace headroom::exec {
 namespace {
 
-/// More than any device has; sums of sizes stay far from an overflow.
-constexpr Bytes kUnlimited{std::int64_t{1} << 60};
-
 Groups shadow_groups(Device& device, const Division& division) {
   return {.tensor = std::make_unique<ShadowGroup>(device, division.tensor, division.tensor_rank()),
           .data = std::make_unique<ShadowGroup>(device, division.data, division.data_rank()),
@@ -90,7 +87,7 @@ Result<RankRun> run_rank(const Execution& execution, const HeadroomDeviceTable& 
 ir::RankProgram record_rank(const Execution& execution, Memory::Backing backing) {
   HEADROOM_ASSERT(backing != Memory::Backing::kDevice);
   Rank rank(Device::open(recording_backend(), 0, execution.workspace).value(), execution, {},
-            kUnlimited, backing);
+            kUnlimitedMemory, backing);
   rank.run();
   return rank.memory().program();
 }

@@ -11,6 +11,9 @@
 
 namespace headroom::exec {
 
+/// More than any device has; sums of sizes stay far from an overflow.
+inline constexpr Bytes kUnlimitedMemory{std::int64_t{1} << 60};
+
 /// One rank of an execution on a device: everything that it needs, made and destroyed in order.
 class Rank {
  public:

@@ -33,7 +33,10 @@ bool needs_copies(const Execution& execution) {
 }  // namespace
 
 Training::Training(Context& context, const Execution& execution)
-    : context_(context), execution_(execution), stage_(context, execution) {
+    : context_(context),
+      execution_(execution),
+      stage_(context, execution),
+      loss_scale_(execution.loss_scale) {
   if (needs_copies(execution)) {
     copies_ = std::make_unique<CopyStream>(context);
   }
@@ -101,7 +104,7 @@ Stage::Batch Training::make_batch(std::int64_t micro_batch) const {
                   .loss = loss_sum_,
                   .first = stage_.vocabulary_first(),
                   .factor = 1.0 / static_cast<double>(tokens * all),
-                  .loss_scale = execution_.loss_scale};
+                  .loss_scale = loss_scale_};
   }
   return batch;
 }
@@ -186,6 +189,41 @@ void Training::step(int number) {
   context_.memory.end_phase();
 }
 
+/// The norm of all gradients, and the factor that clips and unscales them.
+void Training::read_norm() {
+  context_.clear(squares_);
+  for (const std::unique_ptr<Unit>& unit : stage_.units()) {
+    unit->add_squares(squares_, partial_);
+  }
+  const ir::DType stat = squares_.type;
+  if (execution_.units.zero_stage >= 1) {
+    context_.groups.data->all_reduce(squares_.data(), stat, 1, Group::Reduction::kSum);
+  }
+  context_.groups.tensor->all_reduce(squares_.data(), stat, 1, Group::Reduction::kSum);
+  context_.groups.pipeline->all_reduce(squares_.data(), stat, 1, Group::Reduction::kSum);
+  context_.device.run(&Table::gradient_factor, kComputeStream, factor_.data(),
+                      static_cast<const void*>(squares_.data()), code_of(stat),
+                      execution_.clip_norm.value_or(0), 1 / loss_scale_);
+  const double squares = number_in(context_, squares_);
+  skipped_ = !std::isfinite(squares);
+  norm_ = std::sqrt(squares) / loss_scale_;
+}
+
+/// Source: torch.amp.GradScaler, backoff_factor, growth_factor and growth_interval.
+void Training::count_update() {
+  constexpr std::int64_t kGrowthInterval = 2000;
+  updates_ += skipped_ ? 0 : 1;
+  since_skip_ = skipped_ ? 0 : since_skip_ + 1;
+  if (execution_.loss_scale == 1) {
+    return;
+  }
+  if (skipped_) {
+    loss_scale_ /= 2;
+  } else if (since_skip_ % kGrowthInterval == 0) {
+    loss_scale_ *= 2;
+  }
+}
+
 void Training::run_optimizer() {
   context_.begin("optimizer");
   const bool reads_norm = execution_.clip_norm || execution_.loss_scale != 1;
@@ -193,27 +231,12 @@ void Training::run_optimizer() {
     unit->reduce_gradients();
   }
   if (reads_norm) {
-    context_.clear(squares_);
-    for (const std::unique_ptr<Unit>& unit : stage_.units()) {
-      unit->add_squares(squares_, partial_);
-    }
-    const ir::DType stat = squares_.type;
-    if (execution_.units.zero_stage >= 1) {
-      context_.groups.data->all_reduce(squares_.data(), stat, 1, Group::Reduction::kSum);
-    }
-    context_.groups.tensor->all_reduce(squares_.data(), stat, 1, Group::Reduction::kSum);
-    context_.groups.pipeline->all_reduce(squares_.data(), stat, 1, Group::Reduction::kSum);
-    context_.device.run(&Table::gradient_factor, kComputeStream, factor_.data(),
-                        static_cast<const void*>(squares_.data()), code_of(stat),
-                        execution_.clip_norm.value_or(0), 1 / execution_.loss_scale);
-    const double squares = number_in(context_, squares_);
-    skipped_ = !std::isfinite(squares);
-    norm_ = std::sqrt(squares) / execution_.loss_scale;
+    read_norm();
   } else {
     context_.device.run(&Table::fill, kComputeStream, factor_.data(), code_of(factor_.type),
                         std::int64_t{1}, 1.0);
   }
-  updates_ += skipped_ ? 0 : 1;
+  count_update();
   // Source of the other numbers: torch.optim.AdamW's defaults.
   const StepValues values{.adamw = {.learning_rate = execution_.learning_rate,
                                     .beta1 = 0.9,

@@ -16,7 +16,8 @@ namespace headroom::exec {
 ///
 /// Model:   a data-parallel rank d of n runs the micro-batches d, d + n, d + 2 n, ... of a step, so
 ///          that one rank with n times as many micro-batches runs the same ones.
-///          The loss scale does not change; a step whose gradients are not finite is skipped.
+///          A step whose gradients are not finite is skipped and halves the loss scale, which
+///          doubles after 2000 steps without one (torch.amp.GradScaler's defaults).
 class Training {
  public:
   /// `context` outlives it.
@@ -37,6 +38,7 @@ class Training {
   [[nodiscard]] std::optional<double> gradient_norm() const { return norm_; }
   /// Whether the optimizer's step was skipped, because gradients were not finite.
   [[nodiscard]] bool skipped() const { return skipped_; }
+  [[nodiscard]] double loss_scale() const { return loss_scale_; }
   [[nodiscard]] const Stage& stage() const { return stage_; }
 
  private:
@@ -55,6 +57,8 @@ class Training {
   void run_micro_batches();
   void begin_phase(ir::PhaseKind kind, std::int64_t micro_batch);
   void run_optimizer();
+  void read_norm();
+  void count_update();
   void make_codes();
   /// Rows of the residual stream that this rank has.
   [[nodiscard]] std::int64_t rows() const;
@@ -72,7 +76,9 @@ class Training {
   Tensor signed_code_;
   Tensor unsigned_code_;
   int step_ = 0;
-  std::int64_t updates_ = 0;
+  std::int64_t updates_ = 0;  ///< Steps that were not skipped.
+  std::int64_t since_skip_ = 0;
+  double loss_scale_ = 1;
   bool skipped_ = false;
   std::optional<double> loss_;
   std::optional<double> norm_;
