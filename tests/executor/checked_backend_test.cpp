@@ -6,7 +6,7 @@
 #include "tests/executor/random_executions.h"
 #include "tests/support/backends/checked_backend.h"
 
-namespace headroom {
+namespace headroom::exec {
 namespace {
 
 /// A checked CPU with 1,000 elements of fp32 on it.
@@ -28,6 +28,8 @@ struct Opened {
   }
   [[nodiscard]] std::string error() const { return table.last_error(device); }
 };
+
+}  // namespace
 
 TEST_CASE("checked backend: memory outside an allocation is found") {
   const Opened opened;
@@ -85,5 +87,4 @@ TEST_CASE("checked backend: the executor uses live memory alone") {
   }
 }
 
-}  // namespace
-}  // namespace headroom
+}  // namespace headroom::exec

@@ -7,7 +7,7 @@
 #include "validators/cuda/emulation/emulated_backend.h"
 #include "validators/executor/cpu/cpu_backend.h"
 
-namespace headroom {
+namespace headroom::exec {
 namespace {
 
 using cuda::emulation::emulated_backend;
@@ -36,6 +36,8 @@ void check_order(void (*compare)(test::Twin&)) {
     CHECK(difference.error == 0);
   }
 }
+
+}  // namespace
 
 TEST_CASE("CUDA kernels on the host: elementwise, embedding and random numbers") {
   check(test::compare_elementwise);
@@ -74,5 +76,4 @@ TEST_CASE("CUDA products: what cuBLASLt is asked for is what the CPU multiplies"
   check(test::compare_products);
 }
 
-}  // namespace
-}  // namespace headroom
+}  // namespace headroom::exec

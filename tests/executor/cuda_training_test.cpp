@@ -9,8 +9,6 @@
 #include "validators/cuda/emulation/emulated_backend.h"
 
 namespace headroom::exec {
-namespace {
-
 TEST_CASE("CUDA kernels on the host: training steps have the CPU's losses and norms") {
   test::Random random = test::seeded_random(24);
   int compared = 0;
@@ -46,5 +44,4 @@ TEST_CASE("CUDA kernels on the host: training steps have the CPU's losses and no
   CHECK(furthest > 0);  // The two are not one.
 }
 
-}  // namespace
 }  // namespace headroom::exec

@@ -21,8 +21,8 @@ wants kernels && timeout 270 python3 "$root/tests/gpu/kernels.py" "$out/kernels.
 # The plugin for CUDA against the CPU backend, and plans that fit into this GPU.
 if wants executor; then
   build=$root/build/headless
-  if HEADROOM_PRESET=headless "$root/run" build tests && [ -x "$build/tests/executor/executor_cuda_test" ]; then
-    "$build/tests/executor/executor_cuda_test" --plans 20 >"$out/executor.txt" 2>&1
+  if HEADROOM_PRESET=headless "$root/run" build tests && [ -x "$build/tests/gpu/executor/executor_cuda_test" ]; then
+    "$build/tests/gpu/executor/executor_cuda_test" --plans 20 >"$out/executor.txt" 2>&1
     echo "exit code $?" >>"$out/executor.txt"
     tail -n 30 "$out/executor.txt"
   else

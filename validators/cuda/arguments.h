@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stdint.h>
+#include <cstdint>
 
 /// Arguments of the kernels: one structure for each, passed by value, so that the two compilers
 /// which see them cannot disagree about their order. `kKernel` is the kernel's name, to which the

@@ -67,6 +67,11 @@ class Place {
   bool is_new_ = false;
 };
 
+/// Shared memory begins at a multiple of 16 bytes, as on a device.
+struct alignas(16) SharedLine {
+  std::array<std::byte, 16> bytes;
+};
+
 struct Fiber {
   Place place;
   std::unique_ptr<std::byte[]> stack;
@@ -94,14 +99,17 @@ class Block {
 
  private:
   void start(Fiber& fiber);
+  /// Lets each thread of a warp go on to its next meeting; false: all of them wait or have ended.
+  bool run_warp(std::size_t warp, Order order);
 
   std::vector<std::unique_ptr<Fiber>> fibers_;  ///< Kept from block to block, for their stacks.
   std::vector<Warp> warps_;
-  std::vector<std::byte> shared_;
+  std::vector<SharedLine> shared_;
   Meeting meeting_;
   Place scheduler_;
   Fiber* current_ = nullptr;
   std::size_t running_ = 0;
+  std::size_t ended_ = 0;
   const std::function<void()>* body_ = nullptr;
 };
 
@@ -126,40 +134,54 @@ void Block::run(const Launch& launch, const Dimensions& place, Order order,
   const auto count = static_cast<std::size_t>(launch.threads);
   body_ = &body;
   running_ = count;
+  ended_ = 0;
   meeting_ = {};
   warps_.assign((count + kWarpSize - 1) / kWarpSize, {});
   // Nobody may rely on what shared memory holds at first: here it is NaN.
-  shared_.assign(launch.shared_bytes + sizeof(std::max_align_t), std::byte{0xff});
+  SharedLine line;
+  line.bytes.fill(std::byte{0xff});
+  shared_.assign(launch.shared_bytes / sizeof line + 1, line);
   while (fibers_.size() < count) {
     fibers_.push_back(std::make_unique<Fiber>());
   }
-  void* memory = shared_.data();
-  std::size_t space = shared_.size();
-  std::align(sizeof(std::max_align_t) / 2, launch.shared_bytes, memory, space);
   for (std::size_t i = 0; i < count; ++i) {
     start(*fibers_[i]);
     fibers_[i]->thread = {.index = static_cast<int>(i),
                           .count = launch.threads,
                           .block = place,
                           .grid = launch.grid,
-                          .launch_memory = static_cast<std::byte*>(memory)};
+                          .launch_memory = shared_.front().bytes.data()};
   }
-  std::size_t ended = 0;
-  while (ended < count) {
+  // A warp runs ahead of the others as far as it can, so that what a missing barrier would let it
+  // overwrite is overwritten.
+  while (ended_ < count) {
     bool moved = false;
-    for (std::size_t i = 0; i < count; ++i) {
-      Fiber& fiber = *fibers_[order == Order::kAscending ? i : count - 1 - i];
-      if (fiber.ended ||
-          (fiber.waits_for != nullptr && fiber.waits_for->number < fiber.waits_until)) {
-        continue;
+    for (std::size_t i = 0; i < warps_.size(); ++i) {
+      const std::size_t warp = order == Order::kAscending ? i : warps_.size() - 1 - i;
+      while (run_warp(warp, order)) {
+        moved = true;
       }
-      moved = true;
-      current_ = &fiber;
-      scheduler_.switch_to(fiber.place);
-      ended += fiber.ended ? 1 : 0;
     }
     HEADROOM_ASSERT(moved);  // Otherwise threads wait for others that have ended.
   }
+}
+
+bool Block::run_warp(std::size_t warp, Order order) {
+  const std::size_t begin = warp * kWarpSize;
+  const std::size_t end = std::min(begin + kWarpSize, running_);
+  bool moved = false;
+  for (std::size_t i = begin; i < end; ++i) {
+    Fiber& fiber = *fibers_[order == Order::kAscending ? i : begin + end - 1 - i];
+    if (fiber.ended ||
+        (fiber.waits_for != nullptr && fiber.waits_for->number < fiber.waits_until)) {
+      continue;
+    }
+    moved = true;
+    current_ = &fiber;
+    scheduler_.switch_to(fiber.place);
+    ended_ += fiber.ended ? 1 : 0;
+  }
+  return moved;
 }
 
 void Block::wait(Meeting& meeting, int size) {

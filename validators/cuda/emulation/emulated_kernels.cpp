@@ -1,4 +1,8 @@
 // All kernels in one source: their registrations are there as soon as one of them is needed.
+#include <functional>
+#include <map>
+#include <string>
+
 #include "validators/cuda/emulation/kernels.h"
 #include "validators/cuda/kernels/attention_rows.cu"
 #include "validators/cuda/kernels/attention_tiles.cu"

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <math.h>  // NOLINT: kernels use the names of the device's functions.
-#include <stddef.h>
-#include <stdint.h>
-
+#include <array>
 #include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "model_ir/base/check.h"

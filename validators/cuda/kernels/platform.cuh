@@ -1,6 +1,7 @@
 #pragma once
 
-#include <stdint.h>
+#include <cmath>
+#include <cstdint>
 
 #include "validators/cuda/arguments.h"
 

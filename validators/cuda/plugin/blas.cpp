@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdlib>
+#include <type_traits>
 #include <vector>
 
 namespace headroom::cuda {

@@ -4,7 +4,6 @@
 #include <atomic>
 
 #include "validators/cuda/plugin/kernel_images.h"
-#include "validators/cuda/plugin/prepared_product.h"
 
 HeadroomDevice::HeadroomDevice() {
   static std::atomic<std::uint64_t> opened = 0;

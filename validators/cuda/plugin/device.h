@@ -10,6 +10,7 @@
 #include "validators/cuda/calls/launch.h"
 #include "validators/cuda/plugin/blas.h"
 #include "validators/cuda/plugin/driver.h"
+#include "validators/cuda/plugin/prepared_product.h"
 
 namespace headroom::cuda {
 
@@ -20,8 +21,6 @@ struct LoadedKernel {
   std::size_t static_bytes = 0;
   std::size_t allowed_bytes = 0;  ///< Of the launch's own shared memory.
 };
-
-struct PreparedProduct;
 
 }  // namespace headroom::cuda
 

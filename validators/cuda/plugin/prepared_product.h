@@ -1,8 +1,7 @@
 #pragma once
 
-#include <string>
+#include <cstddef>
 
-#include "validators/cuda/calls/products.h"
 #include "validators/cuda/plugin/blas.h"
 
 namespace headroom::cuda {
