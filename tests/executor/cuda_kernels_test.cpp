@@ -54,7 +54,7 @@ TEST_CASE("CUDA kernels on the host: rotary embedding, softmax and fused attenti
 }
 
 TEST_CASE("CUDA kernels on the host: fused attention has no race") {
-  check_order(test::compare_attention);
+  check_order(test::compare_attention_bf16);
 }
 
 TEST_CASE("CUDA kernels on the host: cross entropy") {

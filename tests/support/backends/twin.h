@@ -100,6 +100,8 @@ void compare_all_functions(Twin& twin);
 void compare_elementwise(Twin& twin);
 void compare_norms(Twin& twin);
 void compare_attention(Twin& twin);
+/// The same for one type: it has both ways of fused attention.
+void compare_attention_bf16(Twin& twin);
 void compare_loss(Twin& twin);
 void compare_experts(Twin& twin);
 void compare_optimizer(Twin& twin);
