@@ -15,6 +15,7 @@
 #include "tests/executor/executions.h"
 #include "tests/support/configs.h"
 #include "tests/support/random.h"
+#include "validators/executor/backend_plugin.h"
 
 namespace headroom::exec {
 namespace {
@@ -136,6 +137,17 @@ TEST_CASE("execution of a plan: what the executor does not run is refused by nam
   expandable.allocator.expandable_segments = true;
   CHECK_FALSE(execution_of(llama, expandable)->allocator.expandable_segments);
   CHECK(execution_notes(llama, expandable).size() == 1);
+}
+
+TEST_CASE("backend for CUDA: without driver or plugin, one sentence says what is missing") {
+  const Result<const HeadroomDeviceTable*> backend = load_cuda_backend({"/no/such/library.so"});
+  REQUIRE_FALSE(backend);
+  CHECK(backend.error().code == ErrorCode::kEnvironment);
+  const std::string words = to_text(backend.error());
+  CAPTURE(words);
+  CHECK((words.find("no NVIDIA driver") != std::string::npos ||
+         words.find("no device library") != std::string::npos));
+  CHECK_FALSE(cuda_plugin_places().empty());
 }
 
 TEST_CASE("execution: a full-size rank holds what its parameters need") {
