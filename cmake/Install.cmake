@@ -24,6 +24,11 @@ if(TARGET headroom_mpi)
   install(TARGETS headroom_mpi LIBRARY DESTINATION lib/headroom COMPONENT mpi)
 endif()
 
+if(TARGET headroom_cuda)  # OPTIONAL: the build of the program alone does not make it.
+  install(FILES $<TARGET_FILE:headroom_cuda> DESTINATION ${CMAKE_INSTALL_LIBDIR}/headroom
+          COMPONENT program OPTIONAL)
+endif()
+
 # The package of `program` is headroom, that of another component headroom-COMPONENT. Debian wants a
 # file `copyright` in each, and has the text of the licence in one place for all packages.
 function(headroom_package_name component result)

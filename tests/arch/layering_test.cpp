@@ -100,13 +100,17 @@ const std::vector<Library>& libraries() {
        .prefixes = {"zlib.h"},
        .folders = {"validators/measured", "validators/snapshot"}},
       {.name = "SQLite", .prefixes = {"sqlite3.h"}, .folders = {"validators/snapshot"}},
-      {.name = "CUDA", .prefixes = {"cuda", "cublas", "cudnn"}, .folders = {"validators/cuda"}},
+      // The plugin's own headers name the driver's types; nobody else includes them.
+      {.name = "CUDA",
+       .prefixes = {"cuda", "cublas", "cudnn"},
+       .folders = {"validators/cuda/plugin"},
+       .in_headers = true},
       // In a module of its own, which is not linked to the program.
       {.name = "MPI", .prefixes = {"mpi.h"}, .folders = {"cli/mpi"}},
       // The operating system, out of headers so that no caller depends on it.
       {.name = "POSIX",
        .prefixes = {"sys/", "unistd.h", "fcntl.h", "poll.h", "termios.h", "dlfcn.h", "pthread.h",
-                    "signal.h", "spawn.h"},
+                    "signal.h", "spawn.h", "glob.h", "ucontext.h", "setjmp.h"},
        .folders = {"model_ir/base", "model_ir/spec/weights", "validators", "cli"}},
   };
   return table;

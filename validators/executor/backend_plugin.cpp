@@ -63,7 +63,7 @@ Result<const HeadroomDeviceTable*> load_cuda_backend(const std::vector<std::stri
       tried += (tried.empty() ? "" : ", ") + place;
     }
     return Error::environment(tried, "no device library", kPlugin,
-                              "build headroom where nvcc is found (./run build), or name the "
+                              "build it where nvcc is found (./run build tests), or name the "
                               "library in HEADROOM_CUDA_PLUGIN");
   }
   void* const plugin = dlopen(file->c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -29,6 +29,23 @@ std::unordered_map<std::uint64_t, std::uint64_t>& mappings() {
   return *table;
 }
 
+/// CUDA_MEMCPY2D. Source: cuda.h of CUDA 13.0.
+struct Copy2D {
+  std::size_t from_x, from_y;
+  int from_type;
+  const void* from_host;
+  std::uint64_t from_device;
+  void* from_array;
+  std::size_t from_pitch;
+  std::size_t to_x, to_y;
+  int to_type;
+  void* to_host;
+  std::uint64_t to_device;
+  void* to_array;
+  std::size_t to_pitch;
+  std::size_t width, height;
+};
+
 void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(address);
 }
@@ -260,6 +277,14 @@ Status cuMemcpyDtoD_v2(std::uint64_t to, std::uint64_t from, std::size_t bytes) 
 }
 Status cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t bytes, Stream) {
   return cuMemcpyDtoD_v2(to, from, bytes);
+}
+Status cuMemcpy2DAsync_v2(const Copy2D* copy, Stream) {
+  Locked gpu;
+  if (copy->to_type == kDeviceMemory && copy->height > 0) {
+    gpu->values.forget(pointer(copy->to_device),
+                       (copy->height - 1) * copy->to_pitch + copy->width);
+  }
+  return kSuccess;
 }
 Status cuMemsetD8_v2(std::uint64_t at, unsigned char byte, std::size_t count) {
   fill_memory(pointer(at), byte, count);
