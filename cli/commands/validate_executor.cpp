@@ -231,7 +231,9 @@ ValidationAnswer answer_of(const ExecutorRun& run, const exec::Confirmation& con
          .peaks = {.allocated = phase.peak_allocated, .reserved = phase.peak_reserved}});
   }
   const bool predicted_fits = !confirmation.predicted.out_of_memory;
-  const std::optional<double> seconds = step_seconds_of(measured.seconds);
+  // A stand-in takes no time for its kernels.
+  const std::optional<double> seconds =
+      measured.device.can_compute == 0 ? std::nullopt : step_seconds_of(measured.seconds);
   ValidationAnswer answer{
       .plan_file = run.file,
       .model = run.model.label,

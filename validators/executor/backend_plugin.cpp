@@ -54,7 +54,7 @@ Result<const HeadroomDeviceTable*> load_cuda_backend(const std::vector<std::stri
   if (driver == nullptr) {
     return Error::environment("cuda", "no NVIDIA driver: " + std::string(kDriver) + " is not found",
                               "a machine with an NVIDIA GPU and its driver",
-                              "use --device cpu for a small plan");
+                              "use --with dryrun, which needs no GPU, or --device cpu for a small plan");
   }
   const auto file = std::ranges::find_if(places, exists);
   if (file == places.end()) {
