@@ -52,8 +52,8 @@ constexpr std::array<OptionSpec, 9> kSearchOptions = {
 
 /// The default sequence, as in `fit`.
 std::int64_t usual_sequence(const ir::ModelSpec& model) {
-  constexpr std::int64_t kUsualSequence = 2048;
-  return model.max_positions > 0 ? std::min(kUsualSequence, model.max_positions) : kUsualSequence;
+  constexpr std::int64_t kUsualLength = 2048;
+  return model.max_positions > 0 ? std::min(kUsualLength, model.max_positions) : kUsualLength;
 }
 
 /// The lengths among which the longest possible one is searched.

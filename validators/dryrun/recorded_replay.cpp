@@ -22,7 +22,9 @@ constexpr std::array<Figure, 6> kFigures = {
 }  // namespace
 
 ir::AllocatorSettings standin_settings() {
-  return {.segments = ir::SegmentPlaces::kRising};
+  ir::AllocatorSettings settings;
+  settings.segments = ir::SegmentPlaces::kRising;
+  return settings;
 }
 
 cost::DeviceMemory recorded_memory(const RecordedProgram& recorded) {
