@@ -30,14 +30,16 @@ std::vector<Command> commands() {
 std::optional<Command> command_for(std::string_view verb, std::span<const std::string> rest) {
   std::optional<Command> usual;
   std::vector<Command> all = commands();
-  for (const Command& other : {explain_oom_command(), validate_plan_command(),
-                               validate_executor_command(), fit_program_command(),
-                               timeline_program_command()}) {
+  for (const Command& other :
+       {explain_oom_command(), validate_plan_command(), validate_executor_command(),
+        fit_program_command(), timeline_program_command()}) {
     all.push_back(other);
   }
   for (Command& command : all) {
     const auto asks = [&command](const std::string& word) {
-      return word.substr(0, word.find('=')) == "--" + std::string(command.when);
+      return std::ranges::any_of(command.when, [&word](std::string_view option) {
+        return word.substr(0, word.find('=')) == "--" + std::string(option);
+      });
     };
     if (command.verb.name != verb) {
       continue;
@@ -173,7 +175,7 @@ Error command_without_dashes(const VerbSpec& verb, std::span<const std::string> 
 /// The error about an option that the verb has, but not together with the one that chose `command`.
 Error with_own_variant(const Command& command, Error error) {
   if (!command.when.empty() && error.got.starts_with("is not an option of")) {
-    const std::string option = "--" + std::string(command.when);
+    const std::string option = "--" + std::string(command.when.front());
     error.got = "does not go together with " + option;
     error.fix = "leave it out, or leave out " + option;
   }

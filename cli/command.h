@@ -34,9 +34,9 @@ void add_notes(const Context& context, const std::vector<std::string>& notes);
 struct Command {
   VerbSpec verb;
   Result<ExitCode> (*run)(const Arguments& arguments, const Context& context);
-  /// An option with which this command answers in place of the verb's usual one, and with options
-  /// of its own; empty: the usual one.
-  std::string_view when{};
+  /// Options with any of which this command answers in place of the verb's usual one, and with
+  /// options of its own; none: the usual one.
+  std::vector<std::string_view> when{};
 };
 
 }  // namespace headroom::cli

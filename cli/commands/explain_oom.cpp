@@ -235,7 +235,7 @@ Command explain_oom_command() {
                    .model_at = 0,
                    .takes_own_options = true},
           .run = run_explain_oom,
-          .when = "oom"};
+          .when = {"oom"}};
 }
 
 }  // namespace headroom::cli

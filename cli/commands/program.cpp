@@ -63,7 +63,7 @@ Command fit_program_command() {
                .options = program_question_options(),
                .example = "fit --program train.program.gz --gpu a100-40gb"},
       .run = run_fit_program,
-      .when = "program"};
+      .when = {"program"}};
 }
 
 Command timeline_program_command() {
@@ -77,7 +77,7 @@ Command timeline_program_command() {
                    .options = std::move(options),
                    .example = "timeline --program train.program.gz --format chrome"},
           .run = run_timeline_program,
-          .when = "program"};
+          .when = {"program"}};
 }
 
 }  // namespace headroom::cli

@@ -164,7 +164,9 @@ Command validate_command() {
            .positionals = "measured PATH... | PLAN.json [--with HOW | --device DEVICE]",
            .detail = "PATH is a file with measured runs, or a folder with such files: JSON lines "
                      "(.jsonl, .jsonl.gz) with one run per line, or a .json file with published "
-                     "results. The exit code is 0 however large the errors are.",
+                     "results; the exit code is then 0 however large the errors are. PLAN.json is "
+                     "trained and compared: headroom validate --with dryrun --help and headroom "
+                     "validate --device cpu --help list the options of both ways.",
            .options = {with_option(),
                        executor_device_option(),
                        {"source", "NAME", "", "only runs of the file with this name"},

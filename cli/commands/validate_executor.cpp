@@ -290,7 +290,8 @@ Result<ExitCode> answer_largest(const ExecutorRun& run, const Context& context) 
     context.out << to_pretty_json(std::move(document).finish()) << "\n";
   } else {
     context.out << "largest micro-batch on " << run.device_text << ": predicted "
-                << largest->predicted << ", measured " << largest->measured << "\n";
+                << largest->predicted << ", measured " << largest->measured
+                << (largest->measured == 0 ? " (not even one sequence fits)" : "") << "\n";
   }
   return same ? ExitCode::kYes : ExitCode::kNo;
 }
@@ -303,8 +304,16 @@ Result<ExitCode> run_executor(const Arguments& arguments, const Context& context
   if (!run) {
     return run.error();
   }
-  add_notes(context, exec::execution_notes(run->model.spec, run->plan));
+  std::vector<std::string> notes = exec::execution_notes(run->model.spec, run->plan);
+  notes.push_back("the prediction is that of headroom's own executor; headroom fit predicts what " +
+                  run->plan.runtime + " takes for this plan");
+  add_notes(context, notes);
   if (arguments.has("max-batch")) {
+    if (run->device_text == "cpu" && !arguments.has("budget")) {
+      return Error::invalid_argument("max-batch", "on the CPU without --budget",
+                                     "a budget that a small batch fills",
+                                     "add --budget, such as --budget 100MiB");
+    }
     return answer_largest(*run, context);
   }
   const Result<exec::Confirmation> confirmation = exec::confirm(run->execution, run->device);
@@ -363,7 +372,7 @@ Command validate_executor_command() {
                    .options = std::move(options),
                    .example = "validate plan.json --device cpu"},
           .run = run_executor,
-          .when = "device"};
+          .when = {"device", "max-batch", "tf32"}};
 }
 
 }  // namespace headroom::cli

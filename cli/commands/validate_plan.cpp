@@ -290,6 +290,12 @@ Result<PlanMeasurement> measure_on_gpus(const PlanRun& run, std::int64_t rank) {
   return measurement;
 }
 
+/// What the run did. That little was left is a warning of `dryrun`; here the margin says it.
+std::string verdict_of(check::DryRunVerdict verdict) {
+  return std::string(
+      name_of(verdict == check::DryRunVerdict::kTight ? check::DryRunVerdict::kFits : verdict));
+}
+
 ValidationAnswer answer_of(const PlanRun& run, const JudgedQuestion& judged,
                            const PlanMeasurement& measurement) {
   const cost::StepEstimate& estimate = judged.estimate;
@@ -308,7 +314,7 @@ ValidationAnswer answer_of(const PlanRun& run, const JudgedQuestion& judged,
                                         .peaks = {.allocated = estimate.peak_allocated,
                                                   .reserved = estimate.peak_reserved},
                                         .step_seconds = {}},
-                          .measured = {.verdict = std::string(name_of(measurement.judged.verdict)),
+                          .measured = {.verdict = verdict_of(measurement.judged.verdict),
                                        .margin = measurement.judged.margin,
                                        .peaks = {.allocated = measurement.judged.peak_allocated,
                                                  .reserved = measurement.judged.peak_reserved},
@@ -450,7 +456,7 @@ Command validate_plan_command() {
                .options = std::move(options),
                .example = "validate plan.json --with dryrun --python venv/bin/python"},
       .run = run_validate_plan,
-      .when = "with"};
+      .when = {"with"}};
 }
 
 }  // namespace headroom::cli

@@ -75,6 +75,12 @@ Launch accelerate_launch(const ParallelPlan& plan, const LaunchSite& site) {
   append_words(launch.command, plugin_words(plan));
   launch.command.emplace_back("train.py");
   append_words(launch.command, transformers::training_arguments(plan));
+  if (plan.quant) {
+    // Source: huggingface/peft docs/source/accelerate/fsdp.md, bnb_4bit_quant_storage.
+    launch.code.emplace_back(
+        "# FSDP shards 4-bit weights as bf16: add bnb_4bit_quant_storage=torch.bfloat16 to "
+        "BitsAndBytesConfig");
+  }
   if (fsdp.version == 2 && fsdp.reduce_dtype != fsdp.param_dtype) {
     // Source: huggingface/accelerate src/accelerate/utils/dataclasses.py,
     // FullyShardedDataParallelPlugin.set_mixed_precision: one type for both.

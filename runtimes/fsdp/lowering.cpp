@@ -119,9 +119,10 @@ std::optional<Error> unsupported_quant(const ModelSpec& model, const ParallelPla
                    "bits=4: a gathered weight lacks the state of LLM.int8()");
   }
   if (param_dtype(plan.precision) != DType::kBf16 || fsdp.param_dtype != DType::kBf16) {
-    return refused("precision", word_of(precision_words(), plan.precision),
-                   "bf16 or bf16-autocast, with param=bf16 of --fsdp: the 4-bit weights are stored "
-                   "as bf16");
+    return Error::invalid_argument(
+        "precision", word_of(precision_words(), plan.precision),
+        "bf16 or bf16-autocast, with param=bf16 of --fsdp: the 4-bit weights are stored as bf16",
+        "add --precision bf16");
   }
   if (plan.lora && (plan.lora->dora || !plan.lora->modules_to_save.empty() ||
                     transformers::adapts_experts(model, *plan.lora))) {
@@ -129,14 +130,17 @@ std::optional<Error> unsupported_quant(const ModelSpec& model, const ParallelPla
                    "adapters on linear layers only");
   }
   if (fsdp.reshard_ranks != 0 || (fsdp.cpu_offload && fsdp.version == 2)) {
-    return refused("fsdp", "offload or reshard=N with --qlora and version=2",
-                   "shards on the GPU, among all ranks, or version=1 with offload");
+    return Error::invalid_argument("fsdp", "offload or reshard=N with --qlora and version=2",
+                                   "shards on the GPU, among all ranks, or version=1 with offload",
+                                   "use --fsdp version=1,offload with --qlora prepare=no");
   }
-  if (fsdp.version == 1 && (plan.quant->prepare_kbit || !fsdp.reshard_after_forward ||
-                            plan.world == plan.mesh.replicas)) {
-    return refused("qlora",
-                   "version=1 of --fsdp with prepare=yes, reshard=no or as many replicas as GPUs",
-                   "prepare=no, reshard=yes and fewer replicas, or version=2");
+  if (fsdp.version == 1 && plan.quant->prepare_kbit) {
+    return Error::invalid_argument("qlora", "prepare=yes with version=1 of --fsdp", "prepare=no",
+                                   "add prepare=no to --qlora");
+  }
+  if (fsdp.version == 1 && (!fsdp.reshard_after_forward || plan.world == plan.mesh.replicas)) {
+    return refused("qlora", "version=1 of --fsdp with reshard=no or as many replicas as GPUs",
+                   "reshard=yes and fewer replicas, or version=2");
   }
   return std::nullopt;
 }

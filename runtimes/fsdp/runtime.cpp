@@ -55,7 +55,8 @@ class Fsdp final : public Runtime {
     return parts;
   }
   [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
-    for (const Status& status : {refuse_version(plan), check_replicas(plan), check_optimizer(plan)}) {
+    for (const Status& status :
+         {refuse_version(plan), check_replicas(plan), check_optimizer(plan)}) {
       if (!status) {
         return status;
       }

@@ -185,6 +185,11 @@ Result<RecordedProgram> parse_recorded_program(std::string_view text, std::strin
     return reader.error();
   }
   const JsonObject root = reader->root();
+  if (!root.has("headroom_program")) {
+    root.refuse("headroom_program", "1, as headroom dryrun --record writes it",
+                "name a recorded program; a plan file goes to --plan");
+    return reader->finish().error();
+  }
   if (root.integer("headroom_program", kRecordedCount) != 1) {
     root.refuse("headroom_program", "1, the version of recorded programs that is read",
                 "record one with headroom dryrun --record FILE");

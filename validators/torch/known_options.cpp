@@ -209,9 +209,11 @@ Status check_script_options(const ir::ParallelPlan& plan, std::string_view file)
                                                   : ", ") +
                std::string(one.name);
     }
-    return Error::invalid_input(
-        file, "/plan/runtime", plan.runtime, names + ", for which there is a training script",
-        "measure a script of your own: headroom dryrun --gpu GPU --against FILE -- COMMAND");
+    return Error::invalid_input(file, "/plan/runtime", plan.runtime,
+                                names + ", for which there is a training script",
+                                "plan with --runtime transformers,fsdp,deepspeed, or measure a "
+                                "script of your own: headroom "
+                                "dryrun --gpu GPU --against FILE -- COMMAND");
   }
   if (Status known = check_part(ir::plan_options(), "", plan, *runtime, file); !known) {
     return known;
