@@ -98,8 +98,8 @@ struct Guard<std::int32_t (*)(HeadroomDevice*, P...)> {
   }
 };
 
-std::int32_t open(const HeadroomOpen* how, HeadroomDevice** device, char* message,
-                  std::int64_t message_size) noexcept {
+std::int32_t guarded_open(const HeadroomOpen* how, HeadroomDevice** device, char* message,
+                          std::int64_t message_size) noexcept {
   try {
     return guarded_functions.open(how, device, message, message_size);
   } catch (...) {
@@ -109,7 +109,7 @@ std::int32_t open(const HeadroomOpen* how, HeadroomDevice** device, char* messag
   }
 }
 
-void close(HeadroomDevice* device) noexcept {
+void guarded_close(HeadroomDevice* device) noexcept {
   try {
     guarded_functions.close(device);
   } catch (...) {  // NOLINT(bugprone-empty-catch): nobody can be told.
@@ -129,8 +129,8 @@ static_assert(sizeof(HeadroomDeviceTable) ==
 HeadroomDeviceTable guarded_table(const HeadroomDeviceTable& functions) {
   guarded_functions = functions;
   HeadroomDeviceTable table = functions;  // `last_error` returns text that is there.
-  table.open = open;
-  table.close = close;
+  table.open = guarded_open;
+  table.close = guarded_close;
 #define HEADROOM_GUARD(name) \
   table.name = Guard<decltype(table.name)>::call<&HeadroomDeviceTable::name>;
   HEADROOM_DEVICE_CALLS(HEADROOM_GUARD)
