@@ -139,6 +139,24 @@ TEST_CASE("executor's memory: a fault of the device is not out of memory, and no
   }
 }
 
+TEST_CASE("executor's memory: a cached segment is given back to a device that has failed") {
+  const HeadroomDeviceTable backend = faulty_backend();
+  faulty_memory = {.faulty_call = 2};
+  {
+    std::unique_ptr<Device> device = Device::open(backend, 0, Bytes{0}).value();
+    Memory memory(*device, ir::AllocatorSettings{}, Bytes{64 * kGiB}, Memory::Backing::kDevice);
+    const Block block = memory.allocate(30 * kMiB, ir::TensorRole::kTemporary);
+    REQUIRE(block.address != nullptr);
+    memory.free(block);
+    CHECK(faulty_memory.held == 1);
+    // The allocator gives its cache back before it asks again.
+    CHECK(memory.allocate(100 * kMiB, ir::TensorRole::kTemporary).address == nullptr);
+    CHECK(device->failed());
+    CHECK_FALSE(memory.out_of_memory());
+  }
+  CHECK(faulty_memory.held == 0);
+}
+
 TEST_CASE(
     "executor's memory: measured on the CPU equals the recorded program's replay, to the byte") {
   test::Random random(24);
