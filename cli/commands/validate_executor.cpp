@@ -287,11 +287,16 @@ Result<ExitCode> answer_largest(const ExecutorRun& run, const Context& context) 
     document.add("answer", same ? "agrees" : "differs");
     document.add("predicted_micro_batch", largest->predicted);
     document.add("measured_micro_batch", largest->measured);
+    document.add("largest_micro_batch_tried", largest->limit);
     context.out << to_pretty_json(std::move(document).finish()) << "\n";
   } else {
     context.out << "largest micro-batch on " << run.device_text << ": predicted "
                 << largest->predicted << ", measured " << largest->measured
                 << (largest->measured == 0 ? " (not even one sequence fits)" : "") << "\n";
+    if (std::max(largest->predicted, largest->measured) == largest->limit) {
+      context.out << "note: the search ends at " << largest->limit
+                  << " sequences, the most that the executor runs in a micro-batch\n";
+    }
   }
   return same ? ExitCode::kYes : ExitCode::kNo;
 }

@@ -97,6 +97,7 @@ TEST_CASE("validate PLAN.json: --max-batch really grows the batch") {
   CHECK(ran.code == ExitCode::kYes);
   CHECK(ran.out.find("largest micro-batch on cpu: predicted ") == 0);
   CHECK(ran.out.find("predicted 0") == std::string::npos);
+  CHECK(ran.out.find("the search ends at") == std::string::npos);
 }
 
 TEST_CASE("validate PLAN.json: what the executor does not run is a wrong use that is named") {

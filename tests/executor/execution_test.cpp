@@ -1,4 +1,7 @@
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +19,8 @@
 #include "tests/support/configs.h"
 #include "tests/support/random.h"
 #include "validators/executor/backend_plugin.h"
+#include "validators/executor/confirmation.h"
+#include "validators/executor/recording_backend.h"
 
 namespace headroom::exec {
 namespace {
@@ -148,6 +153,70 @@ TEST_CASE("backend for CUDA: without driver or plugin, one sentence says what is
   CHECK((words.find("no NVIDIA driver") != std::string::npos ||
          words.find("no device library") != std::string::npos));
   CHECK_FALSE(cuda_plugin_places().empty());
+}
+
+TEST_CASE("backend for CUDA: only a program in the build folder looks for the plugin there") {
+  const std::vector<std::string> installed = cuda_plugin_places_of("/opt/headroom/bin/headroom");
+  REQUIRE(installed.size() == 1);
+  CHECK(installed.front().starts_with("/opt/headroom/lib"));
+  const std::string own = std::filesystem::read_symlink("/proc/self/exe").string();
+  CHECK(cuda_plugin_places_of(own).size() == 2);
+}
+
+TEST_CASE("execution: what no batch or rank can run is refused by name") {
+  const auto refusal = [](const Execution& execution) {
+    const Status checked = check_execution(execution);
+    return checked ? std::string() : to_text(checked.error());
+  };
+  Execution execution = test::tiny_execution(test::tiny_model(2));
+  execution.micro_batch = kMostSequences;
+  CHECK(refusal(execution).empty());
+  execution.micro_batch = kMostSequences + 1;
+  CHECK(refusal(execution).find("at most 65535 sequences") != std::string::npos);
+
+  // Four ranks have 2, 2, 1 and 0 of 5 rows.
+  execution = test::tiny_execution(test::tiny_model(2));
+  execution.model.kv_heads = 4;
+  execution.division.tensor = 4;
+  execution.model.vocabulary = 5;
+  CHECK(refusal(execution).find("rows of the vocabulary (5)") != std::string::npos);
+  execution.model.vocabulary = 7;
+  CHECK(refusal(execution).empty());
+}
+
+TEST_CASE("largest micro-batch: the search tries only batches that the executor runs") {
+  Execution execution = test::tiny_execution(test::tiny_model(1));
+  execution.division.tensor = 2;
+  execution.sequence_parallel = true;
+  execution.sequence = 5;  // An odd number of sequences has an odd number of tokens.
+  execution.model.vocabulary = 4000;
+  DeviceChoice choice{.backend = &cpu_backend(), .ordinal = 0, .budget = Bytes{12 * kMiB}};
+  Result<LargestBatch> largest = largest_batch(execution, choice);
+  REQUIRE(largest);
+  CHECK(largest->predicted == largest->measured);
+  CHECK(largest->measured > 0);
+  CHECK(largest->measured % 2 == 0);
+  CHECK(largest->limit == kMostSequences - 1);
+
+  // On a device that holds everything and computes nothing, the search ends at its limit.
+  HeadroomDeviceTable endless = recording_backend();
+  endless.info = [](HeadroomDevice*, HeadroomDeviceInfo* info) -> std::int32_t {
+    *info = {};
+    info->free_bytes = std::int64_t{1} << 50;
+    return 0;
+  };
+  endless.memory_allocate = [](HeadroomDevice*, std::int64_t, void** memory) -> std::int32_t {
+    static std::byte anything{};
+    *memory = &anything;
+    return 0;
+  };
+  execution.sequence_parallel = false;
+  choice = {.backend = &endless, .ordinal = 0, .budget = std::nullopt};
+  largest = largest_batch(execution, choice);
+  REQUIRE(largest);
+  CHECK(largest->limit == kMostSequences);
+  CHECK(largest->predicted == kMostSequences);
+  CHECK(largest->measured == kMostSequences);
 }
 
 TEST_CASE("execution: a full-size rank holds what its parameters need") {

@@ -89,7 +89,73 @@ Bytes highest_reserved(const cost::MemoryTimeline& timeline) {
   return most;
 }
 
+/// The CPU, with a fault at one of its allocations.
+struct FaultyMemory {
+  int faulty_call = 0;  ///< Counts from 1.
+  int calls = 0;
+  int held = 0;
+  int freed_after_fault = 0;
+};
+FaultyMemory faulty_memory;
+
+HeadroomDeviceTable faulty_backend() {
+  HeadroomDeviceTable table = cpu_backend();
+  table.memory_allocate = [](HeadroomDevice* d, std::int64_t bytes, void** memory) {
+    if (++faulty_memory.calls >= faulty_memory.faulty_call) {
+      *memory = nullptr;
+      return std::int32_t{1};
+    }
+    ++faulty_memory.held;
+    return cpu_backend().memory_allocate(d, bytes, memory);
+  };
+  table.memory_free = [](HeadroomDevice* d, void* memory) {
+    --faulty_memory.held;
+    faulty_memory.freed_after_fault += faulty_memory.calls >= faulty_memory.faulty_call ? 1 : 0;
+    return cpu_backend().memory_free(d, memory);
+  };
+  table.last_error = [](HeadroomDevice*) { return "cuMemAlloc failed: the GPU fell off the bus"; };
+  return table;
+}
+
 }  // namespace
+
+TEST_CASE("executor's memory: a fault of the device is not out of memory, and no segment leaks") {
+  const HeadroomDeviceTable backend = faulty_backend();
+  Execution execution = test::tiny_execution(test::tiny_model(2));
+  execution.model.vocabulary = 40'000;
+  faulty_memory = {.faulty_call = 1'000'000};
+  REQUIRE(run_rank(execution, backend, 0, Bytes{64 * kGiB}));
+  const int calls = faulty_memory.calls;
+  REQUIRE(calls > 3);
+  for (int call = 1; call <= calls; ++call) {
+    CAPTURE(call);
+    faulty_memory = {.faulty_call = call};
+    const Result<RankRun> run = run_rank(execution, backend, 0, Bytes{64 * kGiB});
+    REQUIRE_FALSE(run);
+    CHECK(run.error().code == ErrorCode::kEnvironment);
+    CHECK(to_text(run.error()).find("fell off the bus") != std::string::npos);
+    CHECK(faulty_memory.held == 0);
+    CHECK(faulty_memory.freed_after_fault == call - 1);
+  }
+}
+
+TEST_CASE("executor's memory: a cached segment is given back to a device that has failed") {
+  const HeadroomDeviceTable backend = faulty_backend();
+  faulty_memory = {.faulty_call = 2};
+  {
+    std::unique_ptr<Device> device = Device::open(backend, 0, Bytes{0}).value();
+    Memory memory(*device, ir::AllocatorSettings{}, Bytes{64 * kGiB}, Memory::Backing::kDevice);
+    const Block block = memory.allocate(30 * kMiB, ir::TensorRole::kTemporary);
+    REQUIRE(block.address != nullptr);
+    memory.free(block);
+    CHECK(faulty_memory.held == 1);
+    // The allocator gives its cache back before it asks again.
+    CHECK(memory.allocate(100 * kMiB, ir::TensorRole::kTemporary).address == nullptr);
+    CHECK(device->failed());
+    CHECK_FALSE(memory.out_of_memory());
+  }
+  CHECK(faulty_memory.held == 0);
+}
 
 TEST_CASE(
     "executor's memory: measured on the CPU equals the recorded program's replay, to the byte") {

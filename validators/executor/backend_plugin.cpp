@@ -36,15 +36,21 @@ std::vector<std::string> cuda_plugin_places() {
   if (named != nullptr && *named != '\0') {
     return {named};
   }
-  std::vector<std::string> places;
   std::error_code fault;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", fault);
-  if (!fault) {
-    places.push_back((program.parent_path() / ".." / HEADROOM_LIBRARY_FOLDER / "headroom" / kPlugin)
-                         .lexically_normal()
-                         .string());
+  return fault ? std::vector<std::string>{} : cuda_plugin_places_of(program.string());
+}
+
+std::vector<std::string> cuda_plugin_places_of(const std::string& program) {
+  const std::filesystem::path folder = std::filesystem::path(program).parent_path();
+  std::vector<std::string> places = {
+      (folder / ".." / HEADROOM_LIBRARY_FOLDER / "headroom" / kPlugin).lexically_normal().string()};
+  // Anyone may own that folder on the machine where an installed program runs.
+  const std::filesystem::path build = HEADROOM_BUILD_FOLDER;
+  const std::filesystem::path inside = folder.lexically_normal().lexically_relative(build);
+  if (!inside.empty() && *inside.begin() != "..") {
+    places.push_back((build / "cuda" / kPlugin).string());
   }
-  places.push_back(std::string(HEADROOM_CUDA_BUILD_FOLDER) + "/" + kPlugin);
   return places;
 }
 
@@ -52,9 +58,10 @@ Result<const HeadroomDeviceTable*> load_cuda_backend(const std::vector<std::stri
   // The plugin finds the driver itself; asking for it first tells "no driver" from "no plugin".
   void* const driver = dlopen(kDriver, RTLD_LAZY | RTLD_LOCAL);
   if (driver == nullptr) {
-    return Error::environment("cuda", "no NVIDIA driver: " + std::string(kDriver) + " is not found",
-                              "a machine with an NVIDIA GPU and its driver",
-                              "use --with dryrun, which needs no GPU, or --device cpu for a small plan");
+    return Error::environment(
+        "cuda", "no NVIDIA driver: " + std::string(kDriver) + " is not found",
+        "a machine with an NVIDIA GPU and its driver",
+        "use --with dryrun, which needs no GPU, or --device cpu for a small plan");
   }
   const auto file = std::ranges::find_if(places, exists);
   if (file == places.end()) {

@@ -9,9 +9,11 @@
 namespace headroom::exec {
 
 /// Files that may be the plugin for CUDA, the first one first: HEADROOM_CUDA_PLUGIN alone if it is
-/// set, otherwise `../lib/headroom/libheadroom_cuda.so` beside the installed program, then the one
-/// of the tree that the program was built from.
+/// set, otherwise `../lib/headroom/libheadroom_cuda.so` beside the installed program, then, for
+/// a program that lies in the build folder, the one that was built with it.
 [[nodiscard]] std::vector<std::string> cuda_plugin_places();
+/// The same for the program in this file, without a look at the environment.
+[[nodiscard]] std::vector<std::string> cuda_plugin_places_of(const std::string& program);
 
 /// The backend for CUDA, loaded from the first of these files that exists; it stays loaded.
 ///

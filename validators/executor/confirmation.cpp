@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "costmodel/time/program_time.h"
 
 namespace headroom::exec {
 namespace {
-
-/// More sequences than any device holds.
-constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
 
 Bytes highest_reserved(const cost::MemoryTimeline& timeline) {
   Bytes highest;
@@ -30,11 +28,19 @@ Result<Bytes> capacity_of(const Execution& execution, const DeviceChoice& choice
   return choice.budget ? std::min(*choice.budget, free) : free;
 }
 
-/// The largest number that fits, if all below it fit.
-Result<std::int64_t> largest(const std::function<Result<bool>(std::int64_t)>& fits) {
+/// Sequences by which micro-batches grow: tensor-parallel ranks that share the tokens have as many
+/// each.
+std::int64_t smallest_batch(const Execution& execution) {
+  const std::int64_t ranks = execution.division.tensor;
+  return execution.sequence_parallel ? ranks / std::gcd(ranks, execution.sequence) : 1;
+}
+
+/// The largest number up to `most` that fits, if all below it fit.
+Result<std::int64_t> largest(std::int64_t most,
+                             const std::function<Result<bool>(std::int64_t)>& fits) {
   std::int64_t enough = 0;
   std::int64_t beyond = 1;
-  while (beyond <= kMostSequences) {
+  while (beyond <= most) {
     const Result<bool> fit = fits(beyond);
     if (!fit) {
       return fit.error();
@@ -45,6 +51,7 @@ Result<std::int64_t> largest(const std::function<Result<bool>(std::int64_t)>& fi
     enough = beyond;
     beyond *= 2;
   }
+  beyond = std::min(beyond, most + 1);
   while (beyond - enough > 1) {
     const std::int64_t middle = enough + (beyond - enough) / 2;
     const Result<bool> fit = fits(middle);
@@ -107,12 +114,23 @@ Result<LargestBatch> largest_batch(Execution execution, const DeviceChoice& choi
   if (!capacity) {
     return capacity.error();
   }
-  const Result<std::int64_t> predicted = largest([&](std::int64_t batch) -> Result<bool> {
-    execution.micro_batch = batch;
-    return !predict_rank(execution, *capacity).out_of_memory;
-  });
-  const Result<std::int64_t> measured = largest([&](std::int64_t batch) -> Result<bool> {
-    execution.micro_batch = batch;
+  const std::int64_t unit = smallest_batch(execution);
+  const std::int64_t most = kMostSequences / unit;
+  const auto search = [&](const std::function<Result<bool>()>& fits) {
+    return largest(most, [&](std::int64_t units) -> Result<bool> {
+      execution.micro_batch = units * unit;
+      if (Status runs = check_execution(execution); !runs) {
+        return std::move(runs).error();
+      }
+      return fits();
+    });
+  };
+  const Result<std::int64_t> predicted =
+      search([&]() -> Result<bool> { return !predict_rank(execution, *capacity).out_of_memory; });
+  if (!predicted) {
+    return predicted.error();
+  }
+  const Result<std::int64_t> measured = search([&]() -> Result<bool> {
     const Result<RankRun> run = run_rank(execution, *choice.backend, choice.ordinal, *capacity);
     if (!run) {
       return run.error();
@@ -122,7 +140,8 @@ Result<LargestBatch> largest_batch(Execution execution, const DeviceChoice& choi
   if (!measured) {
     return measured.error();
   }
-  return LargestBatch{.predicted = *predicted, .measured = *measured};
+  return LargestBatch{
+      .predicted = *predicted * unit, .measured = *measured * unit, .limit = most * unit};
 }
 
 }  // namespace headroom::exec

@@ -43,12 +43,14 @@ struct Confirmation {
                                      const cost::Machine& machine);
 
 /// The largest micro-batch that `fits`, found by doubling and halving; 0: not even one sequence.
-/// Predicted without a device, or measured by running one step of each.
+/// Predicted without a device, or measured by running one step of each. Batches whose tokens cannot
+/// be shared evenly by the tensor-parallel ranks are left out where they share tokens.
 struct LargestBatch {
   std::int64_t predicted = 0;
   std::int64_t measured = 0;
+  std::int64_t limit = 0;  ///< The largest that is tried (`kMostSequences`).
 };
-/// Errors:  those of `run_rank`.
+/// Errors:  those of `check_execution` and of `run_rank`.
 [[nodiscard]] Result<LargestBatch> largest_batch(Execution execution, const DeviceChoice& choice);
 
 }  // namespace headroom::exec

@@ -98,9 +98,11 @@ typedef int32_t HeadroomEvent;
 
 /// What a backend knows about its device.
 typedef struct HeadroomDeviceInfo {
-  char name[128];         ///< "NVIDIA H100 80GB HBM3", "cpu".
-  int64_t total_bytes;    ///< Memory of the device.
-  int64_t free_bytes;     ///< After the context, libraries and kernels are loaded.
+  char name[128];       ///< "NVIDIA H100 80GB HBM3", "cpu".
+  int64_t total_bytes;  ///< Memory of the device.
+  /// After the context and the libraries are loaded. A driver may load kernels at their first
+  /// start, which takes memory then (CUDA's lazy loading).
+  int64_t free_bytes;
   int32_t compute_major;  ///< Compute capability; 0 without.
   int32_t compute_minor;
   int32_t multiprocessors;
@@ -195,9 +197,10 @@ typedef struct HeadroomDeviceTable {
 
   // --- Device --------------------------------------------------------------------------------
 
-  /// Opens a device: makes the context, loads libraries and kernels, so that `info.free_bytes` is
-  /// what is left for tensors. On failure `*device` is NULL and `message`, of `message_size` bytes
-  /// with a final 0, says in one sentence what is missing (driver, device, library).
+  /// Opens a device: makes the context and loads libraries and modules of kernels, so that
+  /// `info.free_bytes` is what is left for tensors and for kernels at their first start. On failure
+  /// `*device` is NULL and `message`, of `message_size` bytes with a final 0, says in one sentence
+  /// what is missing (driver, device, library).
   int32_t (*open)(const HeadroomOpen* how, HeadroomDevice** device, char* message,
                   int64_t message_size);
   void (*close)(HeadroomDevice* d);

@@ -100,6 +100,10 @@ Status check_sequence(const Execution& execution) {
     return not_run("seq", std::to_string(execution.sequence),
                    "at most the " + std::to_string(rows) + " positions that the model has");
   }
+  if (execution.micro_batch > kMostSequences) {
+    return not_run("micro-batch", std::to_string(execution.micro_batch),
+                   "at most " + std::to_string(kMostSequences) + " sequences in a micro-batch");
+  }
   return ok();
 }
 
@@ -115,6 +119,11 @@ Status check_division(const Execution& execution) {
       (has_experts && model.moe->expert_ffn % ranks != 0)) {
     return not_run("tp", std::to_string(ranks),
                    "a divisor of heads, KV heads and the width of the MLP");
+  }
+  if (ceil_div(model.vocabulary, ranks) * (ranks - 1) >= model.vocabulary) {
+    return not_run("tp", std::to_string(ranks),
+                   "few enough ranks that each has rows of the vocabulary (" +
+                       std::to_string(model.vocabulary) + ")");
   }
   if (execution.sequence_parallel && (execution.micro_batch * execution.sequence % ranks != 0 ||
                                       model.position == ir::PositionKind::kLearned)) {

@@ -14,6 +14,11 @@
 
 namespace headroom::exec {
 
+/// The most sequences of a micro-batch: each has a place in the third dimension of a kernel's grid.
+/// Source: CUDA C++ Programming Guide 13.0, table "Technical Specifications per Compute
+/// Capability".
+inline constexpr std::int64_t kMostSequences = 65535;
+
 /// Degrees of parallelism and this rank's place. Neighbouring ranks are tensor-parallel, then
 /// data-parallel; stages are farthest apart.
 struct Division {

@@ -39,6 +39,9 @@ bool Memory::open(std::int64_t address, Bytes bytes) {
   std::int64_t free_bytes = 0;
   std::int64_t total = 0;
   device_.run(&HeadroomDeviceTable::memory_info, &free_bytes, &total);
+  if (device_.failed()) {
+    return true;
+  }
   least_free_ = std::min(least_free_.value_or(Bytes{free_bytes}), Bytes{free_bytes});
   return true;
 }
@@ -46,7 +49,13 @@ bool Memory::open(std::int64_t address, Bytes bytes) {
 void Memory::close(std::int64_t address) {
   const auto segment = segments_.find(address);
   HEADROOM_ASSERT(segment != segments_.end());
-  device_.run(&HeadroomDeviceTable::memory_free, static_cast<void*>(segment->second.memory));
+  void* const memory = segment->second.memory;
+  if (device_.failed()) {
+    // `run` does nothing any more; the segment is given back all the same.
+    device_.table().memory_free(device_.handle(), memory);
+  } else {
+    device_.run(&HeadroomDeviceTable::memory_free, memory);
+  }
   segments_.erase(segment);
 }
 
@@ -80,6 +89,9 @@ Block Memory::allocate(std::int64_t bytes, ir::TensorRole role) {
                              .bytes = bytes,
                              .site = site_});
   if (!step()) {
+    if (device_.failed()) {
+      return none;  // The device has a fault of its own and says which.
+    }
     failed_ = cost::OutOfMemory{.event = program_.events.size() - 1,
                                 .phase = phases_.size(),
                                 .requested = Bytes{bytes},

@@ -45,7 +45,8 @@ class Memory final : private cost::SegmentSource {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// Out of memory stops the device and returns a block without an address.
+  /// Out of memory stops the device and returns a block without an address. So does a fault of the
+  /// device, which is not `out_of_memory`.
   [[nodiscard]] Block allocate(std::int64_t bytes, ir::TensorRole role);
   void free(const Block& block);
 

@@ -2,6 +2,11 @@
 
 namespace headroom::cuda {
 
+/// Whether `value` is chosen before `best`: what is not a number comes first (torch.topk).
+HEADROOM_DEVICE bool comes_before(float value, float best) {
+  return value > best || (value != value && best == best);
+}
+
 /// One warp for each token.
 template <typename T>
 HEADROOM_DEVICE void route(const RouteArguments& a) {
@@ -29,7 +34,7 @@ HEADROOM_DEVICE void route(const RouteArguments& a) {
     float best = -1;
     int expert = 0x7fffffff;
     for (int64_t x = lane(); x < a.expert_count; x += kWarp) {
-      if (open[x] > best) {
+      if (comes_before(open[x], best)) {
         best = open[x];
         expert = static_cast<int>(x);
       }
@@ -37,7 +42,8 @@ HEADROOM_DEVICE void route(const RouteArguments& a) {
     for (int mask = kWarp / 2; mask > 0; mask /= 2) {
       const float other_best = from_lane_xor(best, mask);
       const int other_expert = from_lane_xor(expert, mask);
-      if (other_best > best || (other_best == best && other_expert < expert)) {
+      if (comes_before(other_best, best) ||
+          (!comes_before(best, other_best) && other_expert < expert)) {
         best = other_best;
         expert = other_expert;
       }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "validators/cuda/calls/guarded_table.h"
 #include "validators/cuda/calls/launch.h"
 #include "validators/cuda/calls/products.h"
 #include "validators/cuda/plugin/device.h"
@@ -359,7 +360,7 @@ HeadroomDeviceTable make_table() {
   table.event_seconds = event_seconds;
   add_kernels(table);
   add_products(table);
-  return table;
+  return guarded_table(table);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Matrix products through cuBLASLt.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -11,6 +12,10 @@
 
 namespace headroom::cuda {
 namespace {
+
+/// Products that are kept prepared: many more than one model has; a search over batch sizes, which
+/// has others for each, does not collect them all.
+constexpr std::size_t kMostProducts = 1024;
 
 cudaDataType_t data_type(std::int32_t type) {
   return type == HEADROOM_BF16 ? CUDA_R_16BF : type == HEADROOM_FP16 ? CUDA_R_16F : CUDA_R_32F;
@@ -171,6 +176,9 @@ std::int32_t multiply(HeadroomDevice* device, HeadroomStream stream, const Colum
     describe(calls, *made, p);
     if (calls.failed() != 0 || choose(calls, d, *made, p) != 0) {
       return 1;
+    }
+    if (d.products.size() >= kMostProducts) {
+      d.products.clear();
     }
     found = d.products.emplace(std::move(key), std::move(made)).first;
   }

@@ -1,10 +1,16 @@
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "validators/executor/cpu/values.h"
 
 namespace headroom::exec::cpu {
 namespace {
+
+/// Whether `right` is chosen before `left`: what is not a number comes first (torch.topk).
+bool is_less(double left, double right) {
+  return left < right || (std::isnan(right) && !std::isnan(left));
+}
 
 std::int32_t route(HeadroomDevice* d, HeadroomStream, void* probabilities, void* weights,
                    std::int32_t* experts, const void* logits, std::int32_t type,
@@ -32,7 +38,7 @@ std::int32_t route(HeadroomDevice* d, HeadroomStream, void* probabilities, void*
       }
       double total = 0;
       for (std::int64_t j = 0; j < top_k; ++j) {
-        const auto best = std::ranges::max_element(p);
+        const auto best = std::ranges::max_element(p, is_less);
         const auto expert = best - p.begin();
         experts[t * top_k + j] = static_cast<std::int32_t>(expert);
         chosen.set(t * top_k + j, *best);
