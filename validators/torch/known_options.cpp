@@ -119,12 +119,35 @@ constexpr std::array<KnownOption, 33> kOfZero = {{
     {"zero.communication_dtype"},
 }};
 
+/// The optimizers that the script makes, each with its forms; for transformers' Adafactor and for
+/// no optimizer the form says nothing.
+constexpr std::array<KnownOption, 6> kForms = {{
+    {"none"},
+    {"adamw"},
+    {"sgd", "foreach|fused|loop"},
+    {"adafactor"},
+    {"adafactor-torch", "foreach|loop"},
+    {"lion", "8bit|paged-8bit|paged"},
+}};
+
+/// DeepSpeed makes a plain Lion itself.
+constexpr std::array<KnownOption, 6> kFormsOfZero = {{
+    {"none"},
+    {"adamw"},
+    {"sgd", "foreach|fused|loop"},
+    {"adafactor"},
+    {"adafactor-torch", "foreach|loop"},
+    {"lion", "foreach|8bit|paged-8bit|paged"},
+}};
+
 struct ScriptRuntime {
   std::string_view name;
   std::span<const KnownOption> options;
+  std::span<const KnownOption> forms;
 };
-constexpr std::array<ScriptRuntime, 3> kScriptRuntimes = {
-    {{"transformers", kOfOneGpuOrDdp}, {"fsdp", kOfSharding}, {"deepspeed", kOfZero}}};
+constexpr std::array<ScriptRuntime, 3> kScriptRuntimes = {{{"transformers", kOfOneGpuOrDdp, kForms},
+                                                           {"fsdp", kOfSharding, kForms},
+                                                           {"deepspeed", kOfZero, kFormsOfZero}}};
 
 constexpr std::string_view kInstead =
     "change the plan (headroom fit --plan FILE with the option, and --json), or measure a script "
@@ -205,26 +228,13 @@ ir::JsonValue value_of(const ir::PlanPart& part, std::string_view name,
   return field == part.fields.end() ? ir::JsonValue{} : field->get(plan);
 }
 
-/// The optimizers that the script makes, each with its forms; for transformers' Adafactor and for
-/// no optimizer the form says nothing.
-constexpr std::array<KnownOption, 6> kOptimizerForms = {{
-    {"none"},
-    {"adamw"},
-    {"sgd", "foreach|fused|loop"},
-    {"adafactor"},
-    {"adafactor-torch", "foreach|loop"},
-    {"lion", "8bit|paged-8bit|paged"},
-}};
-
-/// Refuses a form of the optimizer that the script cannot make. DeepSpeed makes a plain Lion
-/// itself.
-Status check_optimizer_form(const ir::ParallelPlan& plan, std::string_view file) {
+/// Refuses a form of the optimizer that the script cannot make.
+Status check_optimizer_form(const ir::ParallelPlan& plan, const ScriptRuntime& runtime,
+                            std::string_view file) {
   const std::string kind = value_text(value_of(ir::optimizer_options(), "kind", plan));
   const std::string form = value_text(value_of(ir::optimizer_options(), "form", plan));
-  const KnownOption* const known = find_option(kOptimizerForms, kind);
-  const bool made_by_deepspeed = plan.runtime == "deepspeed" && kind == "lion" && form == "foreach";
-  if (known == nullptr || known->words.empty() || has_word(known->words, form) ||
-      made_by_deepspeed) {
+  const KnownOption* const known = find_option(runtime.forms, kind);
+  if (known == nullptr || known->words.empty() || has_word(known->words, form)) {
     return ok();
   }
   return Error::invalid_input(
@@ -284,7 +294,7 @@ Status check_script_options(const ir::ParallelPlan& plan, std::string_view file)
       return known;
     }
   }
-  const Status form = check_optimizer_form(plan, file);
+  const Status form = check_optimizer_form(plan, *runtime, file);
   return form ? check_nodes(plan, file) : form;
 }
 
