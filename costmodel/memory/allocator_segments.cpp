@@ -90,6 +90,10 @@ bool CachingAllocator::release_oversize(PoolId pool, std::int64_t size) {
 
 /// Releases everything that is wholly free; large pools first, as in PyTorch.
 void CachingAllocator::release_cached() {
+  if (!any_whole_free_) {
+    return;
+  }
+  any_whole_free_ = false;
   for (const std::size_t first : {std::size_t{1}, std::size_t{0}}) {
     for (std::size_t pool = first; pool < pools_.size(); pool += 2) {
       release_pool(PoolId{static_cast<std::uint16_t>(pool)});

@@ -194,6 +194,7 @@ void CachingAllocator::merge(Index into, Index neighbour) {
 void CachingAllocator::add_free(Index block) {
   Block& freed = at(block);
   freed.age_base = searches_of(freed.pool);
+  any_whole_free_ = any_whole_free_ || settings_.expandable_segments || !is_split(freed);
   pool_of(freed.pool).free.insert({.size = freed.size, .address = freed.address, .block = block});
 }
 

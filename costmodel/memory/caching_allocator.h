@@ -145,6 +145,9 @@ class CachingAllocator {
   std::vector<Pool> pools_;
   std::int64_t next_address_ = kSegmentStart;  ///< For ranges and for segments at rising addresses.
   DriverAddresses driver_;                     ///< For segments at the driver's addresses.
+  /// Whether there may be free memory to give back: no search is needed for any where nothing was
+  /// freed since the last.
+  bool any_whole_free_ = false;
   std::int64_t small_searches_ = 0;
   std::int64_t large_searches_ = 0;
 

@@ -9,6 +9,7 @@
 #include "runtimes/deepspeed/check.h"
 #include "runtimes/deepspeed/config.h"
 #include "runtimes/deepspeed/emit.h"
+#include "runtimes/deepspeed/leaf_modules.h"
 #include "runtimes/deepspeed/lowering.h"
 #include "runtimes/deepspeed/measured_runs.h"
 #include "runtimes/deepspeed/options.h"
@@ -129,6 +130,11 @@ class Deepspeed final : public Runtime {
   }
   [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
                                          std::string_view /*format*/) const override {
+    if (zero_of(plan).leaf == ZeroLeaf::kExperts && experts_class(model.family).empty()) {
+      return Error::invalid_argument("zeropp", "leaf=experts",
+                                     "a model whose blocks of experts have a class of transformers",
+                                     "leave out leaf=experts");
+    }
     return emitted_config(model, plan);
   }
   [[nodiscard]] Result<ConfigurationReading> read_configuration(

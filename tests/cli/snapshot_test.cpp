@@ -163,6 +163,21 @@ TEST_CASE("snapshot: an export of Nsight Systems has what CUDA allocated, by pro
   CHECK(cut.complains("nsys export"));
 }
 
+TEST_CASE("snapshot: views in an export of Nsight Systems cannot make texts without end") {
+  const Answer names = test::headroom_with(
+      {"snapshot", test::source_file("tests/golden/snapshots/nsight_views.sqlite"), "--json"});
+  if (names.complains("without SQLite")) {
+    return;
+  }
+  REQUIRE(names.code == ExitCode::kYes);  // The names are left out.
+  CHECK(names.out.size() < 100'000);
+  CHECK(Document(names.out).integer("use/gpus/0/readings") == 5);
+  const Answer events = test::headroom_with(
+      {"snapshot", test::source_file("tests/golden/snapshots/nsight_events.sqlite")});
+  CHECK(events.code == ExitCode::kBadInput);
+  CHECK(events.complains("too big"));
+}
+
 TEST_CASE("snapshot: answers and rules are what their schemas say") {
   const test::TemporaryFolder folder;
   const std::string plan = folder.path() + "/plan.json";

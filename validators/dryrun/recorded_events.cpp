@@ -14,7 +14,10 @@ using ir::JsonObject;
 using ir::JsonValue;
 using ir::TensorRole;
 
-constexpr std::int64_t kMostRecordedBytes = std::int64_t{1} << 50;  ///< Live at once: a pebibyte.
+constexpr std::int64_t kMostRecordedBytes = std::int64_t{1} << 44;  ///< Live at once: 16 TiB.
+/// Of all allocations together. The replay takes a few times as many addresses at most, which then
+/// stay below 2^63.
+constexpr std::int64_t kMostAllocatedBytes = std::int64_t{1} << 58;
 constexpr std::int64_t kMostStreams = 64;
 constexpr std::size_t kMostProgramLines = std::numeric_limits<std::uint16_t>::max();
 
@@ -144,8 +147,13 @@ class EventBuilder {
     live_ += columns_.bytes[block];
     states_[block] = State::kLive;
     if (live_ > kMostRecordedBytes) {
-      fault_ = "more than a pebibyte is allocated at once";
+      fault_ = "more than 16 TiB are allocated at once";
       live_ = 0;
+    }
+    allocated_ += columns_.bytes[block];
+    if (allocated_ > kMostAllocatedBytes) {
+      fault_ = "its allocations are more than 256 PiB together";
+      allocated_ = 0;
     }
     return {.kind = EventKind::kAllocate,
             .role = roles_[static_cast<std::size_t>(columns_.category[block])],
@@ -174,6 +182,7 @@ class EventBuilder {
   std::size_t born_ = 0;
   std::size_t released_ = 0;
   std::int64_t live_ = 0;
+  std::int64_t allocated_ = 0;  ///< So far, whether or not it was freed.
   std::string fault_;
 };
 

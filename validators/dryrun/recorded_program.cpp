@@ -16,7 +16,7 @@ using ir::JsonFields;
 using ir::JsonObject;
 using ir::JsonValue;
 
-constexpr ir::IntegerRange kRecordedSize{0, std::int64_t{1} << 50};
+constexpr ir::IntegerRange kRecordedSize{0, std::int64_t{1} << 44};  // 16 TiB.
 constexpr ir::IntegerRange kRecordedCount{0, std::int64_t{1} << 40};
 /// `kMostProgramEvents` events have five numbers each.
 constexpr ir::JsonLimits kProgramLimits{.depth = 8, .values = 5 * kMostProgramEvents};
@@ -203,8 +203,13 @@ Result<RecordedProgram> parse_recorded_program(std::string_view text, std::strin
 }
 
 Status write_recorded_program(const std::string& path, const RecordedProgram& recorded) {
-  const Result<std::string> packed = gzip_bytes(to_json(recorded));
-  return packed ? write_file_atomically(path, *packed) : Status(packed.error());
+  const Result<std::string> packed = gzip_bytes(to_json(recorded), kProgramTextLimit);
+  if (!packed) {
+    Error error = packed.error();
+    error.file = path;
+    return error;
+  }
+  return write_file_atomically(path, *packed);
 }
 
 Result<RecordedProgram> read_recorded_program(const std::string& path) {

@@ -40,7 +40,8 @@ class Inflater {
 };
 
 /// `packed` is not changed; only zlib's interface lacks the const.
-Result<std::string> inflate_gzip(std::span<char> packed, const std::string& path, std::size_t limit) {
+Result<std::string> inflate_gzip(std::span<char> packed, const std::string& path,
+                                 std::size_t limit) {
   Inflater inflater;
   if (!inflater.ready()) {
     return Error::environment(path, "zlib cannot start", "memory for decompression");
@@ -82,13 +83,16 @@ Result<std::string> read_file_bytes(const std::string& path, std::size_t limit) 
   return inflate_gzip(bytes.value(), path, limit);
 }
 
-Result<std::string> gzip_bytes(std::string_view text) {
+Result<std::string> gzip_bytes(std::string_view text, std::size_t limit) {
+  if (text.size() > limit) {
+    return Error::invalid_input({}, {}, std::to_string(text.size()) + " bytes",
+                                "at most " + std::to_string(limit) + " bytes, which can be read");
+  }
   constexpr int kGzipWindow = 15 + 16;  // 16: gzip.
   constexpr int kMemoryLevel = 8;       // zlib's default.
   z_stream stream{};
-  const bool fits = text.size() <= kTextLimit;
-  if (!fits || deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, kMemoryLevel,
-                            Z_DEFAULT_STRATEGY) != Z_OK) {
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, kMemoryLevel,
+                   Z_DEFAULT_STRATEGY) != Z_OK) {
     return Error::environment({}, "zlib cannot start", "memory for compression");
   }
   std::string input(text);  // zlib's interface lacks the const.

@@ -21,7 +21,8 @@ inline constexpr std::size_t kTextLimit = std::size_t{1} << 30;
 
 /// `text` as gzip data without a name and a time, so that the same text gives the same bytes.
 ///
-/// Errors:  kEnvironment if there is too little memory.
-[[nodiscard]] Result<std::string> gzip_bytes(std::string_view text);
+/// Errors:  kEnvironment if there is too little memory; kInvalidInput, without a file, for text of
+///          more than `limit` bytes, which `read_file_bytes` would refuse.
+[[nodiscard]] Result<std::string> gzip_bytes(std::string_view text, std::size_t limit = kTextLimit);
 
 }  // namespace headroom::check

@@ -47,9 +47,12 @@ std::optional<SmiForm> form_of(std::string_view text) {
   return form;
 }
 
-/// Seconds since 1970 of a moment in the monitor's time zone, whatever that is.
+/// Seconds since 1970 of a moment in the monitor's time zone, whatever that is; of a time without a
+/// date, since midnight.
 std::optional<double> seconds_in(const char* text, const char* format) {
   std::tm moment{};
+  moment.tm_year = 70;  // 1970-01-01 where the text has no date.
+  moment.tm_mday = 1;
   const char* const end = strptime(text, format, &moment);
   if (end == nullptr) {
     return std::nullopt;
@@ -122,6 +125,18 @@ std::optional<double> seconds_of(std::string_view text) {
     }
   }
   return std::nullopt;
+}
+
+std::optional<double> DayClock::seconds_of(std::string_view time) {
+  const std::optional<double> seconds = check::seconds_of(time);
+  if (!seconds) {
+    return std::nullopt;
+  }
+  if (*seconds < last_ - kDay / 2) {
+    midnights_ += kDay;
+  }
+  last_ = *seconds;
+  return midnights_ + *seconds;
 }
 
 MemoryUse* UseCollector::use_of(std::string_view gpu, std::optional<std::int64_t> process) {

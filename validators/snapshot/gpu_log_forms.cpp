@@ -175,6 +175,7 @@ void read_smi_csv(std::string_view text, GpuLog& log, UseCollector& uses) {
 
 void read_smi_monitor(std::string_view text, GpuLog& log, UseCollector& uses) {
   log.source = "nvidia-smi dmon";
+  DayClock clock;
   std::vector<std::string> header;
   std::vector<std::string_view> names;
   std::size_t rows = 0;
@@ -208,7 +209,7 @@ void read_smi_monitor(std::string_view text, GpuLog& log, UseCollector& uses) {
       use->name = std::string(cell(row, column_of(names, {"command"})));
     }
     uses.add(use, {.reading = rows++,
-                   .seconds = seconds_of(date.empty() ? time : date + " " + time),
+                   .seconds = date.empty() ? clock.seconds_of(time) : seconds_of(date + " " + time),
                    .used = *used});
   });
 }

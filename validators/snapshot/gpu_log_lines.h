@@ -39,6 +39,19 @@ void for_each_line(std::string_view text, Visit visit) {
 /// "12:00:00" since midnight.
 [[nodiscard]] std::optional<double> seconds_of(std::string_view text);
 
+/// Reads times without a date, one after the other. A jump back by more than half a day is
+/// midnight.
+class DayClock {
+ public:
+  /// Seconds since the midnight before the first time.
+  [[nodiscard]] std::optional<double> seconds_of(std::string_view time);
+
+ private:
+  static constexpr double kDay = 86'400;
+  double last_ = 0;
+  double midnights_ = 0;
+};
+
 /// Gathers readings by GPU and process.
 class UseCollector {
  public:

@@ -26,6 +26,10 @@ constexpr std::int64_t kMostEventBytes = std::int64_t{1} << 50;
 /// Steps of SQLite's virtual machine; an event takes some 20. Hostile views would take longer.
 constexpr int kMachineSteps = 1'000'000;
 constexpr int kMostMachineRuns = 1'000;
+/// Of one value, one row or one statement; hostile views make longer ones.
+constexpr int kMostValueBytes = 1 << 16;
+constexpr sqlite3_int64 kMostHeapBytes = sqlite3_int64{256} << 20;  ///< All of SQLite's memory.
+constexpr std::size_t kMostNameBytes = 256;
 
 struct CloseDatabase {
   void operator()(sqlite3* database) const { sqlite3_close(database); }
@@ -61,6 +65,8 @@ Database open_bytes(std::string& bytes) {
   }
   sqlite3_db_config(raw, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(raw, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_limit(raw, SQLITE_LIMIT_LENGTH, kMostValueBytes);
+  sqlite3_hard_heap_limit64(kMostHeapBytes);
   return database;
 }
 
@@ -72,7 +78,9 @@ Statement prepared(const Database& database, const char* query) {
 
 std::string text_at(const Statement& statement, int column) {
   const unsigned char* const text = sqlite3_column_text(statement.get(), column);
-  return text == nullptr ? std::string() : reinterpret_cast<const char*>(text);
+  return text == nullptr
+             ? std::string()
+             : std::string(reinterpret_cast<const char*>(text)).substr(0, kMostNameBytes);
 }
 
 /// Names by the first column of a query; empty if the table does not exist.

@@ -45,6 +45,15 @@ std::string body_of(const std::string& text) {
   return body;
 }
 
+/// A text inside a docstring, where a backslash begins an escape and three quotes are the end.
+std::string docstring_text(std::string_view text) {
+  std::string escaped;
+  for (const char letter : text) {
+    escaped += letter == '\\' || letter == '"' ? std::string{'\\', letter} : std::string{letter};
+  }
+  return escaped;
+}
+
 }  // namespace
 
 std::vector<std::string> training_script_places() {
@@ -79,7 +88,7 @@ Result<std::string> find_training_script(const std::vector<std::string>& places)
 
 Result<std::string> whole_script(const std::string& folder, const ir::JsonValue& training_case,
                                  const std::string& title) {
-  std::string script = "\"\"\"" + title + "\"\"\"\n";
+  std::string script = "\"\"\"" + docstring_text(title) + "\"\"\"\n";
   for (const std::string_view module : kModules) {
     const fs::path path = fs::path(folder) / kPackage / (std::string(module) + ".py");
     const Result<std::string> text = read_file(path.string());

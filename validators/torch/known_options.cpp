@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -106,7 +107,7 @@ constexpr std::array<KnownOption, 33> kOfZero = {{
     {"zero.hpz_partition_ranks"},
     {"zero.quantized_weights"},
     {"zero.quantized_gradients"},
-    {"zero.node_devices"},
+    {"zero.node_devices"},  // Compared with the GPUs of the one machine that the script uses.
     {"zero.leaf"},
     {"zero.reduce_scatter"},
     {"zero.multi_rank_allreduce"},
@@ -118,12 +119,35 @@ constexpr std::array<KnownOption, 33> kOfZero = {{
     {"zero.communication_dtype"},
 }};
 
+/// The optimizers that the script makes, each with its forms; for transformers' Adafactor and for
+/// no optimizer the form says nothing.
+constexpr std::array<KnownOption, 6> kForms = {{
+    {"none"},
+    {"adamw"},
+    {"sgd", "foreach|fused|loop"},
+    {"adafactor"},
+    {"adafactor-torch", "foreach|loop"},
+    {"lion", "8bit|paged-8bit|paged"},
+}};
+
+/// DeepSpeed makes a plain Lion itself.
+constexpr std::array<KnownOption, 6> kFormsOfZero = {{
+    {"none"},
+    {"adamw"},
+    {"sgd", "foreach|fused|loop"},
+    {"adafactor"},
+    {"adafactor-torch", "foreach|loop"},
+    {"lion", "foreach|8bit|paged-8bit|paged"},
+}};
+
 struct ScriptRuntime {
   std::string_view name;
   std::span<const KnownOption> options;
+  std::span<const KnownOption> forms;
 };
-constexpr std::array<ScriptRuntime, 3> kScriptRuntimes = {
-    {{"transformers", kOfOneGpuOrDdp}, {"fsdp", kOfSharding}, {"deepspeed", kOfZero}}};
+constexpr std::array<ScriptRuntime, 3> kScriptRuntimes = {{{"transformers", kOfOneGpuOrDdp, kForms},
+                                                           {"fsdp", kOfSharding, kForms},
+                                                           {"deepspeed", kOfZero, kFormsOfZero}}};
 
 constexpr std::string_view kInstead =
     "change the plan (headroom fit --plan FILE with the option, and --json), or measure a script "
@@ -197,6 +221,47 @@ Status check_part(const ir::PlanPart& part, const std::string& prefix, const ir:
   return ok();
 }
 
+/// The value that an option of a part has in a plan.
+ir::JsonValue value_of(const ir::PlanPart& part, std::string_view name,
+                       const ir::ParallelPlan& plan) {
+  const auto field = std::ranges::find(part.fields, name, &ir::OptionField::name);
+  return field == part.fields.end() ? ir::JsonValue{} : field->get(plan);
+}
+
+/// Refuses a form of the optimizer that the script cannot make.
+Status check_optimizer_form(const ir::ParallelPlan& plan, const ScriptRuntime& runtime,
+                            std::string_view file) {
+  const std::string kind = value_text(value_of(ir::optimizer_options(), "kind", plan));
+  const std::string form = value_text(value_of(ir::optimizer_options(), "form", plan));
+  const KnownOption* const known = find_option(runtime.forms, kind);
+  if (known == nullptr || known->words.empty() || has_word(known->words, form)) {
+    return ok();
+  }
+  return Error::invalid_input(
+      file, pointer_of("optimizer.form"), form,
+      wanted_words(known->words) + ", in which the training script makes the optimizer " + kind,
+      kInstead);
+}
+
+/// The script's ranks are all on one machine, so DeepSpeed finds one node; the number of its GPUs
+/// changes nothing then.
+Status check_nodes(const ir::ParallelPlan& plan, std::string_view file) {
+  const std::vector<const ir::PlanPart*> parts = ir::plan_parts();
+  const auto zero = std::ranges::find_if(
+      parts, [&plan](const ir::PlanPart* part) { return part->name == "zero" && part->has(plan); });
+  if (zero == parts.end() || value_of(**zero, "quantized_gradients", plan).as_bool() != true) {
+    return ok();
+  }
+  const std::optional<std::int64_t> devices = value_of(**zero, "node_devices", plan).as_integer();
+  if (!devices || *devices >= plan.world) {
+    return ok();
+  }
+  return Error::invalid_input(
+      file, pointer_of("zero.node_devices"), std::to_string(*devices),
+      std::to_string(plan.world) + " or more: the training script has all its GPUs on one machine",
+      kInstead);
+}
+
 }  // namespace
 
 Status check_script_options(const ir::ParallelPlan& plan, std::string_view file) {
@@ -231,7 +296,8 @@ Status check_script_options(const ir::ParallelPlan& plan, std::string_view file)
       return known;
     }
   }
-  return ok();
+  const Status form = check_optimizer_form(plan, *runtime, file);
+  return form ? check_nodes(plan, file) : form;
 }
 
 }  // namespace headroom::check

@@ -15,7 +15,11 @@ class Tensor:
     is_cuda = True
 
     def __init__(self, shape, dtype, address=4096):
-        self.shape, self.dtype, self.address = shape, dtype, address
+        self.shape, self.dtype, self.address, self._version = shape, dtype, address, 0
+
+    def add_(self, number):
+        self._version += 1
+        return self
 
     def dim(self):
         return len(self.shape)
@@ -87,27 +91,59 @@ class Values(unittest.TestCase):
             guess=lambda what, where="": self.said.append(what),
             report_failure=lambda where, error: self.fail(f"{where}: {error!r}"),
         )
-        self.sums = known.KnownSums(self.session)
+        self.known = known.Known(self.session)
+        self.sums = known.KnownSums(self.session, self.known)
 
     def test_the_rows_of_a_nonzero_that_found_everything_are_its_places(self):
         rows = Tensor((4, 1), INT64)
-        known.Known(self.session).tell_places(Tensor((4,), FLOAT), rows, 4)
+        self.known.tell_places(Tensor((4,), FLOAT), rows, 4)
         self.assertEqual(self.memory.values, {4096: [0, 1, 2, 3]})
         pairs = Tensor((4, 2), INT64, 8192)
-        known.Known(self.session).tell_places(Tensor((2, 2), FLOAT), pairs, 4)
+        self.known.tell_places(Tensor((2, 2), FLOAT), pairs, 4)
         self.assertEqual(self.memory.values[8192], [0, 0, 0, 1, 1, 0, 1, 1])
 
     def test_the_rows_of_a_nonzero_that_found_a_part_are_not_known(self):
-        known.Known(self.session).tell_places(Tensor((4,), FLOAT), Tensor((3, 1), INT64), 3)
+        self.known.tell_places(Tensor((4,), FLOAT), Tensor((3, 1), INT64), 3)
         self.assertEqual(self.memory.values, {})
 
     def test_values_go_with_their_tensor(self):
         tensor = Tensor((2,), INT64)
-        self.assertTrue(known.Known(self.session).tell(tensor, [5, 6]))
-        self.assertEqual(known.Known(self.session).of(tensor), [5, 6])
+        self.assertTrue(self.known.tell(tensor, [5, 6]))
+        self.assertEqual(self.known.of(tensor), [5, 6])
         del tensor
         gc.collect()
         self.assertEqual(self.memory.values, {})
+
+    def test_values_are_forgotten_when_their_tensor_is_written_to(self):
+        written, kept = Tensor((2,), INT64), Tensor((2,), INT64, 8192)
+        self.known.tell(written, [5, 6])
+        self.known.tell(kept, [7, 8])
+        written.add_(1)
+        self.assertIsNone(self.known.of(written))
+        self.assertEqual(self.memory.values, {8192: [7, 8]})
+        self.known.tell(written, [6, 7])  # The version from now on counts.
+        self.assertEqual(self.known.of(written), [6, 7])
+        del written
+        gc.collect()
+        self.assertEqual(self.memory.values, {8192: [7, 8]})
+
+    def test_a_method_that_reads_looks_for_writes_first(self):
+        memory = self.memory
+
+        class Readable(Tensor):
+            def _read(self):
+                return list(memory.values.get(self.address, [0, 0]))
+
+        for name in known._READERS:
+            setattr(Readable, name, Readable._read)
+        self.session.torch.Tensor = Readable
+        self.known.install()
+        for address, name in enumerate(known._READERS, 1):
+            counts = Readable((2,), INT64, 64 * address)
+            self.known.tell(counts, [5, 6])
+            self.assertEqual(getattr(counts, name)(), [5, 6], name)
+            counts.add_(1)
+            self.assertEqual(getattr(counts, name)(), [0, 0], name)
 
     def test_a_sum_over_a_one_hot_routing_counts_the_tokens_of_each_expert(self):
         for number, (shape, tokens) in enumerate((((100, 4), 200), ((4, 2, 100), 200), ((50, 2, 4), 100))):

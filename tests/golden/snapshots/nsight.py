@@ -1,4 +1,9 @@
-"""Writes nsight.sqlite: the tables of an export of Nsight Systems that `headroom snapshot` reads, with made-up events."""
+"""Writes the tables of an export of Nsight Systems that `headroom snapshot` reads, with made-up events.
+
+    nsight.py nsight.sqlite
+    nsight.py nsight_views.sqlite views      The names of GPUs and processes are views that make texts of 500 MB.
+    nsight.py nsight_events.sqlite events    The events are such a view.
+"""
 import os
 import sqlite3
 import sys
@@ -8,7 +13,10 @@ GLOBAL_PID = (17 << 48) | (PROCESS << 24)
 MIB = 1 << 20
 
 
-def main(path):
+_HUGE = "hex(zeroblob(250000000))"
+
+
+def main(path, views=""):
     if os.path.exists(path):
         os.remove(path)
     base = sqlite3.connect(path)
@@ -25,9 +33,19 @@ def main(path):
     for address, (seconds, size, kind, operation) in enumerate(events):
         row = (seconds * 10**9, GLOBAL_PID, 0, 1, address, 0, size * MIB, kind, operation, None)
         base.execute(f"INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES ({','.join('?' * 10)})", row)
+    if views == "views":
+        base.execute("DROP TABLE TARGET_INFO_GPU")
+        base.execute("DROP TABLE PROCESSES")
+        base.execute(f"CREATE VIEW TARGET_INFO_GPU AS SELECT 0 AS id, {_HUGE} AS name")
+        base.execute(f"CREATE VIEW PROCESSES AS SELECT {PROCESS} AS pid, {_HUGE} AS name")
+    if views == "events":
+        base.execute("ALTER TABLE CUDA_GPU_MEMORY_USAGE_EVENTS RENAME TO own")
+        base.execute(
+            "CREATE VIEW CUDA_GPU_MEMORY_USAGE_EVENTS AS SELECT start, globalPid, deviceId, memKind, memoryOperationType,"
+            f" length({_HUGE} || start) AS bytes FROM own")
     base.commit()
     base.execute("VACUUM")
     base.close()
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -120,6 +121,26 @@ TEST_CASE("gpu log: dmon's rows grow, and pmon's name processes") {
   REQUIRE(processes.processes.size() == 1);
   CHECK(processes.processes[0].name == "python");
   CHECK(trend_of(processes.processes[0]).peak.used == mebibytes_of(12'340));
+}
+
+TEST_CASE("gpu log: times without a date are seconds since midnight, and go on after the next") {
+  const GpuLog log = read_gpu_log(
+                         "#Time        gpu     fb   bar1   ccpm\n"
+                         "#HH:MM:SS    Idx     MB     MB     MB\n"
+                         " 00:00:01      0    100      2      0\n"
+                         " 23:59:59      0    200      2      0\n"
+                         " 00:00:01      0    300      2      0\n"
+                         " 00:00:00      0    300      2      0\n"
+                         " 23:00:00      0    400      2      0\n"
+                         " 01:00:00      0    500      2      0\n",
+                         "log")
+                         .value();
+  REQUIRE(log.gpus.size() == 1);
+  std::vector<double> seconds;
+  for (const UseSample& sample : log.gpus[0].samples) {
+    seconds.push_back(sample.seconds.value());
+  }
+  CHECK(seconds == std::vector<double>{1, 86'399, 86'401, 86'400, 169'200, 176'400});
 }
 
 TEST_CASE("gpu log: a text without readings is refused with the command that records one") {

@@ -72,6 +72,14 @@ TEST_CASE("recorded program: what is written is read again, and keeps the schema
   CHECK(read_file(path).value() == bytes);
 }
 
+TEST_CASE("recorded program: a text that could not be read again is not packed") {
+  CHECK(gzip_bytes("abc", 3));
+  const Result<std::string> packed = gzip_bytes("abcd", 3);
+  REQUIRE_FALSE(packed);
+  CHECK(packed.error().got == "4 bytes");
+  CHECK(packed.error().wanted.find("3 bytes") != std::string::npos);
+}
+
 TEST_CASE("recorded program: the replay is compared figure by figure") {
   const RecordedProgram read = parse_recorded_program(kProgram, "p").value();
   const cost::MemoryTimeline timeline =
@@ -103,10 +111,54 @@ TEST_CASE("recorded program: what could not have run is refused with its place")
       fault_of(changed("\"stream\":[0,0,0]", "\"stream\":[0,0,64]")).starts_with("/events/stream"));
   CHECK(fault_of(changed("[3,6]", "[3,5]")).starts_with("/events/ends"));
   CHECK(fault_of(changed("[3,6]", "[6,3]")).starts_with("/events/ends"));
-  CHECK(fault_of(changed("[1048576,100,512]", "[1125899906842624,1125899906842624,512]"))
-            .find("pebibyte") != std::string::npos);
+  CHECK(fault_of(changed("[1048576,100,512]", "[17592186044416,17592186044416,512]"))
+            .find("16 TiB") != std::string::npos);
+  CHECK(fault_of(changed("[1048576,100", "[17592186044417,100")).starts_with("/events/bytes"));
+  CHECK(fault_of(changed("85017493504", "17592186044417")).starts_with("/device/total_bytes"));
   CHECK(fault_of(changed("\"rank\":0", "\"rank\":1")).starts_with("/rank"));
   CHECK(fault_of(changed("\"private_pools\"", "\"pools\"")).starts_with("/pools"));
+}
+
+namespace {
+
+/// `kProgram` on a GPU of 16 TiB, with `times` allocations of 8 TiB that are freed at once, and the
+/// cache is emptied `empties` times after each.
+std::string program_of_huge_blocks(std::size_t times, std::size_t empties) {
+  std::string kinds;
+  std::string bytes;
+  std::string zeros;
+  std::string blocks;
+  for (std::size_t i = 0; i < times; ++i) {
+    const std::string comma = i == 0 ? "" : ",";
+    kinds += "af" + std::string(empties, 'e');
+    bytes += comma + "8796093022208";
+    zeros += comma + "0";
+    blocks += comma + std::to_string(i);
+  }
+  const std::string text = changed("85017493504", "17592186044416");
+  const std::string count = std::to_string(kinds.size());
+  return text.substr(0, text.find("\"events\"")) + R"("events":{"ends":[0,)" + count +
+         R"(],"lines":["train.py:1 f"],"categories":["other"],"kinds":")" + kinds +
+         R"(","bytes":[)" + bytes + R"(],"stream":[)" + zeros + R"(],"line":[)" + zeros +
+         R"(],"category":[)" + zeros + R"(],"block":[)" + blocks + "]}}";
+}
+
+}  // namespace
+
+TEST_CASE("recorded program: addresses of segments do not run out in what is read") {
+  const RecordedProgram read =
+      parse_recorded_program(program_of_huge_blocks(32'768, 1), "p").value();
+  for (const char* allocator : {"rising", "driver", "expandable"}) {
+    CAPTURE(allocator);
+    ir::AllocatorSettings settings;
+    settings.expandable_segments = std::string_view(allocator) == "expandable";
+    settings.segments = std::string_view(allocator) == "rising" ? ir::SegmentPlaces::kRising
+                                                                : ir::SegmentPlaces::kDriver;
+    const cost::MemoryTimeline timeline =
+        cost::replay(read.history.program, settings, recorded_memory(read));
+    CHECK(timeline.phases.size() == 2);
+  }
+  CHECK(fault_of(program_of_huge_blocks(32'769, 1)).find("256 PiB") != std::string::npos);
 }
 
 TEST_CASE("recorded program: an incomplete history says why it is not kept") {

@@ -82,24 +82,42 @@ TEST_CASE("training case: the configuration of the checkpoint is no part of the 
 TEST_CASE("training script: what it cannot express is refused by name, with what to do") {
   CHECK(refusal_of(R"({"schema_version": 1})").empty());
   CHECK(refusal_of(R"({"schema_version": 1, "loss": "fused-linear", "liger": true})").empty());
-  for (const auto& [plan, place] : std::vector<std::pair<std::string, std::string>>{
-           {R"("loss": "chunked")", "/plan/loss: got chunked, expected hf or fused-linear"},
-           {R"("padded_batch": true)", "/plan/padded_batch"},
-           {R"("resume": true)", "/plan/resume"},
-           {R"("checkpoint_save": true)", "/plan/checkpoint_save"},
-           {R"("generation": {"new_tokens": 5})", "/plan/generation"},
-           {R"("optimizer": {"kind": "muon"})", "/plan/optimizer/kind: got muon"},
-           {R"("runtime": "megatron", "megatron": {"tp": 2})", "/plan/runtime: got megatron"},
-           {R"("runtime": "torchtitan")", "transformers, fsdp or deepspeed"},
-           {R"("runtime": "fsdp", "fsdp": {}, "lora": {}, "quant": {})", "/plan/quant"},
-           {R"("runtime": "deepspeed", "zero": {"stage": 3, "offload_param": "nvme"})",
-            "/plan/zero/offload_param: got nvme, expected none or cpu"}}) {
+  for (
+      const auto& [plan, place] : std::vector<std::pair<std::string, std::string>>{
+          {R"("loss": "chunked")", "/plan/loss: got chunked, expected hf or fused-linear"},
+          {R"("padded_batch": true)", "/plan/padded_batch"},
+          {R"("resume": true)", "/plan/resume"},
+          {R"("checkpoint_save": true)", "/plan/checkpoint_save"},
+          {R"("generation": {"new_tokens": 5})", "/plan/generation"},
+          {R"("optimizer": {"kind": "muon"})", "/plan/optimizer/kind: got muon"},
+          {R"("runtime": "megatron", "megatron": {"tp": 2})", "/plan/runtime: got megatron"},
+          {R"("runtime": "torchtitan")", "transformers, fsdp or deepspeed"},
+          {R"("runtime": "fsdp", "fsdp": {}, "lora": {}, "quant": {})", "/plan/quant"},
+          {R"("runtime": "deepspeed", "zero": {"stage": 3, "offload_param": "nvme"})",
+           "/plan/zero/offload_param: got nvme, expected none or cpu"},
+          {R"("optimizer": {"kind": "lion"})",
+           "/plan/optimizer/form: got foreach, expected 8bit, paged-8bit or paged"},
+          {R"("optimizer": {"kind": "sgd", "form": "8bit"})",
+           "/plan/optimizer/form: got 8bit, expected foreach, fused or loop"},
+          {R"("optimizer": {"kind": "adafactor-torch", "form": "fused"})", "/plan/optimizer/form"},
+          {R"("runtime": "deepspeed", "gpus": 16, "zero": {"stage": 3, "quantized_gradients": true})",
+           "/plan/zero/node_devices: got 8, expected 16 or more"}}) {
     CAPTURE(plan);
     const std::string refusal = refusal_of(R"({"schema_version": 1, )" + plan + "}");
     CHECK(names(refusal, "plan.json: " + (place[0] == '/' ? place : std::string("/plan/runtime"))));
     CHECK(names(refusal, place));
     CHECK(names(refusal, "headroom dryrun"));
   }
+}
+
+TEST_CASE("training script: a form of the optimizer that it makes, or leaves to DeepSpeed") {
+  CHECK(refusal_of(R"({"schema_version": 1, "optimizer": {"kind": "lion", "form": "paged"}})") ==
+        "");
+  CHECK(refusal_of(R"({"schema_version": 1, "optimizer": {"kind": "adafactor", "form": "loop"}})")
+            .empty());
+  CHECK(refusal_of(R"({"schema_version": 1, "runtime": "deepspeed", "gpus": 16,
+                       "optimizer": {"kind": "lion"}, "zero": {"stage": 3}})")
+            .empty());
 }
 
 TEST_CASE("training script: every option of the parts that it knows is in its table") {
@@ -127,7 +145,7 @@ TEST_CASE("training script: every option of the parts that it knows is in its ta
             "max_reuse_distance_elements": 1, "offload_optimizer": "cpu", "offload_param": "cpu",
             "offload_ratio": 0.5, "decay_groups": true, "grad_accum_dtype": "fp32",
             "torch_adam": true, "hpz_partition_ranks": 2, "quantized_weights": true,
-            "quantized_gradients": true, "node_devices": 4, "leaf": "experts",
+            "quantized_gradients": true, "node_devices": 8, "leaf": "experts",
             "reduce_scatter": false, "multi_rank_allreduce": false, "parameter_alignment": true,
             "compute_grad_norm": false, "memory_efficient_linear": false,
             "allgather_sequential": true, "all_reduce_fetch": true,
@@ -135,6 +153,17 @@ TEST_CASE("training script: every option of the parts that it knows is in its ta
     CAPTURE(plan);
     CHECK(refusal_of(plan) == "");
   }
+}
+
+TEST_CASE("training case: leaf modules that the model does not have are refused") {
+  const Result<ir::JsonValue> made =
+      training_case({.spec = ir::parse_hf_config(kTinyLlama, "config.json").value(),
+                     .name = "tiny",
+                     .config = ir::parse_json(kTinyLlama, "config.json").value()},
+                    plan_of(R"({"schema_version": 1, "runtime": "deepspeed", "gpus": 2,
+                  "zero": {"stage": 3, "leaf": "experts"}})"));
+  REQUIRE_FALSE(made);
+  CHECK(names(to_text(made.error()), "leaf=experts"));
 }
 
 TEST_CASE("training script: one file has every module and the case, and no import of the package") {
@@ -152,6 +181,10 @@ TEST_CASE("training script: one file has every module and the case, and no impor
     at = script.find(part, at);
     CHECK(at != std::string::npos);
   }
+  CHECK(whole_script(folder, made, R"(a\User """b"")")
+            .value()
+            .starts_with(R"("""a\\User \"\"\"b\"\"""")"
+                         "\n"));
   const test::TemporaryFolder empty;
   const auto missing = find_training_script({empty.path("")});
   REQUIRE_FALSE(missing);

@@ -52,11 +52,15 @@ Status __cudaPopCallConfiguration(Dim3* grid, Dim3* block, std::size_t* shared, 
 }
 void** __cudaRegisterFatBinary(void* binary) {
   register_fat_binary(binary);
-  static std::array<void*, 2> handle{};
-  return handle.data();
+  return new void*(binary);
 }
 void __cudaRegisterFatBinaryEnd(void** /*handle*/) {}
-void __cudaUnregisterFatBinary(void** /*handle*/) {}
+void __cudaUnregisterFatBinary(void** handle) {
+  if (handle != nullptr) {
+    unregister_fat_binary(*handle);
+    delete handle;
+  }
+}
 void __cudaRegisterFunction(void** /*handle*/, const char* host_function, char* /*device_function*/,
                             const char* name, int /*thread_limit*/, void* /*thread*/,
                             void* /*block*/, void* /*block_dim*/, void* /*grid_dim*/,

@@ -17,6 +17,7 @@ constexpr std::uint32_t kContainerMagic = 0xba55ed50;
 constexpr std::size_t kArchitectureAt = 28;
 /// Read of one library: its object files are compiled for the same list but for a few of them.
 constexpr std::size_t kMostRead = 64;
+constexpr std::size_t kMostImages = 64;  ///< Read of one binary: more than there are architectures.
 
 template <typename Number>
 Number read_at(const unsigned char* place) {
@@ -25,12 +26,9 @@ Number read_at(const unsigned char* place) {
   return number;
 }
 
-/// What one library has registered. Its fat binaries are read only when somebody asks.
-struct Library {
-  std::vector<const void*> binaries;
-  std::vector<int> architectures;
-  bool is_read = false;
-};
+/// The architectures of the binaries that one library has registered, by wrapper. They are read at
+/// once, because the library may be gone when somebody asks.
+using Library = std::unordered_map<const void*, std::vector<int>>;
 
 struct Libraries {
   std::mutex mutex;
@@ -53,14 +51,6 @@ const void* base_of(const void* address) {
   return dladdr(address, &found) != 0 ? found.dli_fbase : nullptr;
 }
 
-void read_all(Library& library) {
-  for (const void* const data : library.binaries) {
-    const std::vector<int> more = architectures_in(data);
-    library.architectures.insert(library.architectures.end(), more.begin(), more.end());
-  }
-  library.is_read = true;
-}
-
 }  // namespace
 
 std::vector<int> architectures_in(const void* data) {
@@ -71,7 +61,7 @@ std::vector<int> architectures_in(const void* data) {
   }
   const unsigned char* at = start + read_at<std::uint16_t>(start + 6);
   const unsigned char* const end = at + read_at<std::uint64_t>(start + 8);
-  while (at + kArchitectureAt + sizeof(std::uint32_t) <= end) {
+  while (at + kArchitectureAt + sizeof(std::uint32_t) <= end && found.size() < kMostImages) {
     found.push_back(static_cast<int>(read_at<std::uint32_t>(at + kArchitectureAt)));
     const std::uint64_t size = read_at<std::uint32_t>(at + 4) + read_at<std::uint64_t>(at + 8);
     if (size == 0 || size > static_cast<std::uint64_t>(end - at)) {
@@ -91,8 +81,15 @@ void register_fat_binary(const void* wrapper) {
   const void* const base = base_of(wrapper);
   const std::lock_guard lock(libraries().mutex);
   Library& library = libraries().by_base[base];
-  if (library.binaries.size() < kMostRead) {
-    library.binaries.push_back(data);
+  if (library.size() < kMostRead) {
+    library[wrapper] = architectures_in(data);
+  }
+}
+
+void unregister_fat_binary(const void* wrapper) {
+  const std::lock_guard lock(libraries().mutex);
+  for (auto& [base, library] : libraries().by_base) {
+    library.erase(wrapper);
   }
 }
 
@@ -103,12 +100,11 @@ int image_for(const void* host_function, int capability) {
   if (base == nullptr || found == libraries().by_base.end()) {
     return capability;
   }
-  if (!found->second.is_read) {
-    read_all(found->second);
-  }
   int best = 0;
-  for (const int architecture : found->second.architectures) {
-    best = architecture <= capability ? std::max(best, architecture) : best;
+  for (const auto& [wrapper, architectures] : found->second) {
+    for (const int architecture : architectures) {
+      best = architecture <= capability ? std::max(best, architecture) : best;
+    }
   }
   return best == 0 ? capability : best;
 }

@@ -7,6 +7,8 @@ namespace headroom::standin {
 /// Notes what a library registers: the wrapper of a fat binary, which holds its kernels compiled
 /// for several architectures.
 void register_fat_binary(const void* wrapper);
+/// Forgets it: the library that holds it goes.
+void unregister_fat_binary(const void* wrapper);
 
 /// The architectures (compute capability times ten) in the fat binary that starts at `data`; empty
 /// if it is none.

@@ -47,7 +47,7 @@ void repeat_values(const void* from, void* to, std::size_t bytes, int times) {
   const std::size_t all = bytes * static_cast<std::size_t>(times);
   std::vector<unsigned char> values(all <= Values::kLargest ? all : 0);
   if (values.empty() || !gpu->values.recall(from, bytes, gpu->kernels, values.data())) {
-    if (from != to) {
+    if (from != to || times > 1) {
       gpu->values.forget(to, all);
     }
     return;

@@ -18,8 +18,8 @@ namespace headroom::standin {
 ///          or for a single number (8 bytes and fewer), gets it only while no kernel ran since: the
 ///          program's allocator uses memory again, and the count of a nonzero must not be an old
 ///          number. Stated values are those that the program's observer knows a kernel to write;
-///          every part of them is handed out until the observer, who sees the tensor go, forgets
-///          them. Every other download gets zeros.
+///          every part of them is handed out until the observer, who sees the tensor go or counts
+///          a write to it, forgets them. Every other download gets zeros.
 /// Not safe for threads; the caller holds the device's lock.
 class Values {
  public:

@@ -4,20 +4,33 @@ import array
 import functools
 import itertools
 import weakref
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import frames
 from .routing import EXPERTS, PICKED, caller, from_owner, is_compiling, place, tokens_of
 
 _MOST = 4096  # Elements: more than a layer has experts.
+# Methods of a tensor that read its values, or copy them to where they are read.
+_READERS = ("tolist", "item", "cpu", "numpy", "to", "clone", "__bool__", "__int__", "__float__", "__index__")
+
+
+def _version_of(tensor: Any) -> Optional[int]:
+    """How often PyTorch has written to the tensor or a view of it; None: it does not count that in inference mode."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return None
 
 
 class Known:
-    """Tells the stand-in what a kernel has written, for as long as the tensor lives."""
+    """Tells the stand-in what a kernel has written, for as long as the tensor lives and nothing else is written to it."""
 
     def __init__(self, session: Any):
         torch = session.torch
+        self._torch = torch
         self._device = session.device
+        # By address: the tensor, its version when the values were told, and what makes the stand-in forget them.
+        self._told: Dict[int, Tuple[Any, Optional[int], Any]] = {}
         self._codes = {torch.int64: "q", torch.int32: "i", torch.float32: "f", torch.float64: "d"}
 
     def tell(self, tensor: Any, numbers: List[int]) -> bool:
@@ -30,14 +43,45 @@ class Known:
         if not self._device.state_values(address, values):
             return False
         # The storage may outlive the tensor in views that keep no base; they then read as before.
-        weakref.finalize(tensor, self._device.forget_values, address, len(values) * values.itemsize).atexit = False
+        forget = weakref.finalize(tensor, self._device.forget_values, address, len(values) * values.itemsize)
+        forget.atexit = False
+        before = self._told.get(address)
+        if before is not None:
+            before[2].detach()
+        self._told[address] = weakref.ref(tensor), _version_of(tensor), forget
         return True
+
+    def install(self) -> None:
+        """Wraps the methods that read values: what was written to in place is forgotten before it is read."""
+        for name in _READERS:
+            setattr(self._torch.Tensor, name, self._reading(getattr(self._torch.Tensor, name)))
+
+    def _reading(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        compiling = is_compiling(self._torch)
+        told, forget_written = self._told, self.forget_written
+
+        @functools.wraps(original)
+        def read(*args: Any, **kwargs: Any) -> Any:
+            if not compiling() and told:
+                forget_written()
+            return original(*args, **kwargs)
+
+        return read
+
+    def forget_written(self) -> None:
+        """Forgets the values of every tensor that was written to since they were told."""
+        for address, (reference, version, forget) in list(self._told.items()):
+            tensor = reference()
+            if tensor is None or _version_of(tensor) != version:
+                forget()  # Does nothing if the tensor's end has done it.
+                self._told.pop(address, None)
 
     def of(self, tensor: Any) -> Optional[List[int]]:
         """What is known of `tensor`, or None."""
         code = self._codes.get(tensor.dtype)
         if code is None or not tensor.is_cuda or not tensor.is_contiguous() or not 0 < tensor.numel() <= _MOST:
             return None
+        self.forget_written()
         values = array.array(code, bytes(array.array(code).itemsize * tensor.numel()))
         return list(values) if self._device.known_values(tensor.data_ptr(), values) else None
 
@@ -53,10 +97,10 @@ class Known:
 class KnownSums:
     """bincount, histc and sums over a routing: the tokens of each expert, as the stated routing has them."""
 
-    def __init__(self, session: Any):
+    def __init__(self, session: Any, known: Known):
         self._session = session
         self._torch = session.torch
-        self._known = Known(session)
+        self._known = known
         self._plain = (session.torch.Tensor, session.torch.nn.Parameter)
 
     def install(self) -> None:

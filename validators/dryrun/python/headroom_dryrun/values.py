@@ -70,12 +70,12 @@ class Guards:
 class Counts:
     """How many elements nonzero-like functions find: tokens of an expert by the stated routing, else all of them."""
 
-    def __init__(self, session: Any):
+    def __init__(self, session: Any, known: Known):
         self._session = session
         self._torch = session.torch
         self._plain = (session.torch.Tensor, session.torch.nn.Parameter)
         self._calls: Dict[Tuple[int, int], int] = {}
-        self._known = Known(session)
+        self._known = known
 
     def install(self) -> None:
         """Wraps nonzero, where with one argument, masked_select and indexing with a mask."""
@@ -214,7 +214,8 @@ def install(session: Any) -> None:
     """Puts guards and counts in, if the GPU is the stand-in."""
     if not session.device.is_standin:
         return
-    for part in (Guards(session), Counts(session), KnownSums(session)):
+    known = Known(session)
+    for part in (known, Guards(session), Counts(session, known), KnownSums(session, known)):
         try:
             part.install()
         except Exception as error:
