@@ -111,8 +111,8 @@ void read_history(DryRunEnd& end) {
   const std::string path =
       std::filesystem::path(report.file).replace_extension(".program").string();
   const Result<std::string> text = read_file(path, kHistoryLimit);
-  Result<AllocatorHistory> history = text ? parse_history(*text, path, report.phases)
-                                          : Result<AllocatorHistory>(text.error());
+  Result<AllocatorHistory> history =
+      text ? parse_history(*text, path, report.phases) : Result<AllocatorHistory>(text.error());
   if (history) {
     end.history = std::move(history).value();
   } else {

@@ -41,13 +41,14 @@ ParallelPlan four_bits(int version) {
   return plan;
 }
 
-/// Recorded: QLoRA as Accelerate sets it up under transformers 5, on rank 0 of four: one sequence of
-/// 512 tokens, weights quantised on the GPU by from_pretrained.
+/// Recorded: QLoRA as Accelerate sets it up under transformers 5, on rank 0 of four: one sequence
+/// of 512 tokens, weights quantised on the GPU by from_pretrained.
 ModelSpec with_layers(std::int64_t layers) {
   return ir::parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
     "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 8000,
     "tie_word_embeddings": false, "max_position_embeddings": 4096, "model_type": "llama",
-    "num_hidden_layers": )" + std::to_string(layers) + "}",
+    "num_hidden_layers": )" + std::to_string(layers) +
+                                 "}",
                              "four layers")
       .value();
 }

@@ -179,8 +179,7 @@ HEADROOM_DEVICE void attention_rows(const FusedAttention& a) {
     total = total * kept + p;
     highest = above;
   }
-  store_row(row_of<T>(a, a.out, a.out_row, own.batch, i, own.head), sums, 1.0F / total,
-            a.head_dim);
+  store_row(row_of<T>(a, a.out, a.out_row, own.batch, i, own.head), sums, 1.0F / total, a.head_dim);
   if (lane() == 0) {
     a.log_sum[statistic(a, own.batch, own.head, i)] = highest + logf(total);
   }

@@ -368,8 +368,8 @@ HEADROOM_DEVICE void attention_key_gradient_tiles(const FusedAttention& a) {
 
 }  // namespace headroom::cuda
 
-#define HEADROOM_TILE_KERNELS(name, Arguments, size)                                            \
-  HEADROOM_KERNEL(name##_##size##_bf16, Arguments, 128, name<headroom::cuda::Bf16, size>)       \
+#define HEADROOM_TILE_KERNELS(name, Arguments, size)                                      \
+  HEADROOM_KERNEL(name##_##size##_bf16, Arguments, 128, name<headroom::cuda::Bf16, size>) \
   HEADROOM_KERNEL(name##_##size##_fp16, Arguments, 128, name<headroom::cuda::Fp16, size>)
 
 HEADROOM_TILE_KERNELS(attention_tiles, AttentionTiles64Arguments, 64)

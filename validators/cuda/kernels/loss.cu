@@ -38,8 +38,7 @@ HEADROOM_DEVICE void logit_statistics(const LogitStatisticsArguments& a) {
     const int64_t label = a.labels[r] - a.first;
     a.row_max[r] = highest;
     a.row_sum[r] = sum;
-    a.row_target[r] =
-        a.labels[r] >= 0 && label >= 0 && label < a.columns ? load(row[label]) : 0.0F;
+    a.row_target[r] = a.labels[r] >= 0 && label >= 0 && label < a.columns ? load(row[label]) : 0.0F;
   }
 }
 

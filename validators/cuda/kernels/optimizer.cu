@@ -79,8 +79,7 @@ HEADROOM_DEVICE void adamw_typed(const AdamWArguments& a) {
     load_eight(second, out<S>(a.second_moment) + i, rest);
     HEADROOM_UNROLL
     for (int j = 0; j < kEight; ++j) {
-      parameter[j] =
-          adamw_step(a.numbers, parameter[j], factor * gradient[j], first[j], second[j]);
+      parameter[j] = adamw_step(a.numbers, parameter[j], factor * gradient[j], first[j], second[j]);
     }
     store_eight(out<S>(a.first_moment) + i, first, rest);
     store_eight(out<S>(a.second_moment) + i, second, rest);
@@ -153,8 +152,8 @@ HEADROOM_DEVICE void adamw_8bit(const AdamW8BitArguments& a) {
     first = a.first_scale[block] * signed_code[a.first_moment[i]];
     second = a.second_scale[block] * unsigned_code[a.second_moment[i]];
     float parameter = a.master != nullptr ? a.master[i] : load(out<T>(a.parameters)[i]);
-    parameter = adamw_step(a.numbers, parameter, factor * load(in<G>(a.gradients)[i]), first,
-                           second);
+    parameter =
+        adamw_step(a.numbers, parameter, factor * load(in<G>(a.gradients)[i]), first, second);
     if (a.master != nullptr) {
       a.master[i] = parameter;
     }

@@ -12,20 +12,24 @@
 #endif
 
 /// A kernel for every element type, or for every pair of two types. `body` is a function template.
-#define HEADROOM_KERNEL_TYPES(name, Arguments, threads, body)       \
-  HEADROOM_KERNEL(name##_fp32, Arguments, threads, body<float>)     \
-  HEADROOM_KERNEL(name##_bf16, Arguments, threads, body<headroom::cuda::Bf16>)      \
+#define HEADROOM_KERNEL_TYPES(name, Arguments, threads, body)                  \
+  HEADROOM_KERNEL(name##_fp32, Arguments, threads, body<float>)                \
+  HEADROOM_KERNEL(name##_bf16, Arguments, threads, body<headroom::cuda::Bf16>) \
   HEADROOM_KERNEL(name##_fp16, Arguments, threads, body<headroom::cuda::Fp16>)
-#define HEADROOM_KERNEL_PAIRS(name, Arguments, threads, body)             \
-  HEADROOM_KERNEL(name##_fp32_fp32, Arguments, threads, body<float, float>) \
-  HEADROOM_KERNEL(name##_fp32_bf16, Arguments, threads, body<float, headroom::cuda::Bf16>)  \
-  HEADROOM_KERNEL(name##_fp32_fp16, Arguments, threads, body<float, headroom::cuda::Fp16>)  \
-  HEADROOM_KERNEL(name##_bf16_fp32, Arguments, threads, body<headroom::cuda::Bf16, float>)  \
-  HEADROOM_KERNEL(name##_bf16_bf16, Arguments, threads, body<headroom::cuda::Bf16, headroom::cuda::Bf16>)   \
-  HEADROOM_KERNEL(name##_bf16_fp16, Arguments, threads, body<headroom::cuda::Bf16, headroom::cuda::Fp16>)   \
-  HEADROOM_KERNEL(name##_fp16_fp32, Arguments, threads, body<headroom::cuda::Fp16, float>)  \
-  HEADROOM_KERNEL(name##_fp16_bf16, Arguments, threads, body<headroom::cuda::Fp16, headroom::cuda::Bf16>)   \
-  HEADROOM_KERNEL(name##_fp16_fp16, Arguments, threads, body<headroom::cuda::Fp16, headroom::cuda::Fp16>)
+#define HEADROOM_KERNEL_PAIRS(name, Arguments, threads, body)                              \
+  HEADROOM_KERNEL(name##_fp32_fp32, Arguments, threads, body<float, float>)                \
+  HEADROOM_KERNEL(name##_fp32_bf16, Arguments, threads, body<float, headroom::cuda::Bf16>) \
+  HEADROOM_KERNEL(name##_fp32_fp16, Arguments, threads, body<float, headroom::cuda::Fp16>) \
+  HEADROOM_KERNEL(name##_bf16_fp32, Arguments, threads, body<headroom::cuda::Bf16, float>) \
+  HEADROOM_KERNEL(name##_bf16_bf16, Arguments, threads,                                    \
+                  body<headroom::cuda::Bf16, headroom::cuda::Bf16>)                        \
+  HEADROOM_KERNEL(name##_bf16_fp16, Arguments, threads,                                    \
+                  body<headroom::cuda::Bf16, headroom::cuda::Fp16>)                        \
+  HEADROOM_KERNEL(name##_fp16_fp32, Arguments, threads, body<headroom::cuda::Fp16, float>) \
+  HEADROOM_KERNEL(name##_fp16_bf16, Arguments, threads,                                    \
+                  body<headroom::cuda::Fp16, headroom::cuda::Bf16>)                        \
+  HEADROOM_KERNEL(name##_fp16_fp16, Arguments, threads,                                    \
+                  body<headroom::cuda::Fp16, headroom::cuda::Fp16>)
 
 namespace headroom::cuda {
 

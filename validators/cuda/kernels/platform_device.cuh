@@ -8,10 +8,10 @@
 #define HEADROOM_UNROLL _Pragma("unroll")
 
 /// Defines a kernel whose body is `__VA_ARGS__(arguments)`, for blocks of at most `threads`.
-#define HEADROOM_KERNEL(name, Arguments, threads, ...)                  \
-  extern "C" __global__ void __launch_bounds__(threads)                 \
+#define HEADROOM_KERNEL(name, Arguments, threads, ...)                 \
+  extern "C" __global__ void __launch_bounds__(threads)                \
       name(const __grid_constant__ headroom::cuda::Arguments values) { \
-    headroom::cuda::__VA_ARGS__(values);                                \
+    headroom::cuda::__VA_ARGS__(values);                               \
   }
 
 namespace headroom::cuda {

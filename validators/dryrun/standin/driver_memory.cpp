@@ -281,8 +281,7 @@ Status cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t by
 Status cuMemcpy2DAsync_v2(const Copy2D* copy, Stream) {
   Locked gpu;
   if (copy->to_type == kDeviceMemory && copy->height > 0) {
-    gpu->values.forget(pointer(copy->to_device),
-                       (copy->height - 1) * copy->to_pitch + copy->width);
+    gpu->values.forget(pointer(copy->to_device), (copy->height - 1) * copy->to_pitch + copy->width);
   }
   return kSuccess;
 }
