@@ -16,6 +16,7 @@
 #include "cli/shell_words.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_catalogue.h"
+#include "validators/dryrun/recorded_replay.h"
 
 namespace headroom::cli {
 namespace {
@@ -40,8 +41,13 @@ constexpr std::array<ProgramWord, 9> kProgramOptimizers = {
      {"PagedAdamW32bit", "paged-adamw-32bit"},
      {"Lion", "lion"},
      {"Muon", "muon"}}};
-constexpr std::array<ProgramWord, 3> kProgramTypes = {
-    {{"float32", "fp32"}, {"bfloat16", "bf16"}, {"float16", "fp16"}}};
+/// Type of the parameters, behind a slash the type of autocast.
+constexpr std::array<ProgramWord, 6> kProgramTypes = {{{"float32", "fp32"},
+                                                       {"bfloat16", "bf16"},
+                                                       {"float16", "fp16"},
+                                                       {"float32/bfloat16", "autocast-bf16"},
+                                                       {"float32/float16", "autocast-fp16"},
+                                                       {"bfloat16/bfloat16", "bf16-autocast"}}};
 
 Error unrecognised(const std::string& why) {
   return Error::invalid_input({}, {}, why, {});
@@ -57,15 +63,29 @@ std::optional<std::int64_t> number_in(const JsonValue& object, std::string_view 
   return value == nullptr ? std::nullopt : value->as_integer();
 }
 
-/// Sets `option` to what the word under `key` means.
+/// "float32/bfloat16": the type of the parameters and that of autocast, if there is one.
+std::optional<std::string> types_of(const JsonValue& program) {
+  const std::string* const parameters = text_in(program, "param_dtype");
+  const std::string* const autocast = text_in(program, "autocast");
+  if (parameters == nullptr) {
+    return std::nullopt;
+  }
+  return *parameters + (autocast == nullptr ? "" : "/" + *autocast);
+}
+
+std::optional<std::string> optimizer_of(const JsonValue& program) {
+  const std::string* const name = text_in(program, "optimizer");
+  return name == nullptr ? std::nullopt : std::optional(*name);
+}
+
+/// Sets `option` to what `word` means.
 template <std::size_t N>
-Status set_word(const JsonValue& program, std::string_view key, std::string_view option,
+Status set_word(const std::optional<std::string>& word, std::string_view option,
                 const std::array<ProgramWord, N>& words, Arguments& arguments) {
-  const std::string* const word = text_in(program, key);
   if (arguments.has(option)) {
     return ok();
   }
-  if (word == nullptr) {
+  if (!word) {
     return unrecognised("the " + std::string(option) + " was not recognised");
   }
   const auto known = std::ranges::find(words, std::string_view(*word), &ProgramWord::word);
@@ -175,8 +195,8 @@ Result<Arguments> options_of_program(const Arguments& typed, const check::DryRun
   if (batches > 1) {
     arguments.set("accumulation", std::to_string(batches));
   }
-  for (Status status : {set_word(program, "param_dtype", "precision", kProgramTypes, arguments),
-                        set_word(program, "optimizer", "optimizer", kProgramOptimizers, arguments),
+  for (Status status : {set_word(types_of(program), "precision", kProgramTypes, arguments),
+                        set_word(optimizer_of(program), "optimizer", kProgramOptimizers, arguments),
                         set_number(program, "micro_batch", "micro-batch", arguments),
                         set_number(program, "sequence", "seq", arguments),
                         set_wrapper(program, arguments), set_adapters(program, arguments)}) {
@@ -248,6 +268,8 @@ std::size_t category_of(TensorRole role, ir::PhaseKind phase) {
 }
 
 Result<DryRunPrediction> predict(const Arguments& arguments, Question question) {
+  // The stand-in hands out rising addresses.
+  question.request.plan.allocator.segments = check::standin_settings().segments;
   const Result<JudgedQuestion> judged = judge_question(arguments, std::move(question));
   if (!judged) {
     return judged.error();
@@ -268,6 +290,7 @@ Result<DryRunPrediction> predict(const Arguments& arguments, Question question) 
   if (plan.attention == ir::AttentionKind::kSdpaNoCudnn) {
     plan.attention = ir::AttentionKind::kSdpa;  // The preference is the dry run's, not the user's.
   }
+  plan.allocator.segments = ir::SegmentPlaces::kDriver;
   for (const OptionValue& option : options_of(plan, judged->question.model.spec)) {
     prediction.of += (prediction.of.empty() ? "" : " ") + typed_option(option, question_options());
   }

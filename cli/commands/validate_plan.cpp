@@ -18,6 +18,7 @@
 #include "runtimes/registry.h"
 #include "validators/dryrun/interpreter.h"
 #include "validators/dryrun/launcher.h"
+#include "validators/dryrun/recorded_replay.h"
 #include "validators/dryrun/report_folder.h"
 #include "validators/torch/gpu_run.h"
 #include "validators/torch/harness_files.h"
@@ -130,7 +131,7 @@ Result<Arguments> filed_question(const Arguments& arguments, const std::string& 
 /// What the stand-in for CUDA does otherwise than a driver (docs/dryrun.md, docs/architecture.md):
 /// PyTorch chooses its own attention kernels, and each segment lies above the one before it.
 void choose_stand_in(ir::ParallelPlan& plan, const Context& context) {
-  plan.allocator.segments = ir::SegmentPlaces::kRising;
+  plan.allocator.segments = check::standin_settings().segments;
   if (plan.attention == ir::AttentionKind::kSdpa) {
     plan.attention = ir::AttentionKind::kSdpaNoCudnn;
     add_notes(context,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/report/dryrun_answer.h"
+#include "cli/report/outside_json.h"
 #include "model_ir/json/json_writer.h"
 
 namespace headroom::cli {
@@ -29,16 +30,7 @@ JsonFields gpu_fields(const check::DryRunDevice& device) {
   fields.add("compute_capability", device.capability);
   fields.add("multiprocessors", device.multiprocessors);
   fields.add("per_node", device.per_node);
-  JsonValue::Array outside;
-  for (const cost::OutsideTerm& term : device.terms) {
-    JsonFields one;
-    one.add("name", term.name);
-    one.add("bytes", term.bytes);
-    one.add("bound_bytes", term.bound);
-    one.add("basis", name_of(term.basis));
-    outside.push_back(std::move(one).finish());
-  }
-  fields.add("outside", JsonValue{std::move(outside)});
+  fields.add("outside", outside_json(device.terms));
   return fields;
 }
 

@@ -90,6 +90,9 @@ std::string dryrun_prediction_text(const DryRunAnswer& answer, const Terminal& t
     }
     line("everything else", expected.rest, found.rest);
   }
+  if (!predicted.of.empty()) {
+    text += "  " + wrap("predicted for " + printable(predicted.of), terminal.width - 2, 2) + "\n";
+  }
   if (!predicted.moment.empty()) {
     const auto phase = answer.report().peak.phase;
     const std::string found =

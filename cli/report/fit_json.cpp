@@ -5,6 +5,7 @@
 
 #include "cli/plan_file.h"
 #include "cli/report/host_text.h"
+#include "cli/report/outside_json.h"
 #include "cli/report/time_report.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/spec/family.h"
@@ -80,20 +81,6 @@ JsonFields device_fields(const FitAnswer& answer) {
   fields.add("total_basis", device.total_basis);
   fields.add("total_source", device.total_source);
   return fields;
-}
-
-JsonValue outside_json(const std::vector<cost::OutsideTerm>& terms) {
-  JsonValue::Array array;
-  for (const cost::OutsideTerm& term : terms) {
-    JsonFields fields;
-    fields.add("name", term.name);
-    fields.add("bytes", term.bytes);
-    fields.add("bound_bytes", term.bound);
-    fields.add("basis", name_of(term.basis));
-    fields.add("source", term.source);
-    array.push_back(std::move(fields).finish());
-  }
-  return JsonValue{std::move(array)};
 }
 
 JsonFields peak_fields(const cost::StepEstimate& estimate) {

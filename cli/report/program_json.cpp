@@ -4,6 +4,7 @@
 
 #include "cli/allocator_options.h"
 #include "cli/report/dryrun_answer.h"
+#include "cli/report/outside_json.h"
 #include "cli/report/program_answer.h"
 #include "model_ir/json/json_writer.h"
 
@@ -21,16 +22,7 @@ JsonFields device_fields(const ProgramQuestion& question, const cost::StepEstima
   fields.add("product", question.device.product);
   fields.add("total_bytes", question.total);
   fields.add("budget", question.budget);
-  JsonValue::Array outside;
-  for (const cost::OutsideTerm& term : estimate.outside) {
-    JsonFields one;
-    one.add("name", term.name);
-    one.add("bytes", term.bytes);
-    one.add("bound_bytes", term.bound);
-    one.add("basis", name_of(term.basis));
-    outside.push_back(std::move(one).finish());
-  }
-  fields.add("outside", JsonValue{std::move(outside)});
+  fields.add("outside", outside_json(estimate.outside));
   return fields;
 }
 

@@ -405,6 +405,19 @@ TEST_CASE("dryrun: a recognised program is predicted by the facade of fit") {
   CHECK(answer.text("next") == "headroom fit gpt2 --gpu h100-80gb");
 }
 
+TEST_CASE("dryrun: a program under autocast is predicted as one, and the answer says for what") {
+  const DryRunFolder folder;
+  const std::string report =
+      replaced(recognised_report(R"("autocast": "bfloat16", )"), R"("param_dtype": "bfloat16")",
+               R"("param_dtype": "float32")");
+  const Document answer(DryRunFolder::run("--json", {folder.reporting(report)}).out);
+  const Document fit = test::json_of(
+      "fit gpt2 --gpu h100-80gb --seq 1024 --precision autocast-bf16 --attention sdpa-no-cudnn");
+  CHECK(answer.integer("prediction/peak_allocated_bytes") == fit.integer("peak/allocated_bytes"));
+  CHECK(DryRunFolder::run("", {folder.reporting(report)})
+            .says("predicted for --precision autocast-bf16"));
+}
+
 TEST_CASE("dryrun: out of memory before the optimizer, the prediction says what it assumes") {
   const DryRunFolder folder;
   std::string report = replaced(recognised_report(), R"("optimizer": "AdamW",)", "");

@@ -7,6 +7,7 @@
 
 #include "model_ir/spec/hf_config.h"
 #include "tests/executor/executions.h"
+#include "tests/support/executor_types.h"
 #include "tests/support/random.h"
 #include "validators/executor/recording_backend.h"
 
@@ -20,21 +21,10 @@ Types random_types(test::Random& random) {
                               .compute = DType::kFp64,
                               .gradient = DType::kFp64,
                               .state = DType::kFp64},
-                             {.parameter = DType::kBf16,
-                              .compute = DType::kBf16,
-                              .gradient = DType::kBf16,
-                              .state = DType::kFp32,
-                              .master = true},
-                             {.parameter = DType::kFp16,
-                              .compute = DType::kFp16,
-                              .gradient = DType::kFp16,
-                              .state = DType::kFp32,
-                              .master = true},
+                             test::with_masters(DType::kBf16),
+                             test::with_masters(DType::kFp16),
                              {.compute = DType::kBf16},
-                             {.parameter = DType::kBf16,
-                              .compute = DType::kBf16,
-                              .gradient = DType::kBf16,
-                              .state = DType::kUInt8},
+                             test::with_small_states(DType::kBf16),
                              {.state = DType::kUInt8}});
 }
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tests/executor/executions.h"
+#include "tests/support/executor_types.h"
 #include "tests/support/random.h"
 
 namespace headroom::test {
@@ -12,21 +13,10 @@ inline exec::Types random_cuda_types(Random& random) {
   using ir::DType;
   return random.pick<exec::Types>({{},
                                    {},
-                                   {.parameter = DType::kBf16,
-                                    .compute = DType::kBf16,
-                                    .gradient = DType::kBf16,
-                                    .state = DType::kFp32,
-                                    .master = true},
-                                   {.parameter = DType::kFp16,
-                                    .compute = DType::kFp16,
-                                    .gradient = DType::kFp16,
-                                    .state = DType::kFp32,
-                                    .master = true},
+                                   with_masters(DType::kBf16),
+                                   with_masters(DType::kFp16),
                                    {.compute = DType::kBf16},
-                                   {.parameter = DType::kBf16,
-                                    .compute = DType::kBf16,
-                                    .gradient = DType::kFp32,
-                                    .state = DType::kUInt8},
+                                   with_small_states(DType::kFp32),
                                    {.state = DType::kUInt8}});
 }
 

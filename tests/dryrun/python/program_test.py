@@ -43,6 +43,12 @@ class Recognise(unittest.TestCase):
         self.assertEqual((found["wrapper"], found["checkpointing"]), ("ddp", True))
         self.assertEqual(found["lora"], {"r": 8, "alpha": 16, "targets": ["q_proj", "v_proj"]})
 
+    def test_autocast_of_the_gpu(self):
+        session = types.SimpleNamespace(program={})
+        for device, enabled, dtype in (("cpu", True, "torch.bfloat16"), ("cuda", False, "torch.float16"), ("cuda", True, "torch.bfloat16")):
+            program.recognise_autocast(session, types.SimpleNamespace(device=device, _enabled=enabled, fast_dtype=dtype))
+        self.assertEqual(session.program, {"autocast": "bfloat16"})
+
     def test_a_tensor_of_numbers_is_no_sequence(self):
         images = types.SimpleNamespace(shape=(64, 1024), dtype="torch.float32")
         self.assertNotIn("sequence", self.recognised(model(), images))

@@ -8,6 +8,7 @@
 #include "tests/gpu/executor/parts.h"
 #include "tests/support/backends/checked_backend.h"
 #include "tests/support/configs.h"
+#include "tests/support/executor_types.h"
 #include "tests/support/random.h"
 #include "validators/executor/device.h"
 
@@ -16,21 +17,14 @@ namespace {
 
 exec::Types random_types(Random& random) {
   using ir::DType;
-  return random.pick<exec::Types>({{.parameter = DType::kBf16,
-                                    .compute = DType::kBf16,
-                                    .gradient = DType::kBf16,
-                                    .state = DType::kFp32,
-                                    .master = true},
+  return random.pick<exec::Types>({with_masters(DType::kBf16),
                                    {.parameter = DType::kBf16,
                                     .compute = DType::kBf16,
                                     .gradient = DType::kFp32,
                                     .state = DType::kFp32,
                                     .master = true},
                                    {.compute = DType::kBf16},
-                                   {.parameter = DType::kBf16,
-                                    .compute = DType::kBf16,
-                                    .gradient = DType::kBf16,
-                                    .state = DType::kUInt8}});
+                                   with_small_states(DType::kBf16)});
 }
 
 /// One shadow rank of a job that trains a model of real size.

@@ -75,7 +75,7 @@ def recognise(session: Any, module: Any, args: Sequence[Any], kwargs: Dict[str, 
     if session.oom is not None or not session.batch:
         session.batch = _batch(args, kwargs)
     if session.oom is not None:
-        for key in [key for key in found if key != "optimizer"]:
+        for key in [key for key in found if key not in ("optimizer", "autocast")]:
             del found[key]
     if "param_dtype" in found:
         return
@@ -102,3 +102,9 @@ def recognise(session: Any, module: Any, args: Sequence[Any], kwargs: Dict[str, 
 def recognise_optimizer(session: Any, optimizer: Any) -> None:
     """Notes the optimizer's class."""
     session.program.setdefault("optimizer", type(optimizer).__name__)
+
+
+def recognise_autocast(session: Any, region: Any) -> None:
+    """Notes the type in which an autocast region of the GPU computes; `region` is a torch.autocast."""
+    if getattr(region, "device", "cuda") == "cuda" and region._enabled:
+        session.program.setdefault("autocast", str(region.fast_dtype).replace("torch.", ""))

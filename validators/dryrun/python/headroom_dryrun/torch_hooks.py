@@ -29,7 +29,7 @@ class TorchHooks:
 
     def install(self) -> None:
         """Puts the hooks in; each is optional."""
-        parts = (self._wrap_backward, self._hook_optimizers, self._wrap_clipping, self._wrap_zero_grad, self._leave_cudnn, self.await_forward)
+        parts = (self._wrap_backward, self._hook_optimizers, self._wrap_clipping, self._wrap_zero_grad, self._leave_cudnn, self._watch_autocast, self.await_forward)
         for put in parts:
             try:
                 put()
@@ -225,6 +225,22 @@ class TorchHooks:
             self._session.guess(f"{', '.join(names)} ran without cuDNN: workspaces are PyTorch's own")
 
     # Forward
+
+    def _watch_autocast(self) -> None:
+        """Accelerate and Trainer enter autocast inside the call of the module, so that its first call does not show it."""
+        modes = sys.modules.get("torch.amp.autocast_mode")
+        if modes is None:
+            return
+        autocast = modes.autocast
+        original = autocast.__enter__
+        hooks = self
+
+        @functools.wraps(original)
+        def enter(self: Any) -> Any:
+            hooks.guarded(program.recognise_autocast, hooks._session, self)
+            return original(self)
+
+        autocast.__enter__ = enter
 
     def await_forward(self) -> None:
         """Waits for the next call of a module from outside; the wrapper takes itself away at that call.
