@@ -59,7 +59,7 @@ class ActivationOffload {
   std::multimap<std::int64_t, std::byte*> unused_;  ///< Host blocks by size.
 };
 
-/// What a rank has of the model: the layers of its pipeline stage, each divided over the
+/// A rank's part of the model: the layers of its pipeline stage, each divided over the
 /// tensor-parallel ranks.
 class Stage {
  public:
@@ -121,7 +121,7 @@ class Stage {
   NormSpec norm_;
   RopeSpec rope_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::vector<std::uint64_t> seeds_;  ///< Of the units.
+  std::vector<std::uint64_t> seeds_;  ///< Seeds of the units.
   Unit* embedding_ = nullptr;
   Unit* head_ = nullptr;
   Weight table_, positions_, final_norm_, final_bias_, output_;

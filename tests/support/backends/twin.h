@@ -21,7 +21,7 @@ struct Twins {
   std::int64_t offset = 0;  ///< Elements before the first one.
 };
 
-/// What differs.
+/// The difference of one output between the backends.
 struct Difference {
   std::string what;  ///< Case and output.
   double error = 0;  ///< Largest, as a share of what is tolerated.

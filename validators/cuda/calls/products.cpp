@@ -150,7 +150,7 @@ std::vector<ColumnMajor> column_major(const HeadroomGemm& g) {
     all.count = g.outer * g.inner;
     return {batched(g, all)};
   }
-  // As few calls as possible.
+  // The shorter loop makes as few calls as possible.
   const bool loop_over_outer = g.outer <= g.inner;
   const Batch& together = loop_over_outer ? inner : outer;
   const Batch& apart = loop_over_outer ? outer : inner;
