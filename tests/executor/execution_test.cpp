@@ -109,7 +109,7 @@ TEST_CASE("execution of a plan: Megatron-Core's degrees, recomputation and gradi
   for (const ir::RecomputedParts& parts : execution.layers) {
     layers += parts.layer ? 1 : 0;
   }
-  CHECK(layers == 4 * 3);  // Three of each stage.
+  CHECK(layers == 4 * 3);  // Each stage has three of them.
   ir::edit_megatron(plan).layers_per_chunk = 2;
   check_refused(model, plan, "interleaved pipeline stages");
 }

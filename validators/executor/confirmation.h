@@ -19,7 +19,7 @@ struct DeviceChoice {
 
 /// An execution on a device beside what was predicted for it.
 struct Confirmation {
-  Bytes capacity;  ///< Bytes that the allocator had on both sides.
+  Bytes capacity;  ///< Bytes that the allocators had on both sides.
   cost::MemoryTimeline predicted;
   /// The bytes that a prediction that does not fit would need: its highest reserved bytes without a
   /// limit.

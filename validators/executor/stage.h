@@ -69,8 +69,8 @@ class Stage {
   void load(CopyStream* copies);
 
   struct Batch {
-    Tensor tokens;  ///< First stage: [1, T] int32.
-    LossSpec loss;  ///< Last stage.
+    Tensor tokens;  ///< Tokens of the first stage: [1, T] int32.
+    LossSpec loss;  ///< Loss of the last stage.
   };
   /// One micro-batch. `input`: what the stage before has sent, [T, H]; empty on the first stage.
   /// Returns what the next stage needs; on the last stage, the loss is a part of the tape.

@@ -46,8 +46,7 @@ struct GpuRunEnd {
   bool interrupted = false;
   std::vector<DryRunReport> reports;
   std::optional<double> step_seconds;  ///< Median of the timed steps of the first rank.
-  std::int64_t outside_bytes =
-      0;  ///< Bytes on the first rank's device outside PyTorch's allocator.
+  std::int64_t outside_bytes = 0;      ///< Bytes on its device outside PyTorch's allocator.
 };
 
 /// The command line of the script; `case_file` names the case.

@@ -38,7 +38,7 @@ ColumnMajor one_product(const HeadroomGemm& g) {
 /// Some matrices in a row, out of a nested batch.
 struct Batch {
   std::int64_t count;
-  std::int64_t a, b, c;  ///< Strides.
+  std::int64_t a, b, c;  ///< Strides of the three matrices.
 };
 
 ColumnMajor batched(const HeadroomGemm& g, const Batch& batch) {
