@@ -6,13 +6,13 @@ namespace headroom::cli {
 
 /// The exit code of the program.
 enum class ExitCode {
-  kYes = 0,            ///< Yes, or done.
+  kYes = 0,            ///< The answer is yes, or the work is done.
   kNo = 1,             ///< The answer is no: does not fit, outside tolerance.
   kUsage = 2,          ///< The command line is wrong.
   kBadInput = 3,       ///< A file or a value in it is not accepted.
   kEnvironment = 4,    ///< A file cannot be read or written, or a part is missing.
   kBug = 5,            ///< Headroom violated one of its own invariants.
-  kInterrupted = 130,  ///< By SIGINT. SIGTERM and SIGHUP have 128 and their number, as in a shell.
+  kInterrupted = 130,  ///< SIGINT ended it; 128 and the signal's number, as in a shell.
   kTerminated = 143,
   kHungUp = 129,
 };

@@ -38,7 +38,7 @@ SettingsChoice judged_choice(const ProgramQuestion& question, const cost::StepEs
           .retries = estimate.retries};
 }
 
-/// What is better comes first: the verdict, then the reserved bytes, then the shorter text.
+/// The key by which better choices come first: verdict, reserved bytes, length of the text.
 auto order_of(const SettingsChoice& choice) {
   return std::tuple(choice.verdict, choice.peak_reserved, choice.conf.size(), choice.conf);
 }

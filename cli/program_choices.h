@@ -9,7 +9,7 @@ namespace headroom::cli {
 
 /// A recorded program under other settings of the allocator.
 struct SettingsChoice {
-  std::string conf;  ///< In the form of PYTORCH_ALLOC_CONF; empty: PyTorch's defaults.
+  std::string conf;  ///< Value of PYTORCH_ALLOC_CONF; empty: PyTorch's defaults.
   cost::Verdict verdict = cost::Verdict::kFits;
   Bytes peak_reserved;
   Bytes saved;  ///< Less than the question's settings reserve at their peak; negative: more.

@@ -42,7 +42,7 @@ Result<cost::DeviceSpec> device_of(const Arguments& arguments,
   return device;
 }
 
-/// What the program's memory fraction lets PyTorch reserve.
+/// The bytes that PyTorch may reserve under the program's memory fraction.
 Bytes allowed_of(const check::RecordedProgram& recorded, Bytes total) {
   const double fraction = recorded.history.memory_fraction;
   return fraction < 1

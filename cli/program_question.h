@@ -18,7 +18,7 @@ struct ProgramQuestion {
   std::string file;
   check::RecordedProgram recorded;
   cost::DeviceSpec device;
-  Bytes total;          ///< Of the device, or the budget.
+  Bytes total;          ///< Memory of the device, or the budget.
   bool budget = false;  ///< Whether `total` is a budget, given now or in the dry run.
   ir::AllocatorSettings settings;
   bool as_recorded = false;  ///< Device, memory and settings are those of the recording.
@@ -26,7 +26,7 @@ struct ProgramQuestion {
 
 /// The option `--program FILE`.
 [[nodiscard]] OptionSpec program_option();
-/// That option and those of the question: --gpu, --budget and --alloc-conf.
+/// The option `--program` and the options of the question: --gpu, --budget and --alloc-conf.
 [[nodiscard]] std::vector<OptionSpec> program_question_options();
 
 /// Reads the whole question. Without --gpu, --budget and --alloc-conf it is about the recording's.
@@ -47,7 +47,7 @@ struct ProgramQuestion {
 [[nodiscard]] cost::StepEstimate judge_program(const ProgramQuestion& question,
                                                const cost::DeviceSpec& device, Bytes total);
 
-/// What a reader of the answer should know about the recording.
+/// Remarks about the recording that a reader of the answer should know.
 [[nodiscard]] std::vector<std::string> recording_remarks(const ProgramQuestion& question);
 
 }  // namespace headroom::cli

@@ -35,8 +35,8 @@ struct ExecutorRun {
   std::string file;
   std::string device_text;
   LoadedModel model;
-  std::optional<cost::DeviceSpec> gpu{};   ///< That of the plan file, for its peak.
-  std::optional<cost::Machine> machine{};  ///< If the plan runs on a GPU and the file names one.
+  std::optional<cost::DeviceSpec> gpu{};   ///< GPU that the plan file names, for its peak.
+  std::optional<cost::Machine> machine{};  ///< None on the CPU, or if the file names no GPU.
   ir::ParallelPlan plan;
   exec::Execution execution;
   exec::DeviceChoice device;

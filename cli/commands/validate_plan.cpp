@@ -36,7 +36,7 @@ struct PlanRun {
   std::string file;
   bool on_gpu = false;
   std::string python;
-  std::string folder;  ///< Of the training script.
+  std::string folder;  ///< Folder of the training script.
   std::string snapshot;
   double tolerance = kUsualTolerance;
   std::int64_t timed_steps = 8;
@@ -45,7 +45,7 @@ struct PlanRun {
   ir::JsonValue training_case;
 };
 
-/// What was measured.
+/// The measured side of the comparison.
 struct PlanMeasurement {
   check::DryRunReport report{};
   check::DryRunJudgement judged{};
@@ -128,7 +128,7 @@ Result<Arguments> filed_question(const Arguments& arguments, const std::string& 
   return filed;
 }
 
-/// What the stand-in for CUDA does otherwise than a driver (docs/dryrun.md, docs/architecture.md):
+/// Sets where the stand-in for CUDA differs from a driver (docs/dryrun.md, docs/architecture.md):
 /// PyTorch chooses its own attention kernels, and each segment lies above the one before it.
 void choose_stand_in(ir::ParallelPlan& plan, const Context& context) {
   plan.allocator.segments = check::standin_settings().segments;
@@ -197,7 +197,7 @@ Result<PlanRun> read_run(const Arguments& arguments, const Context& context) {
   return run;
 }
 
-/// How the measured program failed, if it did not run out of memory.
+/// The failure of the measured program, if it did not run out of memory.
 std::string failure_of(const check::DryRunReport& report, int exit_code, int signal) {
   if (report.exception) {
     return printable(report.exception->type) + ": " + printable(report.exception->message);
@@ -291,7 +291,7 @@ Result<PlanMeasurement> measure_on_gpus(const PlanRun& run, std::int64_t rank) {
   return measurement;
 }
 
-/// What the run did. That little was left is a warning of `dryrun`; here the margin says it.
+/// The verdict on the run. `dryrun` warns that little memory was left; here the margin says it.
 std::string verdict_of(check::DryRunVerdict verdict) {
   return std::string(
       name_of(verdict == check::DryRunVerdict::kTight ? check::DryRunVerdict::kFits : verdict));

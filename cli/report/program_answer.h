@@ -15,13 +15,14 @@ namespace headroom::cli {
 struct ProgramAnswer {
   ProgramQuestion question;
   cost::StepEstimate estimate;
-  /// What it reserves if segments lie where a real GPU's driver puts them; the stand-in of dry runs
-  /// puts them elsewhere.
+  /// The bytes reserved if segments lie where a real GPU's driver puts them. The stand-in of dry
+  /// runs puts them elsewhere.
   Bytes driver_reserved;
-  std::vector<check::DryRunBlocks> live;  ///< At the peak, by line and category.
-  std::vector<SettingsChoice> settings;   ///< The best first.
-  std::vector<GpuChoice> gpus;            ///< By memory.
-  /// For the recording's own GPU and settings: where the replay and PyTorch disagree.
+  std::vector<check::DryRunBlocks> live;  ///< Live blocks at the peak, by line and category.
+  std::vector<SettingsChoice> settings;   ///< Settings that were tried, the best first.
+  std::vector<GpuChoice> gpus;            ///< Other GPUs, ordered by memory.
+  /// The figures on which the replay and PyTorch disagree, for the recording's own GPU and
+  /// settings.
   std::optional<std::vector<check::ReplayDifference>> differences;
   std::vector<std::string> notes;
 };
@@ -32,7 +33,7 @@ struct ProgramAnswer {
 [[nodiscard]] Result<ProgramAnswer> answer_program(ProgramQuestion question,
                                                    const std::string& config_dir);
 
-/// How the replay of a recording compares with what PyTorch's allocator reported, in a sentence.
+/// A sentence that compares the replay of a recording with what PyTorch's allocator reported.
 [[nodiscard]] std::string replay_sentence(const check::RecordedProgram& recorded,
                                           const std::vector<check::ReplayDifference>& differences);
 

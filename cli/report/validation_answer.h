@@ -14,7 +14,7 @@
 
 namespace headroom::cli {
 
-/// What a run was predicted or measured to need.
+/// The predicted or the measured needs of a run.
 struct ValidatedSide {
   std::string verdict;  ///< "fits", "tight", "does not fit", "unknown".
   Bytes margin;         ///< Negative: missing.
@@ -22,13 +22,13 @@ struct ValidatedSide {
   std::optional<double> step_seconds;
 };
 
-/// What the executor tells of a run besides its memory.
+/// The executor's figures of a run, besides those of `ValidatedSide`.
 struct ExecutedRun {
   std::vector<double> losses;  ///< One for each step; empty if another stage has them.
   std::optional<double> tokens_per_second{};
   std::optional<double> mfu{};  ///< Share of the GPU's peak; none if its peak is not known.
-  Bytes predicted_driver;       ///< Segments.
-  Bytes measured_driver;        ///< What the driver had less of.
+  Bytes predicted_driver;       ///< Bytes of the predicted segments.
+  Bytes measured_driver;        ///< Bytes by which the driver's free memory shrank.
 };
 
 /// All data of the answer of `validate PLAN.json`: a prediction beside a measurement, whoever made
@@ -49,7 +49,7 @@ struct ValidationAnswer {
   std::vector<check::PackageVersion> versions;
   std::string failure;               ///< The error that ended the measured program; empty: none.
   std::string snapshot;              ///< File that was written; empty: none.
-  std::optional<ExecutedRun> run{};  ///< If the executor measured.
+  std::optional<ExecutedRun> run{};  ///< None unless the executor measured.
   std::vector<std::string> notes;
 
   /// Whether the measurement says anything.

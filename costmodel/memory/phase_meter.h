@@ -14,12 +14,12 @@ struct PhaseMemory {
   ir::PhaseName name;
   Bytes allocated_before;
   Bytes allocated_after;
-  Bytes peak_allocated;  ///< Over the phase, its beginning included.
+  Bytes peak_allocated;  ///< Peak over the phase, its beginning included.
   Bytes reserved_after;
   Bytes peak_reserved;
   Bytes requested_after;
   Bytes peak_requested;
-  std::int64_t retries = 0;  ///< Since the program's start.
+  std::int64_t retries = 0;  ///< Retries since the program's start.
   /// The first event after which `peak_allocated` is reached; if the phase begins at its peak, the
   /// last event before the phase.
   std::size_t peak_event = 0;

@@ -12,7 +12,7 @@ namespace headroom::ir::fsdp {
 /// What a rank holds of a plan whose parameters FSDP shards.
 [[nodiscard]] HeldParameters held_shards(const ParallelPlan& plan);
 
-/// How such a plan is run (`Runtime::execution`). A plan without FSDP shards nothing.
+/// The execution of such a plan (`Runtime::execution`). A plan without FSDP shards nothing.
 [[nodiscard]] PlanExecution sharded_execution(const ModelSpec& model, const ParallelPlan& plan);
 
 /// A line that describes such a plan, without the framework's name (`Runtime::describe`).

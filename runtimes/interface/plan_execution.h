@@ -10,9 +10,9 @@
 
 namespace headroom::ir {
 
-/// What of a layer runs again in backward.
+/// The parts of a layer that run again in backward.
 struct RecomputedParts {
-  bool layer = false;      ///< All of it; nothing but its input is kept.
+  bool layer = false;      ///< The whole layer; only its input is kept.
   bool attention = false;  ///< Attention between the projections (Korthikanti et al. 2022,
                            ///< arXiv:2205.05198, section 5).
   bool mlp = false;        ///< The MLP or the experts.
@@ -22,18 +22,18 @@ struct RecomputedParts {
 /// A plan's choices in words that belong to no framework, for a program that runs the plan itself
 /// (validators/executor). What frameworks do alike is in `ParallelPlan`.
 struct PlanExecution {
-  /// Over the ranks that are neither tensor- nor pipeline-parallel (Rajbhandari et al. 2020,
-  /// arXiv:1910.02054, section 5); 0: nothing is sharded.
+  /// The ZeRO stage over the ranks that are neither tensor- nor pipeline-parallel (Rajbhandari et
+  /// al. 2020, arXiv:1910.02054, section 5); 0: nothing is sharded.
   int zero_stage = 0;
   bool parameters_on_host = false;
   bool states_on_host = false;
   bool activations_on_host = false;
   bool sequence_parallel = false;
   std::vector<RecomputedParts> layers{};  ///< One for each layer of the model.
-  std::optional<DType> compute_dtype{};   ///< Of activations; none: as the precision says.
-  std::optional<DType> gradient_dtype{};  ///< None: the parameters' type.
-  std::optional<DType> state_dtype{};     ///< Of moments; none: as the precision says.
-  /// What the plan asks for and this form cannot say: "interleaved pipeline stages".
+  std::optional<DType> compute_dtype{};   ///< Type of activations; none: the precision's type.
+  std::optional<DType> gradient_dtype{};  ///< Type of gradients; none: the parameters' type.
+  std::optional<DType> state_dtype{};     ///< Type of moments; none: the precision's type.
+  /// Wishes of the plan that this form cannot express: "interleaved pipeline stages".
   std::vector<std::string> beyond{};
   friend bool operator==(const PlanExecution&, const PlanExecution&) = default;
 };

@@ -87,7 +87,7 @@ struct Peaks {
   std::int64_t reserved = 0;
 };
 
-/// What is predicted for kPlan.
+/// The predicted peaks of kPlan.
 Peaks predicted_peaks_of(const PlanFolder& folder) {
   folder.set_python(report_with(1, 1));
   const Document answer(folder.run("--with dryrun --json").out);
@@ -131,7 +131,7 @@ TEST_CASE("validate plan: --json has both sides, every phase and the versions") 
   for (const std::string& fault : test::SchemaCheck::faults(schema, document.at(""))) {
     FAIL_CHECK(fault);
   }
-  // What the script was given.
+  // This is the case that the script was given.
   const Document seen(read_file(folder.path("seen.json")).value());
   CHECK(seen.text("model/class") == "AutoModelForCausalLM");
   CHECK(seen.integer("plan/sequence") == 512);

@@ -87,7 +87,7 @@ TEST_CASE("stand-in GPU: addresses that were given back are joined, so that they
   }
   REQUIRE(pieces.size() > 1);
   CHECK(memory.reserve(kTebi / 4) == nullptr);
-  // In an order in which each joins the one after it, the one before it, or both.
+  // In this order, each piece joins the one after it, the one before it, or both.
   for (std::size_t first = 0; first < 2; ++first) {
     for (std::size_t at = first; at < pieces.size(); at += 2) {
       memory.unreserve(pieces[at], kTebi / 8);

@@ -34,7 +34,8 @@ std::vector<unsigned char> container(const std::vector<std::uint32_t>& architect
   return bytes;
 }
 
-/// What the compiler puts beside the container: __cudaRegisterFatBinary gets its address.
+/// The wrapper that the compiler puts beside the container: __cudaRegisterFatBinary gets its
+/// address.
 struct Wrapper {
   std::uint32_t magic = 0x466243b1;
   std::uint32_t version = 1;

@@ -327,7 +327,7 @@ TEST_CASE("equivalence: a plan that differs is noticed") {
   execution.seed = 2;
   CHECK(run(execution).losses != plain.losses);
   execution.seed = 1;
-  execution.division.data = 2;  // Twice the batch.
+  execution.division.data = 2;  // Two ranks have twice the batch.
   CHECK(run(execution).losses != plain.losses);
 }
 

@@ -109,7 +109,7 @@ TEST_CASE("execution of a plan: Megatron-Core's degrees, recomputation and gradi
   for (const ir::RecomputedParts& parts : execution.layers) {
     layers += parts.layer ? 1 : 0;
   }
-  CHECK(layers == 4 * 3);  // Three of each stage.
+  CHECK(layers == 4 * 3);  // Each stage has three of them.
   ir::edit_megatron(plan).layers_per_chunk = 2;
   check_refused(model, plan, "interleaved pipeline stages");
 }
@@ -224,9 +224,9 @@ TEST_CASE("execution: a full-size rank holds what its parameters need") {
     const char* model;
     std::int64_t world;
     int stage;
-    double bytes;  ///< Of each parameter, on a rank.
+    double bytes;  ///< Bytes of each parameter, on a rank.
   };
-  // 2 of bf16 parameters, 2 of gradients, 12 of the master copy and both moments.
+  // 2 bytes for bf16 parameters, 2 for gradients, 12 for the master copy and both moments.
   const std::vector<Size> sizes = {{"llama-3-8b", 1, 0, 16},
                                    {"llama-3-8b", 8, 1, 4 + 12.0 / 8},
                                    {"llama-3-8b", 8, 2, 2 + 14.0 / 8},
@@ -281,7 +281,7 @@ TEST_CASE("execution: the recorded work has the FLOPs of the model") {
 
 namespace {
 
-/// What a layer keeps for backward, in bytes.
+/// The bytes that a layer keeps for backward.
 std::int64_t kept_by_layer(Execution execution) {
   std::int64_t kept[2] = {};
   for (const std::size_t layers : {std::size_t{2}, std::size_t{3}}) {

@@ -216,7 +216,7 @@ TEST_CASE("executor's memory: on too small a device, both sides fail at the same
   for (int number = 0; number < 80; ++number) {
     CAPTURE(number);
     Execution execution = random_execution(random);
-    execution.model.vocabulary *= 20;  // Several segments.
+    execution.model.vocabulary *= 20;  // The larger head needs several segments.
     execution.allocator.segments =
         random.pick<ir::SegmentPlaces>({ir::SegmentPlaces::kDriver, ir::SegmentPlaces::kRising});
     const Bytes most = highest_reserved(predict_rank(execution, Bytes{64 * kGiB}));

@@ -1,4 +1,4 @@
-"""What the dry run's observer saw of a row, which nobody told it the phases of, against what was recorded."""
+"""Compares a row as the dry run's observer saw it, which nobody told the phases, with the recorded row."""
 FIGURES = ("peak_allocated", "peak_reserved")
 COUNTS = ("work", "alloc_events")  # The observer reads them at its own ends of phases.
 

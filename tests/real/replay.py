@@ -63,7 +63,7 @@ def tight(answer):
 
 
 def check(arguments, row, other, folder):
-    """What differs for a row: (recorded against replayed, other run against replayed for it)."""
+    """The differences of a row: (recorded against replayed, other run against replayed for it)."""
     record = folder / "row.program.gz"
     conf = row["case"].get("allocator", "")
     dry = dry_run(arguments, row, folder, conf, "--record", str(record))

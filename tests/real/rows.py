@@ -22,9 +22,9 @@ UNKNOWN = {
     "engine": ("resume", "quant", "leaf", "fake_host", "task"),
     "titan": ("resume", "pp"),
 }
-DEVICES = {80: "a100-80gb", 89: "rtx-4090", 90: "h100-80gb", 100: "b200"}  # By compute capability times ten.
-USUAL_BYTES = 600_000_000_000  # Of a row that names no size: nothing is ever full.
-TITAN_BYTES = 85_024_112_640  # Of torchtitan's rows that name no size
+DEVICES = {80: "a100-80gb", 89: "rtx-4090", 90: "h100-80gb", 100: "b200"}  # Keys are compute capabilities times ten.
+USUAL_BYTES = 600_000_000_000  # Memory for a row that names no size: nothing is ever full.
+TITAN_BYTES = 85_024_112_640  # Memory for torchtitan's rows that name no size
 NEWEST = "5.17.0"  # transformers of most rows
 
 
@@ -136,7 +136,7 @@ def highest(row, figure="peak_allocated"):
 
 
 def drift(pairs):
-    """What changed between recorded rows and those made now: one line of text for each kind of peak.
+    """Changes between recorded rows and those made now: one line of text for each kind of peak.
 
     `pairs`: [(recorded, now)] of rows that ran both times."""
     lines = []

@@ -1,4 +1,4 @@
-"""What a training case says, and the settings of PyTorch's allocator."""
+"""Tests of what a training case says, and of the settings of PyTorch's allocator."""
 import json
 import os
 import pathlib

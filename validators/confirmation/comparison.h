@@ -8,7 +8,7 @@
 
 namespace headroom::check {
 
-/// What was predicted for a phase, and what was measured.
+/// The predicted and the measured peaks of a phase.
 struct PhaseComparison {
   std::string name;  ///< "load", "step2.3.backward", "evaluation".
   PhasePeaks predicted;

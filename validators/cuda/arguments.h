@@ -238,7 +238,7 @@ struct SoftmaxBackwardArguments {
   float scale;
 };
 
-/// What all kernels of the fused attention are given.
+/// The arguments that all kernels of the fused attention have in common.
 struct FusedAttention {
   const void* q;
   const void* k;

@@ -168,7 +168,7 @@ int start_tied(const ChildCommand& command, const sigset_t& mask, pid_t& child) 
   int fault = child < 0 ? errno : 0;
   close(report[1]);
   if (child > 0) {
-    setpgid(child, child);  // Whoever of both comes first.
+    setpgid(child, child);  // Parent and child both call it; either may come first.
     ssize_t got = 0;
     do {
       got = ::read(report[0], &fault, sizeof fault);

@@ -14,14 +14,14 @@ using ir::JsonObject;
 using ir::JsonValue;
 using ir::TensorRole;
 
-constexpr std::int64_t kMostRecordedBytes = std::int64_t{1} << 44;  ///< Live at once: 16 TiB.
-/// Of all allocations together. The replay takes a few times as many addresses at most, which then
-/// stay below 2^63.
+constexpr std::int64_t kMostRecordedBytes = std::int64_t{1} << 44;  ///< Bytes live at once: 16 TiB.
+/// The most bytes of all allocations together. The replay takes a few times as many addresses at
+/// most, which then stay below 2^63.
 constexpr std::int64_t kMostAllocatedBytes = std::int64_t{1} << 58;
 constexpr std::int64_t kMostStreams = 64;
 constexpr std::size_t kMostProgramLines = std::numeric_limits<std::uint16_t>::max();
 
-/// By the index of `dry_run_category`.
+/// Roles by the index of `dry_run_category`.
 constexpr std::array<TensorRole, kDryRunCategories> kRoles = {
     TensorRole::kParameter, TensorRole::kGradient, TensorRole::kOptimizerState,
     TensorRole::kActivation, TensorRole::kTemporary};
@@ -136,7 +136,7 @@ class EventBuilder {
     }
     return events;
   }
-  /// What is wrong; empty if nothing is.
+  /// A sentence that says what is wrong; empty if nothing is.
   [[nodiscard]] const std::string& fault() const { return fault_; }
 
  private:
@@ -178,11 +178,11 @@ class EventBuilder {
 
   const Columns& columns_;
   std::vector<TensorRole> roles_;
-  std::vector<State> states_;  ///< By block.
+  std::vector<State> states_;  ///< States by block.
   std::size_t born_ = 0;
   std::size_t released_ = 0;
   std::int64_t live_ = 0;
-  std::int64_t allocated_ = 0;  ///< So far, whether or not it was freed.
+  std::int64_t allocated_ = 0;  ///< Bytes allocated so far, freed or not.
   std::string fault_;
 };
 

@@ -18,13 +18,13 @@ struct RecordedDevice {
   std::string name;     ///< Catalogue name: "h100-80gb".
   std::string product;  ///< "NVIDIA H100 80GB HBM3"
   Bytes total;          ///< The device's memory, or the budget of that run.
-  Bytes outside;        ///< Taken before PyTorch's first allocation.
+  Bytes outside;        ///< Memory taken before PyTorch's first allocation.
   std::int64_t multiprocessors = 0;
 };
 
-/// What one process of a dry run asked of PyTorch's allocator.
+/// The requests of one process of a dry run to PyTorch's allocator.
 struct AllocatorHistory {
-  std::string alloc_conf;      ///< In the form of PYTORCH_ALLOC_CONF; empty: PyTorch's defaults.
+  std::string alloc_conf;      ///< Value of PYTORCH_ALLOC_CONF; empty: PyTorch's defaults.
   double memory_fraction = 1;  ///< torch.cuda.set_per_process_memory_fraction
   bool private_pools = false;  ///< CUDA graphs or MemPools had pools of their own.
   /// Its operations are lines of the program ("train.py:31 forward"), its phases are those of
@@ -39,8 +39,8 @@ struct RecordedProgram {
   RecordedDevice device;
   std::int64_t ranks = 1;
   std::int64_t rank = 0;
-  Bytes other;                      ///< Taken by libraries beside PyTorch's allocator.
-  std::vector<DryRunPhase> phases;  ///< As the allocator reported them.
+  Bytes other;                      ///< Memory that libraries took outside PyTorch's allocator.
+  std::vector<DryRunPhase> phases;  ///< Phases as the allocator reported them.
   AllocatorHistory history;
 };
 
@@ -54,7 +54,7 @@ struct RecordedProgram {
 /// The document of a recorded program on one line; the same program gives the same bytes.
 [[nodiscard]] std::string to_json(const RecordedProgram& recorded);
 
-/// Reads such a document.
+/// Reads the document of a recorded program.
 ///
 /// Errors:  kInvalidInput naming `file` and the place: no JSON, another document or version, a
 ///          missing or unknown field, a value out of bounds, columns of different lengths, a block

@@ -116,7 +116,8 @@ struct DryRunReport {
   std::vector<DryRunPhase> phases;  ///< In the order of time.
   DryRunPeak peak;
   std::optional<DryRunOom> oom;
-  std::vector<DryRunCaught> caught;  ///< In the order of time; `phases` and `peak` leave them out.
+  std::vector<DryRunCaught>
+      caught;  ///< Caught errors in order of time; `phases` and `peak` leave them out.
   DryRunStop stopped = DryRunStop::kEnd;
   std::optional<DryRunException> exception;
   std::vector<DryRunGuess> guesses;

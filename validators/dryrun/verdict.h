@@ -17,8 +17,9 @@ enum class DryRunVerdict : std::uint8_t {
 /// "fits", "tight", "does not fit", "unknown".
 [[nodiscard]] std::string_view name_of(DryRunVerdict verdict);
 
-/// What PyTorch lacked when it asked for `requested` with `free` left. If more was free than it
-/// asked for, the limit was another (a fraction of memory that the program set): then all of it.
+/// The bytes that PyTorch lacked when it asked for `requested` with `free` left. If more was free
+/// than it asked for, another limit refused it (a fraction of memory that the program set), and all
+/// of `requested` was missing.
 [[nodiscard]] Bytes missing_bytes(Bytes requested, Bytes free);
 
 /// What the dry run of a program says about the device.

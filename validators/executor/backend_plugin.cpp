@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kDriver = "libcuda.so.1";
 constexpr const char* kPlugin = "libheadroom_cuda.so";
 
-/// What dlopen or dlsym has to say about its last failure.
+/// The message of dlopen or dlsym about its last failure.
 std::string last_fault() {
   const char* const words = dlerror();  // NOLINT(concurrency-mt-unsafe): called by one thread.
   return words != nullptr ? words : "unknown fault";

@@ -14,14 +14,15 @@ namespace headroom::exec {
 struct DeviceChoice {
   const HeadroomDeviceTable* backend = nullptr;
   int ordinal = 0;
-  std::optional<Bytes> budget{};  ///< Of the allocator; none: all that is free.
+  std::optional<Bytes> budget{};  ///< The allocator's budget; none: all that is free.
 };
 
 /// An execution on a device beside what was predicted for it.
 struct Confirmation {
-  Bytes capacity;  ///< What the allocator had on both sides.
+  Bytes capacity;  ///< Bytes that the allocators had on both sides.
   cost::MemoryTimeline predicted;
-  /// What the prediction would need if it did not fit: its highest reserved bytes without a limit.
+  /// The bytes that a prediction that does not fit would need: its highest reserved bytes without a
+  /// limit.
   Bytes needed;
   RankRun measured;
 };

@@ -15,10 +15,10 @@ namespace headroom::exec {
 /// Element types of a run.
 struct Types {
   ir::DType parameter = ir::DType::kFp32;
-  ir::DType compute = ir::DType::kFp32;   ///< Of activations and of the operands of products.
-  ir::DType gradient = ir::DType::kFp32;  ///< Of the gradients of parameters.
-  ir::DType state = ir::DType::kFp32;     ///< Of both moments; kUInt8: 8-bit blocks with scales.
-  bool master = false;                    ///< A copy of the parameters in `stat`.
+  ir::DType compute = ir::DType::kFp32;   ///< Type of activations and of operands of products.
+  ir::DType gradient = ir::DType::kFp32;  ///< Type of the gradients of parameters.
+  ir::DType state = ir::DType::kFp32;  ///< Type of both moments; kUInt8: 8-bit blocks with scales.
+  bool master = false;                 ///< A copy of the parameters in `stat`.
   HeadroomMath math = HEADROOM_MATH_EXACT;
   [[nodiscard]] ir::DType stat() const { return stat_type(compute); }
   friend bool operator==(const Types&, const Types&) = default;
@@ -34,17 +34,17 @@ struct Groups {
 /// Bytes of page-locked memory through which small results come to the host.
 inline constexpr std::int64_t kHostScratchBytes = 64 * 1024;
 
-/// What every operator of a rank works with.
+/// The device, memory and settings that every operator of a rank works with.
 struct Context {
   Device& device;
   Memory& memory;
   Groups& groups;
   Types types;
-  Tensor workspace;                   ///< For products (HeadroomOpen).
+  Tensor workspace;                   ///< Buffer for products (HeadroomOpen).
   std::byte* host_scratch = nullptr;  ///< Page-locked, kHostScratchBytes.
   /// Tensor-parallel ranks share the tokens of everything that is not divided among them.
   bool sequence_parallel = false;
-  int layer = -1;         ///< Whose operators run; -1: none.
+  int layer = -1;         ///< Layer whose operators run; -1: none.
   bool backward = false;  ///< Whether they belong to a backward pass.
 
   /// A new tensor. Its contents are not said.

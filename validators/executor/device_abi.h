@@ -63,10 +63,10 @@ typedef enum HeadroomType {
   HEADROOM_UINT8 = 8
 } HeadroomType;
 
-/// How matrix products of fp32 operands are computed.
+/// The arithmetic of matrix products of fp32 operands.
 typedef enum HeadroomMath { HEADROOM_MATH_EXACT = 0, HEADROOM_MATH_TF32 = 1 } HeadroomMath;
 
-/// Which way a copy goes.
+/// The direction of a copy.
 typedef enum HeadroomCopy {
   HEADROOM_DEVICE_TO_DEVICE = 0,
   HEADROOM_HOST_TO_DEVICE = 1,
@@ -90,20 +90,20 @@ typedef enum HeadroomNorm {
   HEADROOM_LAYER_NORM = 1  ///< y = (x - mean) rstd weight + bias.
 } HeadroomNorm;
 
-/// Where a stream's work goes. Stream 0 exists from the beginning and computes; others are made by
+/// The number of a stream. Stream 0 exists from the beginning and computes; others are made by
 /// `stream_create`.
 typedef int32_t HeadroomStream;
 /// A point in a stream's work (`event_create`).
 typedef int32_t HeadroomEvent;
 
-/// What a backend knows about its device.
+/// Facts that a backend knows about its device.
 typedef struct HeadroomDeviceInfo {
   char name[128];       ///< "NVIDIA H100 80GB HBM3", "cpu".
   int64_t total_bytes;  ///< Memory of the device.
-  /// After the context and the libraries are loaded. A driver may load kernels at their first
-  /// start, which takes memory then (CUDA's lazy loading).
+  /// Free bytes once the context and the libraries are loaded. A driver may load kernels at their
+  /// first start, which takes memory then (CUDA's lazy loading).
   int64_t free_bytes;
-  int32_t compute_major;  ///< Compute capability; 0 without.
+  int32_t compute_major;  ///< Compute capability; 0 if there is none.
   int32_t compute_minor;
   int32_t multiprocessors;
   int32_t can_compute;  ///< 0: a stand-in whose kernels do nothing. Losses mean nothing.
@@ -159,7 +159,7 @@ typedef struct HeadroomAttention {
   void* out;  ///< Written by forward, read by backward.
   int64_t out_row;
   void* log_sum;
-  // Only for backward.
+  // The remaining members are only for backward.
   const void* dout;
   int64_t dout_row;
   void* dq;
@@ -182,11 +182,11 @@ typedef struct HeadroomAdamW {
 /// A backend opened on one device.
 typedef struct HeadroomDevice HeadroomDevice;
 
-/// What `open` is told.
+/// The arguments of `open`.
 typedef struct HeadroomOpen {
-  int32_t ordinal;  ///< Which device of the backend.
+  int32_t ordinal;  ///< Number of the backend's device.
   int32_t reserved;
-  int64_t workspace_bytes;  ///< Of the buffer that is given to each GEMM.
+  int64_t workspace_bytes;  ///< Bytes of the buffer that each GEMM is given.
 } HeadroomOpen;
 
 /// The functions of a backend. `d` is what `open` returned.

@@ -147,7 +147,7 @@ Status check_division(const Execution& execution) {
   return ok();
 }
 
-/// What the common part of a plan asks for and the executor does not do.
+/// Refuses what the common part of a plan asks for and the executor does not do.
 Status check_plan_parts(const ir::ParallelPlan& plan) {
   if (plan.lora || plan.quant) {
     return not_run(plan.lora ? "lora" : "quant", "an adapter or quantised weights",

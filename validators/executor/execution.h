@@ -49,11 +49,11 @@ struct Execution {
   bool flash = true;
   bool chunked_loss = false;
   std::vector<ir::RecomputedParts> layers;  ///< One for each layer of the model.
-  bool activations_on_host = false;         ///< What layers keep for backward.
+  bool activations_on_host = false;         ///< Activations that layers keep for backward.
   std::optional<double> clip_norm;
   double loss_scale = 1;
   ir::AllocatorSettings allocator;
-  Bytes workspace;  ///< For products.
+  Bytes workspace;  ///< Buffer for products.
   std::uint64_t seed = 1;
   /// Numbers of a step. Source: torch.optim.AdamW's defaults.
   double learning_rate = 1e-3;
@@ -67,7 +67,7 @@ struct Execution {
 [[nodiscard]] Result<Execution> execution_of(const ir::ModelSpec& model,
                                              const ir::ParallelPlan& plan);
 
-/// What a user should know about the execution of this plan: one sentence each.
+/// Notes that a user should read about the execution of this plan: one sentence each.
 [[nodiscard]] std::vector<std::string> execution_notes(const ir::ModelSpec& model,
                                                        const ir::ParallelPlan& plan);
 

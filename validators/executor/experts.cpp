@@ -10,7 +10,7 @@ namespace {
 
 using Table = HeadroomDeviceTable;
 
-/// Which rows of the sorted choices belong to which expert.
+/// The rows of the sorted choices that belong to each expert.
 struct Routing {
   Tensor position;                                     ///< [T, k] int32
   Tensor source;                                       ///< [1, T * k] int32

@@ -47,7 +47,7 @@ void ShadowGroup::all_reduce(void* data, ir::DType type, std::int64_t count,
 void ShadowGroup::send(int /*to*/, const void* /*data*/, std::int64_t /*bytes*/) {}
 
 void ShadowGroup::receive(int /*from*/, void* data, std::int64_t bytes) {
-  // What arrives is random, but no number that is not finite.
+  // No rank sends anything. Zeros stand for its numbers, which must be finite.
   device_.run(&HeadroomDeviceTable::clear, kComputeStream, data, bytes);
 }
 

@@ -6,7 +6,7 @@
 
 namespace headroom::exec {
 
-/// What the loss of a micro-batch needs.
+/// The labels, sums and factors of the loss of a micro-batch.
 struct LossSpec {
   Tensor labels;           ///< [1, T] int32; negative: no label.
   Tensor loss;             ///< [1, 1] STAT, to which the loss is added.

@@ -62,7 +62,7 @@ void Memory::close(std::int64_t address) {
 std::byte* Memory::address_of(ir::BlockId block) const {
   const std::int64_t address = replay_.allocator().address_of(block);
   if (backing_ != Backing::kDevice) {
-    return reinterpret_cast<std::byte*>(address);  // Never read: no kernel runs.
+    return reinterpret_cast<std::byte*>(address);  // It is never read, because no kernel runs.
   }
   const auto segment = std::prev(segments_.upper_bound(address));
   const std::int64_t offset = address - segment->first;

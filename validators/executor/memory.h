@@ -57,7 +57,7 @@ class Memory final : private cost::SegmentSource {
   void begin_phase(const ir::PhaseName& name);
   void end_phase();
 
-  /// On whose behalf allocations happen from now on.
+  /// Names the operation, layer and pass for which allocations happen from now on.
   void set_site(std::string_view operation, int layer, bool backward);
 
   // Work that is given to the device, for those who record it.
@@ -68,7 +68,7 @@ class Memory final : private cost::SegmentSource {
   [[nodiscard]] std::uint8_t new_stream(std::string_view name);
 
   [[nodiscard]] const ir::RankProgram& program() const { return program_; }
-  /// What the allocator did in each phase that has ended.
+  /// The allocator's statistics in each phase that has ended.
   [[nodiscard]] const std::vector<cost::PhaseMemory>& phases() const { return phases_; }
   /// The request that could not be served.
   [[nodiscard]] const std::optional<cost::OutOfMemory>& out_of_memory() const { return failed_; }
@@ -91,10 +91,10 @@ class Memory final : private cost::SegmentSource {
   cost::EventReplay replay_;
   std::optional<cost::PhaseMeter> meter_;
   std::vector<cost::PhaseMemory> phases_;
-  std::map<std::int64_t, Segment> segments_;  ///< By the allocator's address.
+  std::map<std::int64_t, Segment> segments_;  ///< Segments by the allocator's address.
   std::vector<std::byte*> host_;
   std::map<std::string, std::uint16_t, std::less<>> operations_;
-  std::map<std::uint64_t, std::uint32_t> sites_;  ///< By layer, operation and direction.
+  std::map<std::uint64_t, std::uint32_t> sites_;  ///< Sites by layer, operation and direction.
   std::uint32_t site_ = 0;
   std::optional<cost::OutOfMemory> failed_;
   std::optional<Bytes> least_free_;

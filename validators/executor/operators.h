@@ -83,8 +83,8 @@ void drop_entered(Tape& tape, Var& entered, const Var& x);
 /// Ends such a part. Sum over the ranks, in place; the gradient passes (g in the first paper). With
 /// sequence parallelism: this rank's rows of the sum; the gradient is all-gathered.
 [[nodiscard]] Var leave_tensor_ranks(Tape& tape, const Var& x);
-/// With sequence parallelism: the rows of all ranks, for readers that compute the same on all of
-/// them, so that each rank's rows of the gradient are already whole.
+/// Gathers the rows of all ranks with sequence parallelism, for readers that compute the same on
+/// all of them, so that each rank's rows of the gradient are already whole.
 [[nodiscard]] Var gather_for_all(Tape& tape, const Var& x);
 
 /// Runs `before` in forward and `after` when backward reaches this place.

@@ -1,4 +1,4 @@
-// Where tensor parallelism begins and ends.
+// Operators at which tensor parallelism begins and ends.
 
 #include "validators/executor/operators.h"
 

@@ -49,7 +49,7 @@ class Rank {
   std::vector<double> seconds_;
 };
 
-/// What a shadow rank did on a device.
+/// The results of a shadow rank on a device.
 struct RankRun {
   HeadroomDeviceInfo device{};
   std::vector<cost::PhaseMemory> phases;
@@ -70,8 +70,8 @@ struct RankRun {
                                        const HeadroomDeviceTable& backend, int ordinal,
                                        Bytes capacity);
 
-/// What the execution's rank does to its memory: the program that `run_rank` runs on a device,
-/// without a device. Milliseconds to a second for any model.
+/// The memory program of the execution's rank: the program that `run_rank` runs on a device, made
+/// without a device. It takes milliseconds to a second for any model.
 [[nodiscard]] ir::RankProgram record_rank(const Execution& execution,
                                           Memory::Backing backing = Memory::Backing::kNone);
 

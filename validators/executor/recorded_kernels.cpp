@@ -1,4 +1,4 @@
-// What each kernel of the device interface costs at least: the operands that it must read and the
+// The least cost of each kernel of the device interface: the operands that it must read and the
 // results that it must write.
 
 #include "validators/executor/recorded_kernels.h"

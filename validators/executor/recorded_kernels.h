@@ -7,7 +7,7 @@
 
 namespace headroom::exec {
 
-/// Where the recording backend writes the work that it is given; empty: nowhere.
+/// The memory to whose program the recording backend adds its work; null: it adds none.
 [[nodiscard]] Memory* recorded_memory(HeadroomDevice* device);
 
 /// Fills the table with kernels that record what they would do.

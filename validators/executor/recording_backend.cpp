@@ -18,11 +18,11 @@
 namespace headroom::exec {
 namespace {
 
-/// What a handle points to: the host memory that small results are read through.
+/// The object behind a handle, with the host memory that small results are read through.
 struct RecordingDevice {
   std::array<std::byte, kHostScratchBytes> scratch{};
-  Memory* memory = nullptr;          ///< Whose program gets the work.
-  std::vector<std::uint32_t> marks;  ///< By event: the mark that it stands for.
+  Memory* memory = nullptr;          ///< Memory whose program gets the work.
+  std::vector<std::uint32_t> marks;  ///< Mark that each event stands for.
 };
 
 RecordingDevice& recorder(HeadroomDevice* handle) {

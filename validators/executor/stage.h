@@ -59,7 +59,7 @@ class ActivationOffload {
   std::multimap<std::int64_t, std::byte*> unused_;  ///< Host blocks by size.
 };
 
-/// What a rank has of the model: the layers of its pipeline stage, each divided over the
+/// A rank's part of the model: the layers of its pipeline stage, each divided over the
 /// tensor-parallel ranks.
 class Stage {
  public:
@@ -69,8 +69,8 @@ class Stage {
   void load(CopyStream* copies);
 
   struct Batch {
-    Tensor tokens;  ///< First stage: [1, T] int32.
-    LossSpec loss;  ///< Last stage.
+    Tensor tokens;  ///< Tokens of the first stage: [1, T] int32.
+    LossSpec loss;  ///< Loss of the last stage.
   };
   /// One micro-batch. `input`: what the stage before has sent, [T, H]; empty on the first stage.
   /// Returns what the next stage needs; on the last stage, the loss is a part of the tape.
@@ -121,7 +121,7 @@ class Stage {
   NormSpec norm_;
   RopeSpec rope_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::vector<std::uint64_t> seeds_;  ///< Of the units.
+  std::vector<std::uint64_t> seeds_;  ///< Seeds of the units.
   Unit* embedding_ = nullptr;
   Unit* head_ = nullptr;
   Weight table_, positions_, final_norm_, final_bias_, output_;

@@ -1,4 +1,4 @@
-// Which parameters a rank has: Megatron-LM's division of a layer (Shoeybi et al. 2019,
+// The parameters of a rank: Megatron-LM's division of a layer (Shoeybi et al. 2019,
 // arXiv:1909.08053, section 3), for attention, MLP, experts, embedding and head.
 
 #include "validators/executor/stage.h"

@@ -32,7 +32,7 @@ std::vector<float> dynamic_code(bool is_signed) {
   }
   numbers.push_back(0);
   numbers.push_back(1);
-  // What is missing to 256 numbers repeats the largest one.
+  // The largest number is repeated until there are 256.
   numbers.resize(kBytes, 1);
   std::ranges::sort(numbers);
   std::vector<float> code;

@@ -67,7 +67,7 @@ class Tape {
   Context& context_;
   Mode mode_;
   std::vector<Node> nodes_;
-  std::vector<Tensor> gradients_;  ///< By slot.
+  std::vector<Tensor> gradients_;  ///< Gradients by slot.
 };
 
 /// Runs `body` without saving anything but `inputs`, and once more in backward.

@@ -85,7 +85,7 @@ void Training::begin_phase(ir::PhaseKind kind, std::int64_t micro_batch) {
 Stage::Batch Training::make_batch(std::int64_t micro_batch) const {
   const std::int64_t tokens = execution_.micro_batch * execution_.sequence;
   const std::int64_t all = execution_.accumulation * execution_.division.data;
-  // Where the micro-batch begins among all tokens of the run.
+  // The number of the micro-batch among all micro-batches of the run.
   const std::int64_t number =
       (step_ - 1) * all + micro_batch * execution_.division.data + execution_.division.data_rank();
   const auto random = [&](std::uint64_t seed) {

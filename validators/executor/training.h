@@ -26,9 +26,9 @@ class Training {
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  /// Phase "load".
+  /// Runs the phase "load".
   void load();
-  /// Phases "stepN.forward" and so on. Numbers count from 1.
+  /// Runs the phases "stepN.forward" and so on. Numbers count from 1.
   void step(int number);
 
   /// Mean loss of the last step, over all ranks; on the last stage alone.

@@ -250,7 +250,7 @@ void Unit::reduce_gradients() {
   }
 }
 
-/// What the optimizer of this rank reads.
+/// The gradients that the optimizer of this rank reads.
 Tensor Unit::gradient_shard() const {
   return divides(1) && !divides(2)
              ? gradients_.view(context_.groups.data->rank() * shard_, 1, shard_)
@@ -262,7 +262,7 @@ void Unit::add_squares(const Tensor& sum, const Tensor& partial) const {
   add_squares(sum, partial, divided_, flat_, 1.0 / context_.groups.tensor->size());
 }
 
-/// For the elements [begin, end) of the flat buffer, as far as this rank has them.
+/// Adds the squares of the elements [begin, end) of the flat buffer that this rank has.
 void Unit::add_squares(const Tensor& sum, const Tensor& partial, std::int64_t begin,
                        std::int64_t end, double factor) const {
   const Tensor own = gradient_shard();

@@ -17,17 +17,17 @@ struct ParameterShape {
   std::int64_t row_offset = 0;
   std::int64_t column_offset = 0;
   std::int64_t whole_columns = 0;
-  double mean = 0;  ///< Of the random numbers it begins with.
+  double mean = 0;  ///< Mean of the random numbers that it begins with.
   double deviation = 0;
   /// Each tensor-parallel rank computes a part of the gradient of a parameter that all of them
   /// have: the norms of queries and keys, which see only the rank's heads.
   bool summed = false;
-  bool divided = false;           ///< Over tensor-parallel ranks; otherwise each has all of it.
-  std::int64_t repeat = 0;        ///< > 0: matrices of so many rows, each divided (experts).
+  bool divided = false;     ///< Divided over tensor-parallel ranks; otherwise each has all of it.
+  std::int64_t repeat = 0;  ///< > 0: matrices of so many rows, each divided (experts).
   std::int64_t whole_repeat = 0;  ///< Rows of such a matrix in the whole parameter.
 };
 
-/// How the parameters of all units are stored.
+/// Settings of the storage of all units' parameters.
 struct UnitSettings {
   int zero_stage = 0;  ///< ZeRO stage over the data-parallel group; 0: all ranks have everything.
   bool parameters_on_host = false;
@@ -37,7 +37,7 @@ struct UnitSettings {
 /// AdamW's numbers of one step.
 struct StepValues {
   HeadroomAdamW adamw{};
-  Tensor signed_code;  ///< For 8-bit states: [1, 256] fp32.
+  Tensor signed_code;  ///< Code of signed 8-bit states: [1, 256] fp32.
   Tensor unsigned_code;
 };
 
@@ -59,25 +59,25 @@ class Unit {
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
-  /// Lays the parameters out. Once, before everything else.
+  /// Lays the parameters out. Must be called once, before everything else.
   void define(std::vector<ParameterShape> parameters);
   /// Makes everything that lives for the whole run, with random parameters. `seed`: each parameter
   /// has its own numbers, given by its place in the unit.
   void load(std::uint64_t seed, CopyStream* copies);
 
-  // Around each use in forward, and in backward.
+  // Calls around each use in forward, and in backward.
   void acquire();
   void release();
   /// A parameter in the compute type. Requires that the unit is acquired.
   [[nodiscard]] Tensor weight(std::size_t parameter) const;
 
-  // Around the backward of the unit.
+  // Calls around the backward of the unit.
   void begin_backward();
   void end_backward();
-  /// What the gradient of a parameter is added to.
+  /// The tensor to which the gradient of a parameter is added.
   [[nodiscard]] Tensor gradient(std::size_t parameter) const;
 
-  // At the end of a step.
+  // Calls at the end of a step.
   /// Reduces gradients over the data-parallel ranks, if that has not happened yet.
   void reduce_gradients();
   /// Adds the squares of this rank's gradients to `sum`, such that the sum over the ranks that hold
@@ -89,10 +89,10 @@ class Unit {
   [[nodiscard]] const std::vector<ParameterShape>& parameters() const { return parameters_; }
   /// Elements that this rank has after tensor parallelism, without padding.
   [[nodiscard]] std::int64_t elements() const;
-  /// Where a parameter begins in the flat buffer.
+  /// The first element of a parameter in the flat buffer.
   [[nodiscard]] std::int64_t offset(std::size_t parameter) const { return offsets_[parameter]; }
-  /// What this rank has of gradients and parameters, and where in the flat buffer that begins.
-  /// Empty for parameters that are on the host.
+  /// This rank's part of the gradients and parameters, and the element of the flat buffer at which
+  /// it begins. Parameters that are on the host give an empty tensor.
   [[nodiscard]] const Tensor& held_gradients() const { return gradients_; }
   [[nodiscard]] const Tensor& held_parameters() const { return parameter_.device; }
   [[nodiscard]] std::int64_t held_parameters_begin() const;
@@ -134,17 +134,17 @@ class Unit {
   CopyStream* copies_ = nullptr;
 
   Held parameter_;     ///< `flat_` or, in stage 3, `shard_` elements.
-  Held master_;        ///< As the states.
-  Held first_moment_;  ///< `flat_` in stage 0, otherwise `shard_`.
+  Held master_;        ///< As many elements as the states have.
+  Held first_moment_;  ///< `flat_` elements in stage 0, otherwise `shard_`.
   Held second_moment_;
-  Held first_scale_;  ///< 8-bit states.
+  Held first_scale_;  ///< Scales of 8-bit states.
   Held second_scale_;
-  Tensor gradients_;  ///< `flat_` in stages 0 and 1, otherwise `shard_`.
+  Tensor gradients_;  ///< `flat_` elements in stages 0 and 1, otherwise `shard_`.
 
   int uses_ = 0;
-  Tensor weights_;  ///< While it is in use: `flat_` elements of the compute type.
+  Tensor weights_;  ///< `flat_` elements of the compute type, while the unit is in use.
   int backwards_ = 0;
-  Tensor whole_gradients_;  ///< During backward: what `gradient` returns views of.
+  Tensor whole_gradients_;  ///< Tensor of which `gradient` returns views, during backward.
 };
 
 }  // namespace headroom::exec

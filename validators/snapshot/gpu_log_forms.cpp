@@ -44,7 +44,7 @@ std::string name_of_line(std::string_view line) {
   std::string_view left = trimmed(line.substr(1, line.find('|', 1) - 1));
   left.remove_prefix(std::min(left.find(' '), left.size()));
   left = trimmed(left);
-  const std::size_t gap = left.find("  ");  // What follows is the persistence mode.
+  const std::size_t gap = left.find("  ");  // The persistence mode follows.
   return std::string(left.substr(0, gap));
 }
 

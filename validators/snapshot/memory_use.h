@@ -14,20 +14,20 @@ namespace headroom::check {
 /// Used memory at one moment.
 struct UseSample {
   std::size_t reading = 0;        ///< Number of the row or table in the log, from 0.
-  std::optional<double> seconds;  ///< Since some moment; if the log has times.
+  std::optional<double> seconds;  ///< Seconds since some moment, if the log has times.
   Bytes used;
 };
 
 /// The memory of a GPU, or of one process on it, over a log.
 struct MemoryUse {
   std::string gpu;   ///< Index, UUID or bus address, as the log names it.
-  std::string name;  ///< Of the GPU or of the process; empty: not said.
+  std::string name;  ///< Name of the GPU or of the process; empty: not said.
   std::optional<std::int64_t> process{};
-  std::optional<Bytes> total{};  ///< Of a GPU.
+  std::optional<Bytes> total{};  ///< Memory of a GPU; none for a process.
   std::vector<UseSample> samples;
 };
 
-/// What a log of a monitor says about GPU memory.
+/// The uses of GPU memory in a monitor's log.
 struct GpuLog {
   std::string source;  ///< "nvidia-smi --query-gpu", "nvidia-smi", "nvidia-smi dmon"
   std::vector<MemoryUse> gpus;
@@ -38,7 +38,7 @@ struct GpuLog {
 inline constexpr std::size_t kMostUseSamples = 4'000'000;
 inline constexpr std::size_t kMostUses = 4'096;
 
-/// How a use changed over its log.
+/// The change of a use over its log.
 struct UseTrend {
   UseSample peak;  ///< The first of the highest ones.
   Bytes first;

@@ -26,7 +26,7 @@ constexpr std::int64_t kMostEventBytes = std::int64_t{1} << 50;
 /// Steps of SQLite's virtual machine; an event takes some 20. Hostile views would take longer.
 constexpr int kMachineSteps = 1'000'000;
 constexpr int kMostMachineRuns = 1'000;
-/// Of one value, one row or one statement; hostile views make longer ones.
+/// The most bytes of one value, row or statement; hostile views make longer ones.
 constexpr int kMostValueBytes = 1 << 16;
 constexpr sqlite3_int64 kMostHeapBytes = sqlite3_int64{256} << 20;  ///< All of SQLite's memory.
 constexpr std::size_t kMostNameBytes = 256;
@@ -110,7 +110,7 @@ class Totals {
            UseSample sample) {
     std::int64_t& total = totals_[key];
     if (total + bytes < 0) {
-      ++log_.skipped;  // Released what was allocated before the recording began.
+      ++log_.skipped;  // The memory was allocated before the recording began.
     }
     total = std::clamp<std::int64_t>(total + bytes, 0, kMostEventBytes);
     sample.used = Bytes{total};

@@ -16,7 +16,7 @@ struct GpuProbe {
   bool answered = false;  ///< False: it did not run.
   std::string trouble;    ///< Why PyTorch has no GPU, in one phrase; empty: it has.
   std::int64_t gpus = 0;
-  std::string name;  ///< Of the first one.
+  std::string name;  ///< Name of the first GPU.
 };
 
 /// Asks an interpreter for its GPUs.
@@ -32,21 +32,21 @@ struct GpuProbe {
 /// A training case on the GPUs of this machine.
 struct GpuRun {
   std::string python;
-  std::string folder;  ///< Of train.py.
+  std::string folder;  ///< Folder of train.py.
   ir::JsonValue training_case;
   std::int64_t world = 1;
   std::int64_t timed_steps = 0;
   std::string snapshot;  ///< File for a memory snapshot; empty: none.
 };
 
-/// What its processes reported, by rank, and how the run ended.
+/// The reports of the run's processes, by rank, and the way the run ended.
 struct GpuRunEnd {
   int exit_code = 0;
   int signal = 0;
   bool interrupted = false;
   std::vector<DryRunReport> reports;
   std::optional<double> step_seconds;  ///< Median of the timed steps of the first rank.
-  std::int64_t outside_bytes = 0;      ///< On its device, outside PyTorch's allocator.
+  std::int64_t outside_bytes = 0;      ///< Bytes on its device outside PyTorch's allocator.
 };
 
 /// The command line of the script; `case_file` names the case.

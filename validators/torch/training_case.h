@@ -12,7 +12,7 @@ namespace headroom::check {
 /// A model for the training script.
 struct ScriptModel {
   const ir::ModelSpec& spec;
-  std::string name;      ///< For people.
+  std::string name;      ///< Name for people.
   ir::JsonValue config;  ///< Its config.json, as an object.
 };
 

@@ -156,8 +156,8 @@ class Values(unittest.TestCase):
     def test_a_sum_that_is_no_routing_is_not_known(self):
         layer = Layer()
         for result, source in (
-            (Tensor((3,), INT64), Tensor((100, 3), INT64)),  # Not as many as experts.
-            (Tensor((4,), FLOAT), Tensor((100, 4), FLOAT)),  # Probabilities.
+            (Tensor((3,), INT64), Tensor((100, 3), INT64)),  # There are fewer counts than experts.
+            (Tensor((4,), FLOAT), Tensor((100, 4), FLOAT)),  # These are probabilities.
             (Tensor((4,), INT64), Tensor((2, 4, 3), INT64)),  # The experts are in the middle.
         ):
             layer.counts(self.sums, result, source)

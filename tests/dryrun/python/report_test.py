@@ -105,7 +105,7 @@ class Errors(unittest.TestCase):
         report = reports[0]
         self.assertEqual((process.returncode, report["stopped"], "oom" in report), (0, "steps", False), process.stderr)
         self.assertEqual([(c["requested"], c["phase"], c["step"]) for c in report["caught"]], [(8 * MIB, "forward", 1), (MIB, "backward", 1), (MIB, "backward", 2)])
-        self.assertEqual(report["peak"]["allocated"], 7 * MIB + 512 + 2048)  # Of the second step, with an eighth of the batch.
+        self.assertEqual(report["peak"]["allocated"], 7 * MIB + 512 + 2048)  # Step 2 had an eighth of the batch.
         self.assertEqual([c["batch"] for c in report["caught"]], [[8 * MIB, 7], [4 * MIB, 7], [2 * MIB, 7]])
         names = [phase["name"] for phase in report["phases"]]
         self.assertEqual(names[:5], ["load", "forward", "backward", "optimizer", "zero_grad"])

@@ -47,7 +47,7 @@ void expect_prediction(const exec::Execution& execution, const exec::RankRun& ru
   if (run.device.can_compute == 0) {
     outcome.expect(run.driver == reserved, apart(name + ": driver", run.driver, reserved));
   } else {
-    // What the driver and libraries take while they run comes on top.
+    // The driver and libraries take more memory while they run.
     constexpr double kTolerance = 0.005;
     const double share = static_cast<double>((run.driver - reserved).value()) /
                          static_cast<double>(std::max(reserved, Bytes{kGiB}).value());

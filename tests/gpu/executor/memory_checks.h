@@ -12,7 +12,7 @@ namespace headroom::test {
 void expect_prediction(const exec::Execution& execution, const exec::RankRun& run, Bytes capacity,
                        const std::string& name, Outcome& outcome);
 
-/// Most that the allocator reserved in any phase.
+/// The most bytes that the allocator reserved in any phase.
 [[nodiscard]] Bytes highest_reserved(const std::vector<cost::PhaseMemory>& phases);
 
 }  // namespace headroom::test

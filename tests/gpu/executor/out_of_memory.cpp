@@ -55,7 +55,7 @@ void run_out_of_memory(const HeadroomDeviceTable& plugin, Outcome& outcome) {
   int failed = 0;
   for (int number = 0; number < 60; ++number) {
     exec::Execution execution = random_cuda_execution(random);
-    execution.model.vocabulary *= 20;  // Several segments.
+    execution.model.vocabulary *= 20;  // The larger head needs several segments.
     if (!exec::check_execution(execution)) {
       continue;
     }

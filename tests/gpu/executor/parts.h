@@ -7,7 +7,7 @@
 
 namespace headroom::test {
 
-/// What was checked so far.
+/// Numbers of checks and of failures so far.
 struct Outcome {
   int checks = 0;
   int failed = 0;

@@ -11,7 +11,7 @@
 namespace headroom::test {
 namespace {
 
-/// Of losses, relative. Sums of the CPU are in fp64 and are rounded once.
+/// The relative tolerance of losses. Sums of the CPU are in fp64 and are rounded once.
 double tolerance_of(const exec::Types& types) {
   return types.compute == ir::DType::kFp32 ? 1e-4 : 3e-2;
 }

@@ -6,7 +6,7 @@ import transformers
 
 try:
     from transformers.initialization import no_init_weights
-except ImportError:  # Before transformers 5
+except ImportError:  # Releases before transformers 5 lack it.
     from transformers.modeling_utils import no_init_weights
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, None: None}

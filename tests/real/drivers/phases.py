@@ -1,4 +1,4 @@
-"""What PyTorch's allocator does in each phase of a case: the figures of a row of tests/measured."""
+"""Figures of PyTorch's allocator in each phase of a case, which make a row of tests/measured."""
 import collections
 import contextlib
 import ctypes
@@ -16,7 +16,7 @@ EVENTS = 4_000_000  # More than any phase has.
 
 
 def device_work():
-    """What was asked of the stand-in since the last call; None on a real GPU."""
+    """The work that the stand-in was given since the last call; None on a real GPU."""
     read = getattr(ctypes.CDLL(None), "headroom_gpu_work", None)
     if read is None:
         return None
@@ -26,7 +26,7 @@ def device_work():
 
 
 def live_blocks(segments):
-    """How many blocks of each requested size (bytes) are in use."""
+    """The number of blocks in use, by requested size (bytes)."""
     return collections.Counter(block["requested_size"] for segment in segments for block in segment["blocks"]
                                if block["state"].startswith("active"))
 

@@ -37,7 +37,7 @@ def versions(names):
 
 
 def answer(name, line):
-    """What the driver says of a case."""
+    """The driver's answer to a case."""
     driver = importlib.import_module(name)
     try:
         found = driver.run(line["case"])

@@ -12,7 +12,7 @@ PACKAGES = ("torch", "torchtitan")
 
 
 class Tokenizer:
-    """What the trainer asks of one that no text passes."""
+    """A tokenizer with what the trainer asks for; no text passes it."""
 
     eos_id = bos_id = 0
 

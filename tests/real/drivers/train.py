@@ -10,7 +10,7 @@ import torch
 import models
 from phases import NCCL_PAUSE, Phases
 
-with contextlib.suppress(ImportError):  # Before the first fork; earlier releases of transformers lack what it needs.
+with contextlib.suppress(ImportError):  # peft is imported before the first fork; older transformers lack what it needs.
     import peft  # noqa: F401
 
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "bitsandbytes", "liger_kernel")

@@ -1,4 +1,4 @@
-"""Which rows are meant, who records them, and how a difference is found."""
+"""Tests which rows are meant, who records them, and how a difference is found."""
 import sys
 import pathlib
 import unittest

@@ -12,11 +12,11 @@ namespace headroom::test {
 /// A device with the memory that lives on it.
 struct CheckedDevice {
   HeadroomDevice* inner = nullptr;
-  std::map<const std::byte*, std::int64_t> memory;  ///< Bytes, by the beginning.
+  std::map<const std::byte*, std::int64_t> memory;  ///< Bytes of each range, by its beginning.
   std::map<const std::byte*, std::int64_t> host;
   std::int32_t streams = 1;
-  std::map<HeadroomEvent, bool> events;  ///< Whether it was recorded.
-  std::string error;  ///< Of a check; otherwise the inner device has the sentence.
+  std::map<HeadroomEvent, bool> events;  ///< Whether each event was recorded.
+  std::string error;  ///< Sentence of a failed check; otherwise the inner device has it.
 };
 
 [[nodiscard]] inline CheckedDevice& checked(HeadroomDevice* device) {

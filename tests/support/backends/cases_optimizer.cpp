@@ -67,7 +67,7 @@ void steps(Twin& twin, std::int32_t parameter, std::int32_t gradient, std::int32
     twin.compare("second moment", second);
   };
   run(factor);
-  run(none);  // Skipped.
+  run(none);  // This step is skipped.
   twin.end();
 }
 

@@ -6,7 +6,7 @@
 
 namespace headroom::test {
 
-/// What a checked backend has looked at.
+/// Numbers of calls and pointers that a checked backend has examined.
 struct CheckedCalls {
   std::int64_t kernels = 0;
   std::int64_t copies = 0;
@@ -21,7 +21,7 @@ struct CheckedCalls {
 ///
 /// There is one checked backend at a time: the last `inner` counts.
 [[nodiscard]] const HeadroomDeviceTable& checked_backend(const HeadroomDeviceTable& inner);
-/// Of all devices opened since `checked_backend` was called.
+/// The counts of all devices opened since `checked_backend` was called.
 [[nodiscard]] const CheckedCalls& checked_calls();
 
 }  // namespace headroom::test

@@ -255,7 +255,7 @@ void Twin::compare(const std::string& output, const Twins& twins, double factor)
                              : std::numeric_limits<double>::infinity();
     difference.error = std::max(difference.error, error);
   }
-  // What lies around the output is as it was.
+  // The bytes around the output are as they were.
   const std::vector<std::byte> bytes = download(twins, 1);
   const std::int64_t element = size_of(twins.type);
   for (std::int64_t i = 0; i < bytes_of(twins); ++i) {

@@ -21,7 +21,7 @@ struct Twins {
   std::int64_t offset = 0;  ///< Elements before the first one.
 };
 
-/// What differs.
+/// The difference of one output between the backends.
 struct Difference {
   std::string what;  ///< Case and output.
   double error = 0;  ///< Largest, as a share of what is tolerated.
@@ -53,7 +53,7 @@ class Twin {
   [[nodiscard]] Twins values(std::int32_t type, const std::vector<double>& values,
                              std::int64_t offset = 0);
   [[nodiscard]] Twins integers(const std::vector<std::int32_t>& values);
-  /// Filled with something that is no result.
+  /// A tensor filled with something that is no result.
   [[nodiscard]] Twins output(std::int32_t type, std::int64_t count, std::int64_t offset = 0);
 
   /// Runs the call on both, `at(twins)` being their address.
@@ -96,7 +96,7 @@ class Twin {
 /// row strides, odd addresses and every element type of CUDA.
 void compare_all_functions(Twin& twin);
 
-// Parts of it.
+// Parts of `compare_all_functions`.
 void compare_elementwise(Twin& twin);
 void compare_norms(Twin& twin);
 void compare_attention(Twin& twin);

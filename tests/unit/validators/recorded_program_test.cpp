@@ -100,7 +100,7 @@ TEST_CASE("recorded program: what could not have run is refused with its place")
   CHECK(fault_of(changed(R"("headroom_program":1)", R"("headroom_program":2)"))
             .starts_with("/headroom_program"));
   CHECK(fault_of(changed("aalfea", "aalfex")).starts_with("/events/kinds"));
-  CHECK(fault_of(changed("aalfea", "aaffea")).starts_with("/events/block"));  // Freed twice.
+  CHECK(fault_of(changed("aalfea", "aaffea")).starts_with("/events/block"));  // A double free.
   CHECK(fault_of(changed("\"block\":[0,0]", "\"block\":[0,2]")).starts_with("/events/block"));
   CHECK(fault_of(changed("\"block\":[0,0]", "\"block\":[0]")).starts_with("/events/block"));
   CHECK(fault_of(changed("\"block\":[0,0]", "\"block\":[0,-1]")).starts_with("/events/block"));

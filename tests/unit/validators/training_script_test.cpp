@@ -1,4 +1,4 @@
-// From a plan to the document that the training script reads, and what the script cannot express.
+// Tests the document that the training script reads, and what the script cannot express.
 #include <cstdlib>
 #include <fstream>
 #include <string>

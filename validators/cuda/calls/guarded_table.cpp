@@ -93,7 +93,7 @@ struct Guard<std::int32_t (*)(HeadroomDevice*, P...)> {
     try {
       return fail(device, kSentence);
     } catch (...) {
-      return 1;  // Without memory for the sentence.
+      return 1;  // There is no memory for the sentence.
     }
   }
 };

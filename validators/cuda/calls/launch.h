@@ -7,7 +7,7 @@
 
 #include "validators/executor/device_abi.h"
 
-/// How functions of the device's table start kernels. The plugin starts them on a GPU, the
+/// Launches of kernels by functions of the device's table. The plugin starts them on a GPU, the
 /// emulation on the host.
 namespace headroom::cuda {
 
@@ -20,15 +20,15 @@ struct Grid {
   std::size_t shared_bytes = 0;
 };
 
-/// What a device can start.
+/// The largest launch that a device can start.
 struct LaunchLimits {
   std::int64_t grid_x = 2147483647;
   std::int64_t grid_y = 65535;
   std::int64_t grid_z = 65535;
   int threads = 1024;
-  std::size_t shared_bytes = 0;  ///< Of one block, of both kinds.
+  std::size_t shared_bytes = 0;  ///< Static and dynamic shared memory of a block.
 };
-/// What is wrong with a launch, or "".
+/// A sentence that says what is wrong with a launch, or "".
 [[nodiscard]] std::string launch_problem(const std::string& kernel, const Grid& grid,
                                          int most_threads, std::size_t static_bytes,
                                          const LaunchLimits& limits);

@@ -38,7 +38,7 @@ ColumnMajor one_product(const HeadroomGemm& g) {
 /// Some matrices in a row, out of a nested batch.
 struct Batch {
   std::int64_t count;
-  std::int64_t a, b, c;  ///< Strides.
+  std::int64_t a, b, c;  ///< Strides of the three matrices.
 };
 
 ColumnMajor batched(const HeadroomGemm& g, const Batch& batch) {
@@ -150,7 +150,7 @@ std::vector<ColumnMajor> column_major(const HeadroomGemm& g) {
     all.count = g.outer * g.inner;
     return {batched(g, all)};
   }
-  // As few calls as possible.
+  // The shorter loop makes as few calls as possible.
   const bool loop_over_outer = g.outer <= g.inner;
   const Batch& together = loop_over_outer ? inner : outer;
   const Batch& apart = loop_over_outer ? outer : inner;

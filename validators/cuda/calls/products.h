@@ -11,8 +11,8 @@ namespace headroom::cuda {
 /// column-major, `*_lead` elements from one column to the next, `*_stride` from one matrix to the
 /// next.
 struct ColumnMajor {
-  std::int64_t rows = 0;     ///< Of the result.
-  std::int64_t columns = 0;  ///< Of the result.
+  std::int64_t rows = 0;     ///< Rows of the result.
+  std::int64_t columns = 0;  ///< Columns of the result.
   std::int64_t inner = 0;
   bool transpose_left = false;
   bool transpose_right = false;

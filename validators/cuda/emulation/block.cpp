@@ -23,11 +23,11 @@ constexpr std::size_t kStackBytes = std::size_t{256} * 1024;
 /// A place where a number of threads wait for each other.
 struct Meeting {
   int arrived = 0;
-  std::uint64_t number = 0;  ///< Of meetings that are over.
+  std::uint64_t number = 0;  ///< Number of meetings that are over.
 };
 
-/// What the lanes of a warp show; two tables, because a fast lane may show the next thing before a
-/// slow one has looked at this one.
+/// The tables that the lanes of a warp show. There are two, because a fast lane may show the next
+/// thing before a slow one has looked at this one.
 struct Warp {
   Meeting meeting;
   std::array<std::array<Shown, kWarpSize>, 2> tables{};

@@ -16,11 +16,11 @@ struct Dimensions {
   std::int64_t z = 1;
 };
 
-/// In which order threads run between two meetings. A kernel without a race computes the same bits
-/// in both.
+/// The order in which threads run between two meetings. A kernel without a race computes the same
+/// bits in both.
 enum class Order { kAscending, kDescending };
 
-/// What a kernel asks about itself.
+/// A kernel's own indices, sizes and launch memory.
 struct Thread {
   int index = 0;
   int count = 0;
@@ -33,12 +33,12 @@ struct Thread {
 /// All threads of the block meet.
 void meet_block();
 
-/// What a lane shows the others of its warp.
+/// The words that a lane shows the others of its warp.
 using Shown = std::array<std::uint32_t, 8>;
 /// Every lane of the warp shows something and sees what all have shown.
 [[nodiscard]] const std::array<Shown, 32>& exchange(const Shown& shown);
 
-/// What is launched.
+/// The sizes of a launch.
 struct Launch {
   Dimensions grid;
   int threads = 0;

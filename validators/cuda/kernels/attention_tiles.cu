@@ -116,7 +116,7 @@ HEADROOM_DEVICE int held_row(int value) {
 HEADROOM_DEVICE int held_column(int block, int value) {
   return 8 * block + 2 * (lane() % 4) + value % 2;
 }
-/// Over the four lanes that share a row.
+/// The sum over the four lanes that share a row.
 HEADROOM_DEVICE float row_sum(float x) {
   x += from_lane_xor(x, 1);
   return x + from_lane_xor(x, 2);

@@ -62,7 +62,7 @@ HEADROOM_DEVICE void embedding(const EmbeddingArguments& a) {
   }
 }
 
-/// How many tokens of one id are summed before their sum is rounded into the table.
+/// The number of tokens of one id that are summed before their sum is rounded into the table.
 constexpr int kMatches = 1024;
 
 template <typename G, typename T>

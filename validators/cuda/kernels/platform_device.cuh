@@ -1,6 +1,6 @@
 #pragma once
 
-/// What kernels are written with, on the device. The host has the same names
+/// The functions that kernels are written with, on the device. The host has the same names
 /// (emulation/platform_host.h), so that the tests run the kernels without a GPU.
 
 #define HEADROOM_DEVICE __device__ __forceinline__

@@ -46,7 +46,7 @@ std::int32_t HeadroomDevice::answer(const char* call, CUresult code) {
     return 0;
   }
   error = driver.sentence(call, code);
-  // After these nothing works in this process (CUDA driver API, CUresult).
+  // After these errors, nothing works in this process (CUDA driver API, CUresult).
   const bool is_sticky = code == CUDA_ERROR_ILLEGAL_ADDRESS || code == CUDA_ERROR_LAUNCH_FAILED ||
                          code == CUDA_ERROR_MISALIGNED_ADDRESS ||
                          code == CUDA_ERROR_ILLEGAL_INSTRUCTION ||

@@ -19,7 +19,7 @@ struct LoadedKernel {
   CUfunction function = nullptr;
   int most_threads = 0;
   std::size_t static_bytes = 0;
-  std::size_t allowed_bytes = 0;  ///< Of the launch's own shared memory.
+  std::size_t allowed_bytes = 0;  ///< Allowed bytes of dynamic shared memory.
 };
 
 }  // namespace headroom::cuda
@@ -33,18 +33,18 @@ struct HeadroomDevice {
 
   headroom::cuda::Driver driver;
   headroom::cuda::Blas blas;
-  /// Of this opened device alone; a context may have the address of one that is gone.
+  /// A number of this opened device alone; a context may have the address of one that is gone.
   std::uint64_t identity = 0;
   CUdevice ordinal = 0;
   CUcontext context = nullptr;
   std::vector<CUstream> streams;
-  std::vector<CUevent> events;  ///< By their number; null: destroyed.
+  std::vector<CUevent> events;  ///< Events by their number; null: destroyed.
   std::vector<CUmodule> modules;
   std::unordered_map<std::string, headroom::cuda::LoadedKernel> kernels;
   headroom::cuda::LaunchLimits limits;
   cublasLtHandle_t blas_handle = nullptr;
   std::int64_t workspace_bytes = 0;
-  /// By everything that the choice of an algorithm depends on.
+  /// Prepared products, by everything that the choice of an algorithm depends on.
   std::map<std::vector<std::int64_t>, std::unique_ptr<headroom::cuda::PreparedProduct>> products;
   std::string error;
   std::string last_kernel;

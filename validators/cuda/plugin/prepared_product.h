@@ -6,7 +6,8 @@
 
 namespace headroom::cuda {
 
-/// What cuBLASLt needs to multiply matrices of given sizes: made once, used in every step.
+/// The objects that cuBLASLt needs to multiply matrices of given sizes: made once, used in every
+/// step.
 struct PreparedProduct {
   explicit PreparedProduct(const Blas& library) : blas(library) {}
   ~PreparedProduct();

@@ -245,7 +245,7 @@ Status cudaMemPoolGetAttribute(const void* pool, int attribute, void* value) {
   std::memcpy(value, &answer, sizeof answer);
   return kSuccess;
 }
-// Of the peaks only zero may be written: it sets them to what is in use.
+// Peaks accept only zero, which sets them to the bytes in use.
 Status cudaMemPoolSetAttribute(const void* pool, int attribute, const void* value) {
   if (attribute != kReservedPeak && attribute != kUsedPeak) {
     return kSuccess;

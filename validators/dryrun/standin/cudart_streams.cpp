@@ -11,7 +11,7 @@
 namespace headroom::standin {
 namespace {
 
-/// What graphs and their executables call; those that call nothing are not listed.
+/// The host calls of graphs and their executables; those that call nothing are not listed.
 std::unordered_map<void*, Queue::HostCalls>& graph_calls() {
   static auto* const table = new std::unordered_map<void*, Queue::HostCalls>;
   return *table;

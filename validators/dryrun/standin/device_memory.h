@@ -59,7 +59,7 @@ class DeviceMemory {
   [[nodiscard]] std::uint64_t used(int device) const;  ///< The context included.
   [[nodiscard]] std::uint64_t peak(int device) const;
   [[nodiscard]] std::uint64_t free(int device) const;
-  /// What is in use becomes the peak.
+  /// Sets the peak to the bytes in use.
   void reset_peak(int device);
   /// The peak since the last call of this function.
   std::uint64_t take_peak(int device);
@@ -69,7 +69,7 @@ class DeviceMemory {
     std::uint64_t pages = 0;  ///< Bytes in pages of their own.
     std::uint64_t small = 0;  ///< Bytes of requests that share pages.
     std::uint64_t peak = 0;
-    std::uint64_t recent_peak = 0;  ///< Since `take_peak`.
+    std::uint64_t recent_peak = 0;  ///< Peak since `take_peak`.
   };
   [[nodiscard]] static std::uint64_t bytes_of(const Use& use);
   bool grow(Use& use, std::uint64_t pages, std::uint64_t small) const;

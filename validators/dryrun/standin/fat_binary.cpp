@@ -15,9 +15,9 @@ namespace {
 constexpr std::uint32_t kWrapperMagic = 0x466243b1;
 constexpr std::uint32_t kContainerMagic = 0xba55ed50;
 constexpr std::size_t kArchitectureAt = 28;
-/// Read of one library: its object files are compiled for the same list but for a few of them.
+/// Wrappers read of one library: nearly all its object files are compiled for the same list.
 constexpr std::size_t kMostRead = 64;
-constexpr std::size_t kMostImages = 64;  ///< Read of one binary: more than there are architectures.
+constexpr std::size_t kMostImages = 64;  ///< Images read of one binary; there are fewer.
 
 template <typename Number>
 Number read_at(const unsigned char* place) {
@@ -45,7 +45,7 @@ Libraries& libraries() {
   return *made;
 }
 
-/// Where the library begins that holds `address`; null if none does.
+/// The beginning of the library that holds `address`; null if none does.
 const void* base_of(const void* address) {
   Dl_info found{};
   return dladdr(address, &found) != 0 ? found.dli_fbase : nullptr;

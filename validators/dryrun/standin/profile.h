@@ -31,7 +31,7 @@ struct Profile {
   /// One block may take all of a multiprocessor's shared memory but 1 KiB (compute capability 8.0
   /// and later), or all of it.
   [[nodiscard]] std::size_t shared_bytes_per_block_optin() const;
-  /// For which capability (x 10) the code is that runs: kernels of PyTorch's wheels are compiled
+  /// The capability (x 10) of the code that runs: kernels of PyTorch's wheels are compiled
   /// for some capabilities, and a device runs the newest of its own major or older ones. CUB
   /// refuses a capability that it was not compiled for.
   ///

@@ -67,7 +67,7 @@ class Queue {
     HostCalls calls;
   };
   std::uint64_t last_capture_ = 0;
-  std::map<std::uint64_t, Capture> captures_;  ///< By number.
+  std::map<std::uint64_t, Capture> captures_;  ///< Captures by their number.
   std::map<Stream, std::uint64_t> captured_;   ///< Streams, and the capture that each is part of.
 };
 

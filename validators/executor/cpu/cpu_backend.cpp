@@ -13,7 +13,7 @@ namespace headroom::exec {
 namespace cpu {
 namespace {
 
-/// What a handle points to. Each backend has a type of its own behind the same handle.
+/// The object behind a handle. Each backend has a type of its own behind the same handle.
 struct CpuDevice {
   std::map<void*, std::int64_t> segments;
   std::int64_t used = 0;

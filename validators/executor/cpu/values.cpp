@@ -23,8 +23,8 @@ void store(Bf16& to, double value) {
     to.bits = 0x7fc0;
     return;
   }
-  // To nearest even; rounding through fp32 first differs from one rounding only where fp32 itself
-  // has rounded to the middle of two bf16 numbers.
+  // Rounds to nearest even. Rounding through fp32 first differs from one rounding only where fp32
+  // itself has rounded to the middle of two bf16 numbers.
   const std::uint32_t odd = (bits >> 16) & 1U;
   to.bits = static_cast<std::uint16_t>((bits + 0x7fffU + odd) >> 16);
 }

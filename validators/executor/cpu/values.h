@@ -8,8 +8,8 @@
 
 #include "validators/executor/device_abi.h"
 
-/// How the CPU reads and writes elements. All arithmetic runs in fp64; a result is rounded once,
-/// to nearest even, when it is stored.
+/// Elements as the CPU reads and writes them. All arithmetic runs in fp64; a result is rounded
+/// once, to nearest even, when it is stored.
 namespace headroom::exec::cpu {
 
 struct Bf16 {
@@ -99,7 +99,7 @@ class Stat {
   bool wide_;
 };
 
-/// What a kernel answers if it was given a type that the CPU does not have.
+/// The code that a kernel returns; it fails if the CPU does not have the type that it was given.
 [[nodiscard]] std::int32_t answer(HeadroomDevice* device, bool known_type);
 /// Fails with a sentence.
 [[nodiscard]] std::int32_t fail(HeadroomDevice* device, const char* sentence);

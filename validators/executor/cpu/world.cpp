@@ -19,7 +19,7 @@
 namespace headroom::exec {
 namespace {
 
-/// What the ranks of one group share.
+/// The state that the ranks of one group share.
 struct Meeting {
   explicit Meeting(int size) : barrier(size), pointers(static_cast<std::size_t>(size)) {}
   std::barrier<> barrier;

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterable, List, Tuple
 from .history import Block
 
 
-# Where DistributedDataParallel makes its buckets, in the functions that call its reducer.
+# DistributedDataParallel makes its buckets in these functions of this file, which call its reducer.
 _BUCKETS_FILE = "/torch/nn/parallel/distributed.py"
 _BUCKETS_MADE_BY = ("_ddp_init_helper", "_pre_forward")
 
@@ -69,7 +69,7 @@ class Categories:
         if index < len(seen) and (block.freed is None or seen[index][0] <= block.freed):
             return seen[index][1]
         if self._buckets_hold_gradients and _is_bucket(block):
-            return "gradients"  # Before the first backward pass has made views of it.
+            return "gradients"  # No backward pass has made views of it yet.
         return "activations" if phase in ("forward", "backward") else "other"
 
     def see_modules(self, parameter: type, time: int) -> None:

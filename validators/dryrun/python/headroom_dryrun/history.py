@@ -12,7 +12,7 @@ from .frames import describe
 
 MAX_ENTRIES = 240_000  # Events that the allocator keeps: about 1 KB of host memory each.
 DIGEST_AFTER = 60_000  # Allocations: each makes three events (alloc, free_requested, free_completed).
-RECORDED_ENTRIES = 1_200_000  # As MAX_ENTRIES where every event is kept: a single phase may have as many.
+RECORDED_ENTRIES = 1_200_000  # MAX_ENTRIES where every event is kept: a single phase may have as many.
 _ROUNDING = 512  # Bytes: kMinBlockSize in c10/cuda/CUDACachingAllocator.cpp.
 _ROWS = 40  # Rows of a live set; the rest becomes one row.
 
@@ -167,7 +167,7 @@ class History:
         return self.best[device]
 
     def leave_out(self, spans: Sequence[Tuple[int, int]]) -> None:
-        """What was alive in these spans does not count."""
+        """Leaves out what was alive in these spans."""
         self._left_out += spans
         self.best = {device: point for device, point in self.best.items() if not _is_within(point.time, spans)}
 

@@ -15,7 +15,7 @@ _READERS = ("tolist", "item", "cpu", "numpy", "to", "clone", "__bool__", "__int_
 
 
 def _version_of(tensor: Any) -> Optional[int]:
-    """How often PyTorch has written to the tensor or a view of it; None: it does not count that in inference mode."""
+    """The number of writes to the tensor or a view of it; None in inference mode, where PyTorch does not count them."""
     try:
         return tensor._version
     except RuntimeError:
@@ -29,7 +29,7 @@ class Known:
         torch = session.torch
         self._torch = torch
         self._device = session.device
-        # By address: the tensor, its version when the values were told, and what makes the stand-in forget them.
+        # Values by address: the tensor, its version when the values were told, and what makes the stand-in forget them.
         self._told: Dict[int, Tuple[Any, Optional[int], Any]] = {}
         self._codes = {torch.int64: "q", torch.int32: "i", torch.float32: "f", torch.float64: "d"}
 
@@ -77,7 +77,7 @@ class Known:
                 self._told.pop(address, None)
 
     def of(self, tensor: Any) -> Optional[List[int]]:
-        """What is known of `tensor`, or None."""
+        """The known values of `tensor`, or None."""
         code = self._codes.get(tensor.dtype)
         if code is None or not tensor.is_cuda or not tensor.is_contiguous() or not 0 < tensor.numel() <= _MOST:
             return None

@@ -31,14 +31,14 @@ def _current(stats: Dict[str, Any], path: Path) -> int:
 
 @dataclasses.dataclass
 class Probe:
-    """What the recorder asks when a phase ends."""
+    """The questions that the recorder asks when a phase ends."""
 
     ledger: PeakLedger
     devices: Callable[[], List[int]]  # Devices that this process has allocated on.
-    work: Callable[[], Dict[str, Any]]  # What was asked of the device since the last call.
+    work: Callable[[], Dict[str, Any]]  # The work that the device was given since the last call.
     settle: Callable[[], None] = lambda: None  # Waits until blocks of finished work have come back.
     device_peak: Callable[[], Optional[int]] = lambda: None  # Bytes in use at most since the last call.
-    mark: Callable[[Dict[str, Any]], Any] = lambda stats: None  # Where the events stand of a device with these statistics.
+    mark: Callable[[Dict[str, Any]], Any] = lambda stats: None  # The position in the events, by statistics.
     now: Callable[[], float] = time.time
 
 
@@ -94,7 +94,7 @@ class PhaseRecorder:
         self.steps = 0  # Optimizer steps that have ended.
         self.after_row: Callable[[Row], None] = lambda row: None
         self.after_failure: Callable[[], None] = lambda: None  # The program goes on after an error.
-        self.after_recovery: Callable[[List[Failure]], None] = lambda failures: None  # And has done a step.
+        self.after_recovery: Callable[[List[Failure]], None] = lambda failures: None  # It has done a step since.
         self._probe = probe
         self._state = "off"  # off, load, forward, backward, between (backward and step), stepping, after (a step), cleared
         self._micro_batch = 1
@@ -106,8 +106,8 @@ class PhaseRecorder:
         self._attempt = 0  # Index of the first row of the step that is open.
         self._failed_name = ""
         self._before_batch: List[Row] = []  # Peaks of `load` without what was allocated after the last optimizer was made.
-        self.failures: List[Failure] = []  # Of the step that is open, as far as the program went on.
-        self._lost_retries: Dict[int, int] = {}  # By device: those of failed attempts.
+        self.failures: List[Failure] = []  # Failures in the open step after which the program went on.
+        self._lost_retries: Dict[int, int] = {}  # Retries in failed attempts, by device.
 
     @property
     def name(self) -> str:
@@ -233,7 +233,7 @@ class PhaseRecorder:
         merge(self._last, self._cut())
         if state == "forward" and self._attempt and self.rows[self._attempt - 1]["name"] == "load":
             for row, peaks in zip(self._loaded or [], self._before_batch):
-                row.update(peaks)  # What made `load` larger was this attempt's batch.
+                row.update(peaks)  # This attempt's batch had made `load` larger.
         first = self._attempt if state == "forward" else len(self.rows) - len(self._last)
         began = self.rows[first - 1]["ended"] if first else 0.0
         rows = self.rows[first:]

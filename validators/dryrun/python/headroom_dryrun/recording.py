@@ -18,11 +18,11 @@ _COUNTED = ("alloc", "free_requested", "free_completed")
 _LARGEST_SPLIT = 1 << 50  # Larger values mean that the setting is off.
 _TRIES = 5  # Readings of a history to which another thread adds.
 Mark = Tuple[int, int]  # Events so far, and how often the cache has been emptied.
-MOST_EVENTS = 8_000_000  # As validators/dryrun/recorded_program.h.
+MOST_EVENTS = 8_000_000  # The limit of validators/dryrun/recorded_program.h.
 
 
 def position(stats: Dict[str, Any]) -> int:
-    """How many events of the kinds `_COUNTED` there have been on the device of `stats`."""
+    """The number of events of the kinds `_COUNTED` so far on the device of `stats`."""
     allocation = stats.get("allocation", {}).get("all", {})
     active = stats.get("active", {}).get("all", {})
     return allocation.get("allocated", 0) + allocation.get("freed", 0) + active.get("freed", 0)
@@ -59,7 +59,7 @@ class Events:
         self.kinds: List[str] = []  # "a" allocate, "l" let go (another stream still uses it), "f" free
         self.blocks: List[int] = []
         self.ends: List[int] = []  # The position after each event.
-        self.sizes: List[int] = []  # By block: bytes as asked for.
+        self.sizes: List[int] = []  # Requested bytes, by block.
         self.streams: List[int] = []
         self.lines: List[str] = []
         self.addresses: List[int] = []
@@ -186,7 +186,7 @@ class Recording:
         return change
 
     def program(self, session: Any) -> Dict[str, Any]:
-        """What is written: the events of the device that the report tells of, and how the allocator was set."""
+        """The program that is written: the events of the report's device, and how the allocator was set."""
         rows = session.phases.rows
         device = fullest(rows)
         if session.history.user_records:

@@ -18,7 +18,7 @@ def skew(routing: str) -> float:
 
 
 def tokens_of(expert: int, experts: int, tokens: int, routing: str) -> int:
-    """How many of `tokens` the router sends to `expert`; over all experts they sum to `tokens`."""
+    """The number of `tokens` that the router sends to `expert`; over all experts they sum to `tokens`."""
     share = skew(routing)
     favoured = int(tokens * share) if experts > 1 else 0
     rest = tokens - favoured

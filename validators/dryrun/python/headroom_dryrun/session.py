@@ -44,7 +44,7 @@ class Session:
         self.batch: List[int] = []  # Shape of the first tensor of the forward pass that was recognised.
         self.oom: Optional[Dict[str, Any]] = None
         self._attempts: List[Dict[str, Any]] = []  # Errors after which the program went on, but has done no step yet.
-        self.caught: List[Dict[str, Any]] = []  # Errors after which it has.
+        self.caught: List[Dict[str, Any]] = []  # Errors after which the program has done a step.
         self.exception: Optional[Dict[str, str]] = None
         self.categories = Categories(keeps_all=settings.record)
         self.torch: Any = None

@@ -110,7 +110,7 @@ class Counts:
 
     def _tell_places(self, condition: Any, result: Any, count: int) -> None:
         try:
-            found = result if isinstance(result, tuple) else (result,)  # Else a flat tensor for each dimension.
+            found = result if isinstance(result, tuple) else (result,)  # A tuple has a flat tensor for each dimension.
             if len(found) == 1:
                 self._known.tell_places(condition, found[0], count)
         except Exception as error:

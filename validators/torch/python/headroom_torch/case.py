@@ -7,7 +7,7 @@
 """
 import os
 
-# What the parameters are stored in, and what autocast computes in.
+# The type of the stored parameters, and the type in which autocast computes.
 PRECISIONS = {
     "fp32": ("float32", None),
     "bf16": ("bfloat16", None),

@@ -9,7 +9,7 @@ _BITSANDBYTES = {
 
 
 def trained_groups(model, case):
-    """What the optimizer gets: the trained parameters, or two groups of them, norms and biases without decay."""
+    """The optimizer's parameters: all trained ones, or two groups of them, norms and biases without decay."""
     trained = [p for p in model.parameters() if p.requires_grad]
     if case.runtime != "deepspeed" or not case["zero"]["decay_groups"]:
         return trained
@@ -20,7 +20,7 @@ def trained_groups(model, case):
 
 
 def make_optimizer(case, parameters):
-    """None if the plan has no optimizer, or if DeepSpeed makes it from its configuration."""
+    """The optimizer; None if the plan has none, or if DeepSpeed makes it from its configuration."""
     kind, form = case["optimizer"]["kind"], case["optimizer"]["form"]
     if kind == "none" or case.deepspeed and case.deepspeed.get("optimizer"):
         return None

@@ -1,4 +1,4 @@
-"""What distributes a model: DistributedDataParallel, FSDP2, FSDP1, DeepSpeed. One process for each GPU."""
+"""Distributes a model with DistributedDataParallel, FSDP2, FSDP1 or DeepSpeed. Each GPU has one process."""
 import functools
 import os
 

@@ -1,4 +1,4 @@
-"""What PyTorch's allocator did in each phase of the run. The report has the form of a dry run's (docs/dryrun.md)."""
+"""Reports PyTorch's allocator in each phase of the run, in the form of a dry run's report (docs/dryrun.md)."""
 import contextlib
 import json
 import os
@@ -77,7 +77,7 @@ class Phases:
 
 
 def versions():
-    """Of Python, PyTorch, CUDA and the packages that are loaded."""
+    """Versions of Python, PyTorch, CUDA and the packages that are loaded."""
     found = {"python": platform.python_version(), "torch": str(torch.__version__), "cuda": str(torch.version.cuda or "")}
     for name in _PACKAGES:
         version = getattr(sys.modules.get(name), "__version__", None)
@@ -91,7 +91,7 @@ def _number(variable):
 
 
 def write_report(folder, report):
-    """Under another name first, so that nobody reads half of it."""
+    """Writes the report under another name first, so that nobody reads half of it."""
     path = os.path.join(folder, f"{report['rank'] or 0}-{os.getpid()}.json")
     with open(path + ".part", "w", encoding="utf-8") as file:
         json.dump(report, file)
