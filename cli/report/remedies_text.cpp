@@ -137,6 +137,10 @@ std::string remedies_text(const FitAnswer& answer, const Terminal& terminal) {
     return {};
   }
   const std::vector<cost::Remedy>& cheapest = answer.remedies->cheapest;
+  if (answer.remedies->least_gpus == 0) {
+    return heading(terminal, "no change makes it fit: without a single tensor the process takes " +
+                                 to_text(answer.estimate.outside_bytes));
+  }
   if (cheapest.empty()) {
     return heading(terminal, "no change on this many GPUs would make it fit") +
            least_gpus_line(answer, terminal) + wider_lines(answer, terminal);

@@ -47,6 +47,14 @@ TEST_CASE("fit: what does not fit is exit code 1, with what is missing and what 
   CHECK(answer.says("\nnext: headroom fit llama-3.1-8b --gpu rtx-4090 "));
 }
 
+TEST_CASE("fit: where a process alone takes more than the budget, no change is proposed") {
+  const Answer answer = test::headroom("fit gpt2 --gpu a100-80gb --budget 100MB");
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(
+      answer.says("\nno change makes it fit: without a single tensor the process takes 942 MiB\n"));
+  CHECK(answer.says("\nnext: more than 942 MiB of GPU memory leave something to PyTorch\n"));
+}
+
 TEST_CASE("fit: the screen shows peak, bars, device, phases, blocks and the next command") {
   const Answer answer = test::headroom("fit llama-3.2-1b --gpu a100-80gb");
   for (const char* part :

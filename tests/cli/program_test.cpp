@@ -71,6 +71,13 @@ TEST_CASE("program: a budget in which PyTorch empties its cache is replayed as t
   CHECK(replayed.text("settings/0/verdict") == "fits");
 }
 
+TEST_CASE("program: a budget below what a process takes without tensors is an answer") {
+  const Answer answer = fit_program("blocks", "--budget 100MiB");
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(answer.says("does not fit"));
+  CHECK(answer.err.empty());
+}
+
 TEST_CASE("program: too small a budget names the phase, the line and the settings that help") {
   const Answer answer = fit_program("blocks", "--budget 1050MiB");
   CHECK(answer.code == ExitCode::kNo);

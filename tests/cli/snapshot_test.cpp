@@ -217,6 +217,11 @@ TEST_CASE("snapshot: wrong files and wrong use are refused in a sentence") {
   const Answer several = test::headroom_with(
       {"snapshot", recorded("leak_1"), recorded("leak_3"), "--against", "plan.json"});
   CHECK(several.code == ExitCode::kUsage);
+  const std::string log = folder.write("gpu.csv", "index, memory.used [MiB]\n0, 1024 MiB\n");
+  CHECK(test::headroom_with({"snapshot", log}).code == ExitCode::kYes);
+  const Answer mixed = test::headroom_with({"snapshot", recorded("leak_1"), log});
+  CHECK(mixed.code == ExitCode::kUsage);
+  CHECK(mixed.complains("give this file alone"));
 }
 
 TEST_CASE("snapshot: the example of the help runs") {
