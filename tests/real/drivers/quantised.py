@@ -25,16 +25,16 @@ def settings(quant):
         bnb_4bit_compute_dtype=models.DTYPES[quant.get("compute", "bf16")])
 
 
-def place_weights(model, quant, dtype):
+def place_weights(model, quant, dtype, place):
     """Gives each parameter memory, one after the other, as from_pretrained does; bitsandbytes quantises on the way."""
     for _, module in list(model.named_modules()):
         for name, parameter in list(module._parameters.items()):
             if parameter is None or parameter.device.type != "meta":
                 continue
             on_host = quant.get("load") == "cpu" and isinstance(parameter, QUANTISED)
-            values = torch.empty(parameter.shape, dtype=dtype, device="cpu" if on_host else "cuda")
+            values = torch.empty(parameter.shape, dtype=dtype, device="cpu" if on_host else place)
             if isinstance(parameter, QUANTISED):
-                made = type(parameter)(values, requires_grad=False, **parameter.__dict__).to("cuda")
+                made = type(parameter)(values, requires_grad=False, **parameter.__dict__).to(place)
             else:
                 made = torch.nn.Parameter(values)
             module._parameters[name] = made
@@ -49,7 +49,8 @@ def place_buffers(model):
                 module.register_buffer(name, buffer.cuda(), persistent=False)
 
 
-def load(case):
+def load(case, place="cuda"):
+    """The model with quantised weights; `place`: where they end."""
     dtype = models.DTYPES[case.get("dtype", "bf16")]
     quant = case.get("quant")
     if not quant:
@@ -60,10 +61,10 @@ def load(case):
                                     quantization_config=config)
     if quant["bits"] == 8:
         place_buffers(model)
-        place_weights(model, quant, dtype)
+        place_weights(model, quant, dtype, place)
     else:
-        place_weights(model, quant, dtype)
-        model.to("cuda")
+        place_weights(model, quant, dtype, place)
+        model.to(place)
     model.is_loaded_in_4bit, model.is_loaded_in_8bit = quant["bits"] == 4, quant["bits"] == 8
     model.quantization_method = "bitsandbytes"
     model.config.quantization_config = config
@@ -75,9 +76,7 @@ def prepare(model, case):
     kind = case.get("checkpointing")
     checkpointed = kind in ("full", "full_reentrant")
     if case.get("prepare_kbit"):
-        model = peft.prepare_model_for_kbit_training(
-            model, use_gradient_checkpointing=checkpointed,
-            gradient_checkpointing_kwargs={"use_reentrant": kind == "full_reentrant"})
+        model = models.prepare_kbit(model, kind)
     else:
         models.checkpoint(model, kind)
         if checkpointed and case.get("peft"):
@@ -132,6 +131,8 @@ def run(case):
         model = load(case)
     with phases("peft"):
         model = prepare(model, case)
+    if case.get("liger"):
+        models.use_liger(model, case["liger"])
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = models.make_optimizer(case.get("optimizer", "torch"), trained)
     train(model, optimizer, case, phases)
