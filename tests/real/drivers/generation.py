@@ -1,29 +1,42 @@
-"""`generate` of transformers: greedy, with a mask of ones and a DynamicCache."""
+"""`generate` of transformers: greedy, with a mask of ones and a DynamicCache, in two phases."""
 import torch
 
 
+class Phase:
+    """The open one of the two phases: the second begins when the model's second forward pass is prepared."""
+
+    def __init__(self, phases, model):
+        self._phases = phases
+        self._open = phases("generation.prefill")
+        self._prepare = model.prepare_inputs_for_generation
+        self._calls = 0
+        model.prepare_inputs_for_generation = self._prepared
+
+    def _prepared(self, *args, **kwargs):
+        self._calls += 1
+        if self._calls == 2:
+            self.end()
+            self._open = self._phases("generation.decode")
+            self.begin()
+        return self._prepare(*args, **kwargs)
+
+    def begin(self):
+        self._open.__enter__()
+
+    def end(self):
+        self._open.__exit__(None, None, None)
+
+
 def generate(model, case, phases):
-    """Two phases: up to the second forward pass of the model, and from there on."""
-    asked = case["generate"]
-    open_phase = phases("generation.prefill")
-    calls = 0
-
-    def next_phase(*_):
-        nonlocal open_phase, calls
-        calls += 1
-        if calls == 2:
-            open_phase.__exit__(None, None, None)
-            open_phase = phases("generation.decode")
-            open_phase.__enter__()
-
     model.eval()
-    hook = model.register_forward_pre_hook(next_phase)
-    open_phase.__enter__()
+    model.generation_config.eos_token_id = None  # Every sequence has its greatest length.
+    model.generation_config.pad_token_id = 0
+    asked = case["generate"]
+    phase = Phase(phases, model)
+    phase.begin()
     tokens = torch.randint(0, 100, (case.get("micro_batch", 1), case.get("seq", 2048)), device="cuda")
     mask = torch.ones_like(tokens) if asked.get("mask") else None
-    with torch.no_grad():
-        output = model.generate(input_ids=tokens, attention_mask=mask, max_new_tokens=asked["new_tokens"],
-                                do_sample=False, use_cache=True)
+    output = model.generate(input_ids=tokens, attention_mask=mask, max_new_tokens=asked["new_tokens"], do_sample=False,
+                            use_cache=True)
     del output, tokens, mask
-    open_phase.__exit__(None, None, None)
-    hook.remove()
+    phase.end()

@@ -151,7 +151,10 @@ def use_liger(model, kernels):
 
 def disbelieve_guards():
     """In a dry run, `mask.all()` is taken as true; with padding it is not."""
-    torch.Tensor.all, torch.all = inspect.unwrap(torch.Tensor.all), inspect.unwrap(torch.all)
+    from transformers import masking_utils
+
+    for owner, name in ((torch.Tensor, "all"), (torch, "all"), (masking_utils, "fast_all")):
+        setattr(owner, name, inspect.unwrap(getattr(owner, name)))
 
 
 def elements(parameters):
