@@ -36,6 +36,32 @@ class Variables(unittest.TestCase):
         self.assertEqual(process.stdout.split(), ["9", "1", "29500"], process.stderr)
 
 
+class Collectives(unittest.TestCase):
+    """Arguments have PyTorch's names: torch.distributed.checkpoint passes them by name."""
+
+    def setUp(self):
+        c10d = types.SimpleNamespace(get_rank=lambda group=None: 1)
+        self.answers = world._Collectives(types.SimpleNamespace(guess=lambda *_: None), c10d)
+
+    def test_a_rank_gets_its_part_of_what_is_scattered(self):
+        output = [None]
+        self.answers.scatter_object_list(scatter_object_output_list=output, scatter_object_input_list=["a", "b"], src=0, group=None)
+        self.assertEqual(output, ["b"])
+
+    def test_every_rank_sends_what_this_one_sends(self):
+        gathered = [None, None]
+        self.answers.gather_object(obj="x", object_gather_list=gathered, dst=0, group=None)
+        self.assertEqual(gathered, ["x", "x"])
+
+
+class Checkpoints(unittest.TestCase):
+    def test_shards_that_every_rank_announces_are_no_overlap(self):
+        planner = types.SimpleNamespace(_validate_global_plan=lambda plan, metadata: False)
+        session = types.SimpleNamespace(settings=Settings("x", world=2))
+        world.hooks(session)["torch.distributed.checkpoint.default_planner"][0](planner)
+        self.assertTrue(planner._validate_global_plan([], None))
+
+
 class Store(unittest.TestCase):
     def setUp(self):
         self.store = world.store_class(Base)("host", 1234, 8, is_master=False)

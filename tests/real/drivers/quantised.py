@@ -42,11 +42,11 @@ def place_weights(model, quant, dtype, place):
     model.tie_weights()
 
 
-def place_buffers(model):
+def place_buffers(model, place):
     for module in model.modules():
         for name, buffer in list(module._buffers.items()):
             if buffer is not None:
-                module.register_buffer(name, buffer.cuda(), persistent=False)
+                module.register_buffer(name, buffer.to(place), persistent=False)
 
 
 def load(case, place="cuda"):
@@ -59,11 +59,9 @@ def load(case, place="cuda"):
     config = settings(quant)
     model = replace_with_bnb_linear(model, modules_to_not_convert=quant.get("skip", ["lm_head"]),
                                     quantization_config=config)
-    if quant["bits"] == 8:
-        place_buffers(model)
-        place_weights(model, quant, dtype, place)
-    else:
-        place_weights(model, quant, dtype, place)
+    place_buffers(model, place)
+    place_weights(model, quant, dtype, place)
+    if quant["bits"] == 4:
         model.to(place)
     model.is_loaded_in_4bit, model.is_loaded_in_8bit = quant["bits"] == 4, quant["bits"] == 8
     model.quantization_method = "bitsandbytes"

@@ -53,7 +53,8 @@ def load_states(model, optimizer, case, folder):
 
 def sharded():
     """accelerate's plugin for sharded state dicts, and what its functions ask of an Accelerator."""
-    from accelerate import FullyShardedDataParallelPlugin
+    from accelerate import FullyShardedDataParallelPlugin, PartialState
 
+    PartialState()  # accelerate's log asks for it.
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2, state_dict_type="SHARDED_STATE_DICT")
     return plugin, types.SimpleNamespace(process_index=torch.distributed.get_rank(), wait_for_everyone=lambda: None)

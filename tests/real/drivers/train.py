@@ -122,8 +122,7 @@ def update(optimizer, scaler, trained, clip):
         optimizer.step()
 
 
-def train(model, optimizer, case, phases):
-    scaler = make_scaler(case)
+def train(model, optimizer, scaler, case, phases):
     trained = [p for p in model.parameters() if p.requires_grad]
     pieces = case.get("accumulation", 1)
     for step in range(1, case.get("steps", 2) + 1):
@@ -166,13 +165,12 @@ def save_states(case, folder):
     start()
     model = load(case)
     optimizer = make_optimizer(model, case)
-    train(model, optimizer, case, Unmeasured())
+    train(model, optimizer, make_scaler(case), case, Unmeasured())
     resume.save_states(model, optimizer, case, folder)
 
 
 def run(case):
-    if case.get("padded"):
-        models.disbelieve_guards()
+    models.disbelieve_guards(case)
     saved = resume.saved_states(save_states, case) if case.get("resume") else None
     start()
     phases = Phases(NCCL_PAUSE if case.get("parallel") else 0)
@@ -185,7 +183,8 @@ def run(case):
         with phases("resume"):
             resume.load_states(model, optimizer, case, saved.name)
         saved.cleanup()
-    train(model, optimizer, case, phases)
+    scaler = make_scaler(case)
+    train(model, optimizer, scaler, case, phases)
     if case.get("generate"):
         generation.generate(model, case, phases)
     if case.get("eval"):

@@ -108,9 +108,7 @@ def widen_trained(model, wrapper):
         flat = handle.flat_param
         if flat.requires_grad and flat.dtype != torch.float32:
             flat.data = flat.data.to(torch.float32)
-            if module._use_orig_params and handle._shard_param_infos is not None:
-                handle._orig_param_dtype = torch.float32
-                handle._use_sharded_views()
+            handle._orig_param_dtype = torch.float32
 
 
 def join_deepspeed():
