@@ -36,7 +36,7 @@ class Variables(unittest.TestCase):
         self.assertEqual(process.stdout.split(), ["9", "1", "29500"], process.stderr)
 
 
-class Collectives(unittest.TestCase):
+class Arguments(unittest.TestCase):
     """Arguments have PyTorch's names: torch.distributed.checkpoint passes them by name."""
 
     def setUp(self):
@@ -54,12 +54,21 @@ class Collectives(unittest.TestCase):
         self.assertEqual(gathered, ["x", "x"])
 
 
+class Planner:
+    """As DefaultSavePlanner of torch.distributed.checkpoint: what all ranks hold is divided among them."""
+
+    def create_global_plan(self, all_plans):
+        return [f"{i} of {plan}" for i, plan in enumerate(all_plans)], "metadata"
+
+
 class Checkpoints(unittest.TestCase):
-    def test_shards_that_every_rank_announces_are_no_overlap(self):
-        planner = types.SimpleNamespace(_validate_global_plan=lambda plan, metadata: False)
+    def test_this_rank_writes_all_of_its_shards(self):
+        kind = type("DefaultSavePlanner", (Planner,), {"create_global_plan": Planner.create_global_plan})
+        module = types.SimpleNamespace(DefaultSavePlanner=kind, _validate_global_plan=lambda plan, metadata: False)
         session = types.SimpleNamespace(settings=Settings("x", world=2))
-        world.hooks(session)["torch.distributed.checkpoint.default_planner"][0](planner)
-        self.assertTrue(planner._validate_global_plan([], None))
+        world.hooks(session)["torch.distributed.checkpoint.default_planner"][0](module)
+        self.assertEqual(kind().create_global_plan(["a", "a"]), (["0 of a", "0 of a"], "metadata"))
+        self.assertTrue(module._validate_global_plan([], None))
 
 
 class Store(unittest.TestCase):

@@ -259,9 +259,18 @@ def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
         ddp._verify_param_shape_across_processes = lambda *args, **kwargs: None
 
     def planner_imported(planner: Any) -> None:
-        # It refuses shards that overlap; every other rank has announced the shards of this one.
-        if hasattr(planner, "_validate_global_plan"):
-            planner._validate_global_plan = lambda *args, **kwargs: True
+        kind = getattr(planner, "DefaultSavePlanner", None)
+        if kind is None or not hasattr(planner, "_validate_global_plan"):
+            return
+        original = kind.create_global_plan
+
+        def create_global_plan(self: Any, all_plans: List[Any]) -> Any:
+            """The plan of this rank alone: shards that every rank announces would be divided among them."""
+            plans, metadata = original(self, all_plans[:1])
+            return plans * len(all_plans), metadata
+
+        kind.create_global_plan = create_global_plan
+        planner._validate_global_plan = lambda *args, **kwargs: True  # It misses the shards of the others.
 
     return {
         "torch.distributed.checkpoint.default_planner": [planner_imported],
