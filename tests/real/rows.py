@@ -10,17 +10,11 @@ BYTES = ("allocated_before", "allocated_after", "peak_allocated", "reserved_afte
 DRIVERS = {
     "transformers": "train",
     "transformers+ddp": "train",
+    "transformers+fsdp1": "train",
     "transformers+fsdp2": "train",
     "transformers+bitsandbytes": "quantised",
     "deepspeed": "engine",
     "torchtitan": "titan",
-}
-# Keys of a case that a driver does not know.
-UNKNOWN = {
-    "train": ("resume", "generate", "padded", "liger", "quant"),
-    "quantised": ("resume", "liger"),
-    "engine": ("resume", "quant", "leaf", "fake_host", "task"),
-    "titan": ("resume", "pp"),
 }
 DEVICES = {80: "a100-80gb", 89: "rtx-4090", 90: "h100-80gb", 100: "b200"}  # Keys are compute capabilities times ten.
 USUAL_BYTES = 600_000_000_000  # Memory for a row that names no size: nothing is ever full.
@@ -58,7 +52,7 @@ def environment_of(row):
             return f"{environment}-{versions[package]}"
     if versions.get("transformers", NEWEST) != NEWEST:
         return f"transformers-{versions['transformers']}"
-    if case.get("quant") or case.get("liger") or "8bit" in case.get("optimizer", ""):
+    if case.get("quant") or case.get("liger") or "bit" in case.get("optimizer", ""):
         return "kernels"
     return "cuda13"
 
@@ -72,9 +66,6 @@ def reason_against(row):
         return f"no driver for {row['framework']}"
     if case.get("attention") == "flash_attention_2":
         return "flash-attn's kernels are compiled for a real GPU"
-    for key in UNKNOWN[DRIVERS[row["framework"]]]:
-        if case.get(key):
-            return f"no driver for rows with `{key}`"
     return None
 
 

@@ -80,21 +80,34 @@ class GenerationMixin:
         return True
 
 
+class SyncedMixin:
+    """The same when GPUs wait for each other: the sum over ranks reads as 0."""
+
+    def _has_unfinished_sequences(self, this_peer_finished, synced_gpus, **_):
+        return not synced_gpus
+
+
 class Generation(unittest.TestCase):
     def test_generate_ends_at_its_greatest_length(self):
+        self.generate(GenerationMixin, False)
+
+    def test_generate_on_several_ranks_does_not_believe_a_sum_that_was_not_computed(self):
+        self.generate(SyncedMixin, True)
+
+    def generate(self, base, synced):
         said = []
         hooks = frameworks.hooks(types.SimpleNamespace(guess=lambda what, where="": said.append(what), torch_hooks=None))
         criteria = type("Criteria", (MaxLengthCriteria,), {"__call__": MaxLengthCriteria.__call__})
-        mixin = type("Mixin", (GenerationMixin,), {"_has_unfinished_sequences": GenerationMixin._has_unfinished_sequences})
+        mixin = type("Mixin", (base,), {"_has_unfinished_sequences": base._has_unfinished_sequences})
         hooks["transformers.generation.stopping_criteria"][0](types.SimpleNamespace(MaxLengthCriteria=criteria))
         hooks["transformers.generation.utils"][0](types.SimpleNamespace(GenerationMixin=mixin))
         length, criterion, model = 1, criteria(), mixin()
-        while model._has_unfinished_sequences(False, False):
+        while model._has_unfinished_sequences(False, synced):
             length += 1
             criterion(types.SimpleNamespace(shape=(1, length)), None)
             self.assertLessEqual(length, 4)
         self.assertEqual((length, said), (4, ["generate went on to its greatest length"]))
-        self.assertTrue(model._has_unfinished_sequences(False, False))
+        self.assertTrue(model._has_unfinished_sequences(False, synced))
 
 
 class Groups(unittest.TestCase):

@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import types
 import unittest
 
 import support  # noqa: F401
@@ -25,6 +26,36 @@ class Routing(unittest.TestCase):
     def test_a_skewed_expert_takes_its_share_beyond_the_others(self):
         self.assertEqual(values.tokens_of(0, 4, 1000, "skewed:0.2"), 200 + 200)
         self.assertEqual(values.tokens_of(1, 4, 1000, "skewed:0.2"), 200)
+
+
+class Guards(unittest.TestCase):
+    def session(self):
+        compiler = types.SimpleNamespace(is_compiling=lambda: False)
+        torch = types.SimpleNamespace(Tensor=Truth, compiler=compiler)
+        self.said = []
+        return types.SimpleNamespace(torch=torch, guess=lambda what, where="": self.said.append(what),
+                                     device=types.SimpleNamespace(is_standin=True))
+
+    def test_fast_all_of_transformers_is_a_guard_too(self):
+        session = self.session()
+        module = types.SimpleNamespace(fast_all=lambda mask: Truth())
+        values.hooks(session)["transformers.masking_utils"][0](module)
+        truth = values.Guards(session)._truth(lambda tensor: False)
+        self.assertTrue(truth(module.fast_all(None)))
+        self.assertFalse(truth(Truth()))
+        self.assertEqual(self.said, ["A guard `.all()` was taken as true"])
+
+    def test_releases_without_fast_all_are_left_alone(self):
+        values.hooks(self.session())["transformers.masking_utils"][0](types.SimpleNamespace())
+
+
+class Truth:
+    """A tensor of one element on the GPU."""
+
+    is_cuda = True
+
+    def numel(self):
+        return 1
 
 
 class Sequences(unittest.TestCase):

@@ -36,6 +36,41 @@ class Variables(unittest.TestCase):
         self.assertEqual(process.stdout.split(), ["9", "1", "29500"], process.stderr)
 
 
+class Arguments(unittest.TestCase):
+    """Arguments have PyTorch's names: torch.distributed.checkpoint passes them by name."""
+
+    def setUp(self):
+        c10d = types.SimpleNamespace(get_rank=lambda group=None: 1)
+        self.answers = world._Collectives(types.SimpleNamespace(guess=lambda *_: None), c10d)
+
+    def test_a_rank_gets_its_part_of_what_is_scattered(self):
+        output = [None]
+        self.answers.scatter_object_list(scatter_object_output_list=output, scatter_object_input_list=["a", "b"], src=0, group=None)
+        self.assertEqual(output, ["b"])
+
+    def test_every_rank_sends_what_this_one_sends(self):
+        gathered = [None, None]
+        self.answers.gather_object(obj="x", object_gather_list=gathered, dst=0, group=None)
+        self.assertEqual(gathered, ["x", "x"])
+
+
+class Planner:
+    """As DefaultSavePlanner of torch.distributed.checkpoint: what all ranks hold is divided among them."""
+
+    def create_global_plan(self, all_plans):
+        return [f"{i} of {plan}" for i, plan in enumerate(all_plans)], "metadata"
+
+
+class Checkpoints(unittest.TestCase):
+    def test_this_rank_writes_all_of_its_shards(self):
+        kind = type("DefaultSavePlanner", (Planner,), {"create_global_plan": Planner.create_global_plan})
+        module = types.SimpleNamespace(DefaultSavePlanner=kind, _validate_global_plan=lambda plan, metadata: False)
+        session = types.SimpleNamespace(settings=Settings("x", world=2))
+        world.hooks(session)["torch.distributed.checkpoint.default_planner"][0](module)
+        self.assertEqual(kind().create_global_plan(["a", "a"]), (["0 of a", "0 of a"], "metadata"))
+        self.assertTrue(module._validate_global_plan([], None))
+
+
 class Store(unittest.TestCase):
     def setUp(self):
         self.store = world.store_class(Base)("host", 1234, 8, is_master=False)

@@ -10,7 +10,8 @@ import torch
 import transformers
 
 import models
-from phases import NCCL_PAUSE, Phases
+import resume
+from phases import NCCL_PAUSE, Phases, Unmeasured
 
 PACKAGES = ("torch", "transformers", "deepspeed")
 
@@ -42,15 +43,30 @@ def settings(case, hidden):
         "wall_clock_breakdown": False}, case.get("ds", {}))
 
 
-def load(case, config):
+def make_model(case, config):
     dtype = models.DTYPES[case.get("param_dtype", case.get("dtype", "bf16"))]
+    if case.get("quant"):
+        import quantised
+
+        return quantised.load(case)
     init = case.get("init", "zero3" if case.get("zero") == 3 else "cuda")
     place = (deepspeed.zero.Init(config_dict_or_path=config, dtype=dtype) if init == "zero3" else torch.device(init))
-    model = models.make_model(case, dtype, place).train()
-    models.checkpoint(model, case.get("checkpointing"))
+    return models.make_model(case, dtype, place)
+
+
+def load(case, config):
+    model = make_model(case, config).train()
+    kind = case.get("checkpointing")
+    if case.get("prepare_kbit"):
+        model = models.prepare_kbit(model, kind)
+    else:
+        models.checkpoint(model, kind)
     if case.get("lora"):
         lora = {"alpha": 16, **case["lora"]}
-        model = models.add_adapters(model, lora, bool(case.get("checkpointing")))
+        model = models.add_adapters(model, lora, bool(kind))
+    if case.get("leaf") == "experts":
+        blocks = {type(module) for module in model.modules() if hasattr(module, "experts")}
+        deepspeed.utils.set_z3_leaf_modules(model, list(blocks))
     return model
 
 
@@ -109,14 +125,18 @@ def chosen_sizes(engine):
             "max_live": zero.max_live_parameters, "max_reuse": zero.max_reuse_distance, "sub_group": zero.sub_group_size}
 
 
-def run(case):
+def start():
+    """PyTorch on the rank's GPU and the group of all ranks."""
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
     torch.zeros(1, device="cuda")
     device = torch.device("cuda", torch.cuda.current_device())
     alone = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
     torch.distributed.init_process_group("nccl", device_id=device, **alone)
-    phases = Phases(NCCL_PAUSE)
+
+
+def make_engine(case, phases):
+    """The engine, and the number of the model's parameters."""
     config = settings(case, models.model_config(case).hidden_size)
     with phases("model"):
         model = load(case, config)
@@ -126,6 +146,25 @@ def run(case):
         optimizer = make_optimizer(case.get("optimizer", "torch"), groups)
     with phases("deepspeed.initialize"):
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
+    return engine, parameters
+
+
+def save_states(case, folder):
+    start()
+    engine, _ = make_engine(case, Unmeasured())
+    train(engine, case, Unmeasured())
+    engine.save_checkpoint(folder)
+
+
+def run(case):
+    saved = resume.saved_states(save_states, case) if case.get("resume") else None
+    start()
+    phases = Phases(NCCL_PAUSE)
+    engine, parameters = make_engine(case, phases)
+    if saved:
+        with phases("resume"):
+            engine.load_checkpoint(saved.name)
+        saved.cleanup()
     train(engine, case, phases)
     if case.get("eval"):
         evaluate(engine, case, phases)

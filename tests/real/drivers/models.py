@@ -1,5 +1,7 @@
 """Models, adapters, optimizers and batches of the cases: what several drivers share. Keys: tests/measured/README.md."""
 import contextlib
+import inspect
+import sys
 
 import torch
 import transformers
@@ -76,6 +78,15 @@ def add_adapters(model, lora, checkpointed):
     return model
 
 
+def prepare_kbit(model, checkpointing):
+    """PEFT's preparation of quantised models, which also switches checkpointing on."""
+    import peft
+
+    return peft.prepare_model_for_kbit_training(
+        model, use_gradient_checkpointing=checkpointing in ("full", "full_reentrant"),
+        gradient_checkpointing_kwargs={"use_reentrant": checkpointing == "full_reentrant"})
+
+
 def layers_of(model):
     """The longest list of modules: the decoder's layers."""
     lists = [m for name, m in model.named_modules()
@@ -105,6 +116,51 @@ def make_optimizer(name, parameters):
     if name not in eight_bit:
         raise ValueError(f"optimizer {name} is not known here")
     return getattr(bitsandbytes.optim, eight_bit[name])(parameters, lr=1e-4)
+
+
+class Both:
+    """Two optimizers that step one after the other."""
+
+    def __init__(self, *optimizers):
+        self._optimizers = optimizers
+
+    def step(self):
+        for optimizer in self._optimizers:
+            optimizer.step()
+
+    def zero_grad(self, set_to_none=True):
+        for optimizer in self._optimizers:
+            optimizer.zero_grad(set_to_none=set_to_none)
+
+
+def make_muon(model):
+    """Muon for the matrices of the layers, AdamW for the rest."""
+    inside = {id(p) for p in layers_of(model).parameters() if p.requires_grad and p.ndim == 2}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    rest = [p for p in trained if id(p) not in inside]
+    matrices = torch.optim.Muon([p for p in trained if id(p) in inside], lr=1e-4)
+    return Both(matrices, torch.optim.AdamW(rest, lr=1e-4)) if rest else Both(matrices)
+
+
+def use_liger(model, kernels):
+    """Liger's kernels of the model's family; `kernels`: True, or what differs from its defaults."""
+    from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+    options = {"fused_linear_cross_entropy": False} if kernels is True else kernels
+    _apply_liger_kernel_to_instance(model=model, **options)
+
+
+def disbelieve_guards(case):
+    """In a dry run, a guard that asks whether all elements of a mask are true is taken as true. With padding it is not.
+    OPT and BLOOM make a mask themselves, and when their rows were recorded, `fast_all` of transformers read zeros."""
+    guards = []
+    if case.get("padded"):
+        guards = [(torch.Tensor, "all"), (torch, "all")]
+    if guards or case["config"]["model_type"] in ("opt", "bloom"):
+        masks = sys.modules.get("transformers.masking_utils")
+        guards += [(masks, "fast_all")] if hasattr(masks, "fast_all") else []
+    for owner, name in guards:
+        setattr(owner, name, inspect.unwrap(getattr(owner, name)))
 
 
 def elements(parameters):

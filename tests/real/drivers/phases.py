@@ -54,6 +54,13 @@ def largest(blocks):
             for size, count in sorted(blocks.items(), key=lambda item: -item[0] * item[1])[:LARGEST]]
 
 
+class Unmeasured:
+    """Phases of a run of which nobody reads the figures."""
+
+    def __call__(self, name):
+        return contextlib.nullcontext()
+
+
 class Phases:
     """Rows, one for each `with phases(name):`. `collect`: Python's cyclic collector runs at the ends of
     phases and at no other time, so that it cannot decide where a peak is."""

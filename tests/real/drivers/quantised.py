@@ -25,16 +25,16 @@ def settings(quant):
         bnb_4bit_compute_dtype=models.DTYPES[quant.get("compute", "bf16")])
 
 
-def place_weights(model, quant, dtype):
+def place_weights(model, quant, dtype, place):
     """Gives each parameter memory, one after the other, as from_pretrained does; bitsandbytes quantises on the way."""
     for _, module in list(model.named_modules()):
         for name, parameter in list(module._parameters.items()):
             if parameter is None or parameter.device.type != "meta":
                 continue
             on_host = quant.get("load") == "cpu" and isinstance(parameter, QUANTISED)
-            values = torch.empty(parameter.shape, dtype=dtype, device="cpu" if on_host else "cuda")
+            values = torch.empty(parameter.shape, dtype=dtype, device="cpu" if on_host else place)
             if isinstance(parameter, QUANTISED):
-                made = type(parameter)(values, requires_grad=False, **parameter.__dict__).to("cuda")
+                made = type(parameter)(values, requires_grad=False, **parameter.__dict__).to(place)
             else:
                 made = torch.nn.Parameter(values)
             module._parameters[name] = made
@@ -42,14 +42,15 @@ def place_weights(model, quant, dtype):
     model.tie_weights()
 
 
-def place_buffers(model):
+def place_buffers(model, place):
     for module in model.modules():
         for name, buffer in list(module._buffers.items()):
             if buffer is not None:
-                module.register_buffer(name, buffer.cuda(), persistent=False)
+                module.register_buffer(name, buffer.to(place), persistent=False)
 
 
-def load(case):
+def load(case, place="cuda"):
+    """The model with quantised weights; `place`: where they end."""
     dtype = models.DTYPES[case.get("dtype", "bf16")]
     quant = case.get("quant")
     if not quant:
@@ -58,12 +59,10 @@ def load(case):
     config = settings(quant)
     model = replace_with_bnb_linear(model, modules_to_not_convert=quant.get("skip", ["lm_head"]),
                                     quantization_config=config)
-    if quant["bits"] == 8:
-        place_buffers(model)
-        place_weights(model, quant, dtype)
-    else:
-        place_weights(model, quant, dtype)
-        model.to("cuda")
+    place_buffers(model, place)
+    place_weights(model, quant, dtype, place)
+    if quant["bits"] == 4:
+        model.to(place)
     model.is_loaded_in_4bit, model.is_loaded_in_8bit = quant["bits"] == 4, quant["bits"] == 8
     model.quantization_method = "bitsandbytes"
     model.config.quantization_config = config
@@ -75,9 +74,7 @@ def prepare(model, case):
     kind = case.get("checkpointing")
     checkpointed = kind in ("full", "full_reentrant")
     if case.get("prepare_kbit"):
-        model = peft.prepare_model_for_kbit_training(
-            model, use_gradient_checkpointing=checkpointed,
-            gradient_checkpointing_kwargs={"use_reentrant": kind == "full_reentrant"})
+        model = models.prepare_kbit(model, kind)
     else:
         models.checkpoint(model, kind)
         if checkpointed and case.get("peft"):
@@ -132,6 +129,8 @@ def run(case):
         model = load(case)
     with phases("peft"):
         model = prepare(model, case)
+    if case.get("liger"):
+        models.use_liger(model, case["liger"])
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = models.make_optimizer(case.get("optimizer", "torch"), trained)
     train(model, optimizer, case, phases)

@@ -8,7 +8,18 @@ import torchtitan.components.metrics
 import torchtitan.train
 from torchtitan.config import JobConfig
 
+import resume
+
 PACKAGES = ("torch", "torchtitan")
+OPTIONAL = {  # Keys of a case whose absence leaves torchtitan's default.
+    "memory_budget": "activation_checkpoint.memory_budget",
+    "pp_schedule": "parallelism.pipeline_parallel_schedule",
+    "pp_microbatch": "parallelism.pipeline_parallel_microbatch_size",
+    "pp_layers_per_stage": "parallelism.pipeline_parallel_layers_per_stage",
+    "pp_first_less": "parallelism.pipeline_parallel_first_stage_less_layers",
+    "pp_last_less": "parallelism.pipeline_parallel_last_stage_less_layers",
+    "pp_overlap": "parallelism.pipeline_parallel_expert_parallel_overlap",
+}
 
 
 class Tokenizer:
@@ -70,8 +81,9 @@ def job_config(case, folder):
         "checkpoint.enable": False,
         "metrics.log_freq": 1,
     }
-    if "memory_budget" in case:
-        values["activation_checkpoint.memory_budget"] = case["memory_budget"]
+    for key, option in OPTIONAL.items():
+        if key in case:
+            values[option] = case[key]
     if isinstance(case.get("compile"), list):
         values["compile.components"] = case["compile"]
     for key, value in {**values, **case.get("set", {})}.items():
@@ -95,6 +107,8 @@ def put_model_and_data(case, config):
         flavors = dict(spec.model_args)
         flavor = config.model.flavor
         flavors[flavor] = dataclasses.replace(flavors[flavor], **case.get("model_args", {}))
+        if case.get("pp", 1) > 1:
+            tell_shapes(case, config, flavors)
         loader = Loader(config.training.local_batch_size, config.training.seq_len)
         return dataclasses.replace(spec, model_args=flavors, build_tokenizer_fn=lambda *_, **__: Tokenizer(),
                                    build_dataloader_fn=lambda *_, **__: loader)
@@ -102,17 +116,51 @@ def put_model_and_data(case, config):
     module.get_train_spec = train_spec
 
 
-class Measured(torchtitan.train.Trainer):
-    """The trainer, read after every step."""
+def tell_shapes(case, config, flavors):
+    """Answers for the neighbour that tells a stage the shape of what it will send: hidden states of one micro-batch."""
+    width = flavors[config.model.flavor].dim
+    sequence = config.training.seq_len // (case.get("cp", 1) * case.get("tp", 1))
+    replicas = case.get("dp_replicate", 1)
+    shards = config.parallelism.data_parallel_shard_degree
+    if shards == -1:
+        shards = case["world"] // (case["pp"] * case.get("tp", 1) * case.get("cp", 1) * replicas)
+    sharded = shards * case.get("cp", 1) > 1
+    dtype = config.training.mixed_precision_param if sharded else config.training.dtype
+    shape = (config.parallelism.pipeline_parallel_microbatch_size, sequence, width)
 
-    steps = None
+    def receive(objects, *_, **__):
+        objects[0] = (torch.empty(shape, dtype=getattr(torch, dtype), device="meta"),)
+
+    torch.distributed.recv_object_list = receive
+
+
+class Measured(torchtitan.train.Trainer):
+    """The trainer, read after every step and when it has resumed."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.rows = []
+        if config.checkpoint.enable:
+            self._load, self.checkpointer.load = self.checkpointer.load, self.load_measured
+
+    def load_measured(self, step):
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        loaded = self._load(step=step)
+        if loaded:
+            self.read("resume", allocated_before=before)
+        return loaded
 
     def train_step(self, batches):
         super().train_step(batches)
+        self.read(f"step{1 + sum(row['phase'].startswith('step') for row in self.rows)}")
+
+    def read(self, phase, **more):
         torch.cuda.synchronize()
         stats = torch.cuda.memory_stats()
-        self.steps.append({
-            "phase": f"step{self.step}",
+        self.rows.append({
+            "phase": phase, **more,
             "allocated_after": stats["allocated_bytes.all.current"],
             "peak_allocated": stats["allocated_bytes.all.peak"],
             "peak_active": stats["active_bytes.all.peak"],
@@ -123,17 +171,32 @@ class Measured(torchtitan.train.Trainer):
         torch.cuda.reset_peak_memory_stats()
 
 
-def run(case):
+def trained(case, folder):
+    """The trainer at the end of its steps; states are saved in `folder`, or loaded if it has some."""
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
                         "MASTER_PORT": "0"}.items():
         os.environ.setdefault(name, value)  # A world of one, which nobody has announced.
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
     torchtitan.components.metrics.DeviceMemoryMonitor.reset_peak_stats = lambda self: None  # `Measured` does it.
-    with tempfile.TemporaryDirectory() as folder:
-        config = job_config(case, folder)
-        put_model_and_data(case, config)
-        trainer = Measured(config)
-        trainer.steps = []
-        local = [getattr(p, "_local_tensor", p).numel() for part in trainer.model_parts for p in part.parameters()]
-        trainer.train()
-    return {"local_parameters": sum(local), "phases": trainer.steps}
+    config = job_config(case, folder)
+    put_model_and_data(case, config)
+    trainer = Measured(config)
+    trainer.train()
+    return trainer
+
+
+def resumed(case):
+    """The case after a first step whose states were saved: its own steps follow."""
+    saving = {"checkpoint.enable": True, "checkpoint.last_save_model_only": False, "checkpoint.interval": 1000}
+    return {**case, "steps": case.get("steps", 3) + 1, "set": {**case.get("set", {}), **saving}}
+
+
+def save_states(case, folder):
+    trained({**resumed(case), "steps": 1}, folder)
+
+
+def run(case):
+    with resume.saved_states(save_states, case) if case.get("resume") else tempfile.TemporaryDirectory() as folder:
+        trainer = trained(resumed(case) if case.get("resume") else case, folder)
+    local = [getattr(p, "_local_tensor", p).numel() for part in trainer.model_parts for p in part.parameters()]
+    return {"local_parameters": sum(local), "phases": trainer.rows}

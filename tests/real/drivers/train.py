@@ -1,4 +1,4 @@
-"""transformers on one GPU, under DDP and under FSDP2: a plain training loop on random tokens.
+"""transformers on one GPU, under DDP, FSDP1 and FSDP2: a plain training loop on random tokens.
 
 It knows nothing of the dry run. What a case does not name has PyTorch's or transformers' own default.
 """
@@ -7,8 +7,11 @@ import os
 
 import torch
 
+import generation
+import harness
 import models
-from phases import NCCL_PAUSE, Phases
+import resume
+from phases import NCCL_PAUSE, Phases, Unmeasured
 
 with contextlib.suppress(ImportError):  # peft is imported before the first fork; older transformers lack what it needs.
     import peft  # noqa: F401
@@ -16,35 +19,12 @@ with contextlib.suppress(ImportError):  # peft is imported before the first fork
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "bitsandbytes", "liger_kernel")
 
 
-def shard(model, case):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+def wrap_checkpoints(model):
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
-    parallel = case["parallel"]
-    world, copies = parallel["world"], parallel.get("replicate", 1)
-    mesh = (init_device_mesh("cuda", (copies, world // copies), mesh_dim_names=("replicate", "shard"))
-            if copies > 1 else init_device_mesh("cuda", (world,)))
-    options = {
-        "mesh": mesh,
-        "reshard_after_forward": parallel.get("reshard", True),
-        "mp_policy": MixedPrecisionPolicy(models.DTYPES[parallel.get("param_dtype", "bf16")],
-                                          models.DTYPES[parallel.get("reduce_dtype", "fp32")]),
-        "offload_policy": CPUOffloadPolicy() if parallel.get("offload") else OffloadPolicy()}
     layers = models.layers_of(model)
-    if case.get("checkpointing") == "full_wrapper":
-        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-
-        for i, layer in enumerate(layers):
-            layers[i] = checkpoint_wrapper(layer)
-    for layer in layers:
-        fully_shard(layer, **options)
-    if parallel.get("shard_embeddings") and not case["config"].get("tie_word_embeddings", True):
-        for embedding in (model.get_input_embeddings(), model.get_output_embeddings()):
-            if embedding is not None:
-                fully_shard(embedding, **options)
-    fully_shard(model, **options)
-    model.to_empty(device="cpu" if parallel.get("offload") else "cuda")
-    return model
+    for i, layer in enumerate(layers):
+        layers[i] = checkpoint_wrapper(layer)
 
 
 def distribute(model, case):
@@ -53,8 +33,8 @@ def distribute(model, case):
     alone = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
     torch.distributed.init_process_group(
         "nccl", device_id=device if parallel.get("eager", True) else None, **alone)
-    if parallel["kind"] == "fsdp2":
-        return shard(model, case)
+    if parallel["kind"] in ("fsdp1", "fsdp2"):
+        return harness.distribute(model, case)
     if parallel["kind"] != "ddp":
         raise ValueError(f"{parallel['kind']} is not known here")
     # The rows lack the first broadcast of parameters, for which DDP packs 250 MiB at a time.
@@ -63,31 +43,71 @@ def distribute(model, case):
         bucket_cap_mb=parallel.get("bucket_cap_mb", 25), static_graph=parallel.get("static_graph", False))
 
 
+def make_model(case):
+    """The model where its framework wants it first: FSDP1 moves it from the host, FSDP2 shards before there is memory."""
+    kind = case.get("parallel", {}).get("kind")
+    if case.get("quant"):
+        import quantised
+
+        return quantised.load({**case, "dtype": case.get("param_dtype", "bf16")}, "cpu" if kind == "fsdp1" else "cuda")
+    place = {"fsdp1": "cpu", "fsdp2": "meta"}.get(kind, "cuda")
+    return models.make_model(case, models.DTYPES[case.get("param_dtype", "fp32")], torch.device(place),
+                             drawn=place != "cpu")
+
+
 def load(case):
-    sharded = case.get("parallel", {}).get("kind") == "fsdp2"
-    model = models.make_model(case, models.DTYPES[case.get("param_dtype", "fp32")],
-                              torch.device("meta" if sharded else "cuda"), drawn=True)
+    model = make_model(case)
     kind = case.get("checkpointing")
-    models_checkpointed = kind in ("full", "full_reentrant")
+    checkpointed = kind in ("full", "full_reentrant")
+    if case.get("liger"):
+        models.use_liger(model, case["liger"])
+    if case.get("prepare_kbit"):
+        model = models.prepare_kbit(model, kind)
     if case.get("lora"):
         model = models.add_adapters(model, case["lora"], False)
     model.train()
-    models.checkpoint(model, kind)
-    if case.get("lora") and models_checkpointed:
-        model.enable_input_require_grads()
+    if not case.get("prepare_kbit"):
+        models.checkpoint(model, kind)
+        if checkpointed and case.get("lora"):
+            model.enable_input_require_grads()
+    if kind == "full_wrapper":
+        wrap_checkpoints(model)
     return distribute(model, case) if case.get("parallel") else model
+
+
+def batch_of(case):
+    """The keyword arguments of a forward pass on random tokens."""
+    shape = (case.get("micro_batch", 1), case.get("seq", 2048))
+    tokens = torch.randint(0, 100, shape, device="cuda")
+    batch = {"input_ids": tokens, "labels": tokens}
+    if case.get("task") == "sequence-classification":
+        kind = torch.float32 if case["config"].get("num_labels", 2) == 1 else torch.int64
+        batch["labels"] = torch.zeros(shape[0], dtype=kind, device="cuda")
+    if case.get("padded"):
+        batch["attention_mask"] = torch.ones(shape, dtype=torch.int64, device="cuda")
+    return batch
 
 
 def forward(model, case):
     """A batch and its loss; with it what is kept until the end of the backward pass."""
-    tokens = torch.randint(0, 100, (case.get("micro_batch", 1), case.get("seq", 2048)), device="cuda")
+    batch = batch_of(case)
     dtype = models.AUTOCAST.get(case.get("precision"))
     with torch.autocast("cuda", dtype=dtype) if dtype else contextlib.nullcontext():
-        output = model(input_ids=tokens, labels=tokens)
+        output = model(**batch)
     loss = output.loss
-    kept = [tokens] if case.get("drop_logits", True) else [tokens, output]
+    kept = [batch] if case.get("drop_logits", True) else [batch, output]
     pieces = case.get("accumulation", 1)
     return (loss / pieces if pieces > 1 else loss), kept
+
+
+def make_scaler(case):
+    if models.AUTOCAST.get(case.get("precision")) is not torch.float16:
+        return None
+    if case.get("parallel", {}).get("kind") == "fsdp1":
+        from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+        return ShardedGradScaler()
+    return torch.amp.GradScaler("cuda")
 
 
 def update(optimizer, scaler, trained, clip):
@@ -102,9 +122,7 @@ def update(optimizer, scaler, trained, clip):
         optimizer.step()
 
 
-def train(model, optimizer, case, phases):
-    fp16 = models.AUTOCAST.get(case.get("precision")) is torch.float16
-    scaler = torch.amp.GradScaler("cuda") if fp16 else None
+def train(model, optimizer, scaler, case, phases):
     trained = [p for p in model.parameters() if p.requires_grad]
     pieces = case.get("accumulation", 1)
     for step in range(1, case.get("steps", 2) + 1):
@@ -126,22 +144,49 @@ def train(model, optimizer, case, phases):
 def evaluate(model, case, phases):
     model.eval()
     with phases("evaluation"), torch.no_grad():
-        tokens = torch.randint(0, 100, (case.get("micro_batch", 1), case.get("seq", 2048)), device="cuda")
-        output = model(input_ids=tokens, labels=tokens)
-        del output, tokens
+        output = model(**batch_of(case))
+        del output
+
+
+def start():
+    """PyTorch on the rank's GPU. The rows began with a small tensor that is gone at once."""
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    torch.zeros(1, device="cuda")
+
+
+def make_optimizer(model, case):
+    if case.get("optimizer") == "muon":
+        return models.make_muon(model)
+    return models.make_optimizer(case.get("optimizer", "adamw"), [p for p in model.parameters() if p.requires_grad])
+
+
+def save_states(case, folder):
+    start()
+    model = load(case)
+    optimizer = make_optimizer(model, case)
+    train(model, optimizer, make_scaler(case), case, Unmeasured())
+    resume.save_states(model, optimizer, case, folder)
 
 
 def run(case):
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-    torch.zeros(1, device="cuda")  # The rows began with a small tensor that is gone at once.
+    models.disbelieve_guards(case)
+    saved = resume.saved_states(save_states, case) if case.get("resume") else None
+    start()
     phases = Phases(NCCL_PAUSE if case.get("parallel") else 0)
     with phases("load"):
         model = load(case)
     parameters = list(model.parameters())
     trained = [p for p in parameters if p.requires_grad]
-    optimizer = models.make_optimizer(case.get("optimizer", "adamw"), trained)
-    train(model, optimizer, case, phases)
+    optimizer = make_optimizer(model, case)
+    if saved:
+        with phases("resume"):
+            resume.load_states(model, optimizer, case, saved.name)
+        saved.cleanup()
+    scaler = make_scaler(case)
+    train(model, optimizer, scaler, case, phases)
+    if case.get("generate"):
+        generation.generate(model, case, phases)
     if case.get("eval"):
         evaluate(model, case, phases)
     return {"parameters": models.elements(parameters), "trainable": models.elements(trained), "phases": phases.rows}

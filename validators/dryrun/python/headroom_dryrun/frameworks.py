@@ -90,12 +90,13 @@ class _Generation:
             return
         original = mixin._has_unfinished_sequences
 
-        def unfinished(this: Any, *args: Any, **kwargs: Any) -> bool:
+        def unfinished(this: Any, finished: Any, synced_gpus: bool = False, *args: Any, **kwargs: Any) -> bool:
+            answer = original(this, finished, synced_gpus, *args, **kwargs)  # Asks the other ranks, too.
             if self._at_length:
                 self._at_length = False
                 self._session.guess("generate went on to its greatest length")
                 return False
-            return original(this, *args, **kwargs)
+            return answer or synced_gpus and finished is not True
 
         mixin._has_unfinished_sequences = unfinished
 

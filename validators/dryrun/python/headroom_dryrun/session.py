@@ -28,7 +28,7 @@ NCCL_PAUSE = 0.25  # Seconds.
 def watched_modules(session: "Session") -> Dict[str, List[Callable[[Any], None]]]:
     """Hooks by the name of the module after whose import they run."""
     hooks: Dict[str, List[Callable[[Any], None]]] = {"torch": [session.attach]}
-    for table in (frameworks.hooks(session), launchers.hooks(session), world.hooks(session)):
+    for table in (frameworks.hooks(session), launchers.hooks(session), values.hooks(session), world.hooks(session)):
         for name, functions in table.items():
             hooks.setdefault(name, []).extend(functions)
     return hooks

@@ -3,7 +3,7 @@
 import ctypes
 import functools
 import sys
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import frames
 from .known import Known, KnownSums
@@ -35,11 +35,12 @@ class Guards:
     def install(self) -> None:
         """Wraps `all` and the truth of its result. The result keeps a mark of its own: its lifetime is unchanged."""
         tensor = self._torch.Tensor
-        tensor.all = self._marking(tensor.all)
-        self._torch.all = self._marking(self._torch.all)
+        tensor.all = self.marking(tensor.all)
+        self._torch.all = self.marking(self._torch.all)
         tensor.__bool__ = self._truth(tensor.__bool__)
 
-    def _marking(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def marking(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`original`, which asks whether all elements are true: its result is marked."""
         compiling = is_compiling(self._torch)
         tensor = self._torch.Tensor
 
@@ -220,3 +221,13 @@ def install(session: Any) -> None:
             part.install()
         except Exception as error:
             session.report_failure(type(part).__name__, error)
+
+
+def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
+    """Hooks by module: transformers 5 asks whether all elements of a mask are true with a function of its own."""
+
+    def imported(module: Any) -> None:
+        if session.device.is_standin and hasattr(module, "fast_all"):
+            module.fast_all = Guards(session).marking(module.fast_all)
+
+    return {"transformers.masking_utils": [imported]}

@@ -142,11 +142,13 @@ class _Collectives:
         if object_list and all(item is None for item in object_list) and (src or 0) != self._c10d.get_rank():
             self._session.guess("broadcast_object_list of a rank that does not exist left None in the list")
 
-    def scatter_object_list(self, output: List[Any], scattered: Any = None, src: Any = None, group: Any = None, **_: Any) -> None:
+    def scatter_object_list(
+        self, scatter_object_output_list: List[Any], scatter_object_input_list: Any = None, src: Any = None, group: Any = None, **_: Any
+    ) -> None:
         """This rank's part, if the list is here."""
         rank = self._c10d.get_rank(group) if group is not None else self._c10d.get_rank()
-        if scattered:
-            output[0] = scattered[min(rank, len(scattered) - 1)]
+        if scatter_object_input_list:
+            scatter_object_output_list[0] = scatter_object_input_list[min(rank, len(scatter_object_input_list) - 1)]
 
     def send_object_list(self, object_list: List[Any], *args: Any, **kwargs: Any) -> None:
         """Nobody receives."""
@@ -256,7 +258,22 @@ def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
         # It compares what ranks read back from the GPU; every other rank has the same module.
         ddp._verify_param_shape_across_processes = lambda *args, **kwargs: None
 
+    def planner_imported(planner: Any) -> None:
+        kind = getattr(planner, "DefaultSavePlanner", None)
+        if kind is None or not hasattr(planner, "_validate_global_plan"):
+            return
+        original = kind.create_global_plan
+
+        def create_global_plan(self: Any, all_plans: List[Any]) -> Any:
+            """The plan of this rank alone: shards that every rank announces would be divided among them."""
+            plans, metadata = original(self, all_plans[:1])
+            return plans * len(all_plans), metadata
+
+        kind.create_global_plan = create_global_plan
+        planner._validate_global_plan = lambda *args, **kwargs: True  # It misses the shards of the others.
+
     return {
+        "torch.distributed.checkpoint.default_planner": [planner_imported],
         "torch.distributed.distributed_c10d": [c10d_imported],
         "torch.distributed": [distributed_imported],
         "torch.nn.parallel.distributed": [ddp_imported],

@@ -52,7 +52,8 @@ def shard_layers(model, case):
         for embedding in (model.get_input_embeddings(), model.get_output_embeddings()):
             fully_shard(embedding, **options)
     fully_shard(model, **options)
-    model.to_empty(device="cpu" if fsdp["cpu_offload"] else "cuda")
+    if any(p.is_meta for p in model.parameters()):  # Quantised weights are there already.
+        model.to_empty(device="cpu" if fsdp["cpu_offload"] else "cuda")
     return model
 
 
@@ -92,7 +93,7 @@ def wrap_layers(model, case):
         backward_prefetch={"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST,
                            "none": None}[fsdp["backward_prefetch"]],
         forward_prefetch=fsdp["forward_prefetch"], use_orig_params=fsdp["use_orig_params"],
-        device_id=torch.cuda.current_device())
+        limit_all_gathers=fsdp.get("limit_all_gathers", True), device_id=torch.cuda.current_device())
     if case.autocast_type is not None:
         widen_trained(model, FullyShardedDataParallel)
     return model
@@ -107,9 +108,7 @@ def widen_trained(model, wrapper):
         flat = handle.flat_param
         if flat.requires_grad and flat.dtype != torch.float32:
             flat.data = flat.data.to(torch.float32)
-            if module._use_orig_params and handle._shard_param_infos is not None:
-                handle._orig_param_dtype = torch.float32
-                handle._use_sharded_views()
+            handle._orig_param_dtype = torch.float32
 
 
 def join_deepspeed():
