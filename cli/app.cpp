@@ -21,9 +21,35 @@ namespace headroom::cli {
 namespace {
 
 std::vector<Command> commands() {
-  return {fit_command(),    plan_command(),     explain_command(), compare_command(),
-          sweep_command(),  timeline_command(), graph_command(),   emit_command(),
-          dryrun_command(), snapshot_command(), catalog_command(), validate_command()};
+  return {fit_command(),      plan_command(),     explain_command(), compare_command(),
+          sweep_command(),    timeline_command(), graph_command(),   emit_command(),
+          dryrun_command(),   snapshot_command(), catalog_command(), validate_command(),
+          calibrate_command()};
+}
+
+/// The option among those that choose `command` that was typed; nothing if none was.
+std::optional<std::string_view> choosing_option(const Command& command,
+                                                std::span<const std::string> words) {
+  const auto chosen = std::ranges::find_if(command.when, [words](std::string_view option) {
+    return std::ranges::any_of(words, [option](const std::string& word) {
+      return word.substr(0, word.find('=')) == "--" + std::string(option);
+    });
+  });
+  return chosen == command.when.end() ? std::nullopt : std::optional(*chosen);
+}
+
+/// Whether `command`, one of several of its verb, answers to these words.
+bool is_asked(const Command& command, std::span<const std::string> words) {
+  const bool chosen = choosing_option(command, words).has_value();
+  if (command.unless_word.empty()) {
+    return chosen;
+  }
+  const Result<Arguments> typed = parse_arguments(command.verb, words);
+  const std::vector<std::string> given = typed ? typed->positionals() : std::vector<std::string>();
+  if (!given.empty() && given.front() == command.unless_word) {
+    return false;
+  }
+  return chosen || given.size() == 1;
 }
 
 /// The command that answers: that of the verb, or another one that an option asks for.
@@ -36,17 +62,12 @@ std::optional<Command> command_for(std::string_view verb, std::span<const std::s
     all.push_back(other);
   }
   for (Command& command : all) {
-    const auto asks = [&command](const std::string& word) {
-      return std::ranges::any_of(command.when, [&word](std::string_view option) {
-        return word.substr(0, word.find('=')) == "--" + std::string(option);
-      });
-    };
     if (command.verb.name != verb) {
       continue;
     }
     if (command.when.empty()) {
       usual = std::move(command);
-    } else if (std::ranges::any_of(own_words(command.verb, rest), asks)) {
+    } else if (is_asked(command, own_words(command.verb, rest))) {
       return std::move(command);
     }
   }
@@ -127,7 +148,8 @@ Result<std::string> help_of(const VerbSpec& verb, std::span<const std::string> r
                : Result<std::string>(topic.error());
 }
 
-/// An option that the verb lacks, but `fit` or `plan` has: the error says so.
+/// The error about an option that the verb lacks: whether `fit` or `plan` has it, or else the help
+/// that lists the verb's own options.
 Error with_other_verb(const VerbSpec& verb, Error error) {
   const std::string name =
       error.key.substr(std::min(error.key.find_first_not_of('-'), error.key.size()));
@@ -139,10 +161,13 @@ Error with_other_verb(const VerbSpec& verb, Error error) {
       return option.name == name && !option.hidden;
     });
     if (has && other.verb.name != verb.name) {
-      error.fix = "headroom " + std::string(other.verb.name) + " has it; headroom " +
-                  std::string(verb.name) + " --help all lists those of " + std::string(verb.name);
+      error.fix = "headroom " + std::string(other.verb.name) + " has it; " +
+                  full_help_command(verb) + " lists those of " + std::string(verb.name);
       return error;
     }
+  }
+  if (error.fix.empty()) {
+    error.fix = full_help_command(verb) + " lists its options";
   }
   return error;
 }
@@ -173,9 +198,10 @@ Error command_without_dashes(const VerbSpec& verb, std::span<const std::string> 
 }
 
 /// The error about an option that the verb has, but not together with the one that chose `command`.
-Error with_own_variant(const Command& command, Error error) {
-  if (!command.when.empty() && error.got.starts_with("is not an option of")) {
-    const std::string option = "--" + std::string(command.when.front());
+Error with_own_variant(const Command& command, std::span<const std::string> words, Error error) {
+  const std::optional<std::string_view> chosen = choosing_option(command, words);
+  if (chosen && error.got.starts_with("is not an option of")) {
+    const std::string option = "--" + std::string(*chosen);
     error.got = "does not go together with " + option;
     error.fix = "leave it out, or leave out " + option;
   }
@@ -232,7 +258,7 @@ ExitCode run_command(const Command& command, std::span<const std::string> rest, 
 
   const Result<Arguments> arguments = read_arguments(command.verb, rest);
   if (!arguments) {
-    return report(with_own_variant(command, arguments.error()), plain);
+    return report(with_own_variant(command, own, arguments.error()), plain);
   }
   const Result<ColorChoice> color = read_color(*arguments);
   if (!color) {

@@ -46,10 +46,8 @@ Error unknown_option(const VerbSpec& verb, std::string_view given) {
     return Error::invalid_argument(name, is_none, {}, "use --runtime " + name.substr(2));
   }
   const std::optional<std::string> closest = closest_word(name, known);
-  return Error::invalid_argument(
-      name, is_none, {},
-      closest ? "use " + *closest
-              : "headroom " + std::string(verb.name) + " --help all lists its options");
+  // `run` adds the help that lists the options if none is close.
+  return Error::invalid_argument(name, is_none, {}, closest ? "use " + *closest : "");
 }
 
 /// A second spelling with one letter, as CLI11 takes it: ",-o".

@@ -37,6 +37,8 @@ struct Command {
   /// Options with any of which this command answers in place of the verb's usual one, and with
   /// options of its own; none: the usual one.
   std::vector<std::string_view> when{};
+  /// This command also answers if the only positional is another word than this one; empty: never.
+  std::string_view unless_word{};
 };
 
 }  // namespace headroom::cli

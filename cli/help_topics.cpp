@@ -176,6 +176,10 @@ std::vector<HelpTopic> topics_of(const VerbSpec& verb) {
   return topics;
 }
 
+std::string full_help_command(const VerbSpec& verb) {
+  return "headroom " + std::string(verb.name) + " --help" + (topics_of(verb).empty() ? "" : " all");
+}
+
 Result<HelpTopic> find_topic(const VerbSpec& verb, std::string_view name) {
   name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
   std::vector<std::string> known;

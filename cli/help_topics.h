@@ -32,6 +32,10 @@ struct HelpTopic {
 /// own help shows them all. Points into `verb`.
 [[nodiscard]] std::vector<HelpTopic> topics_of(const VerbSpec& verb);
 
+/// The command that lists every option of a verb: "headroom fit --help all", or "headroom graph
+/// --help" for a verb whose own help shows them all.
+[[nodiscard]] std::string full_help_command(const VerbSpec& verb);
+
 /// The page of that name; for the name of an option, a page with this option alone.
 ///
 /// Errors:  kInvalidArgument naming the closest page.

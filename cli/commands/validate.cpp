@@ -108,9 +108,6 @@ Status write_files(const Arguments& arguments, const check::Scoring& scoring) {
 }
 
 Result<ExitCode> run_validate(const Arguments& arguments, const Context& context) {
-  if (arguments.positionals().size() == 1 && arguments.positionals().front() != "measured") {
-    return validate_executor_command().run(arguments, context);  // A plan file alone.
-  }
   const Result<std::vector<std::string>> paths = read_paths(arguments);
   if (!paths) {
     return paths.error();

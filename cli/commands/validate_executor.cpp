@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/commands/verbs.h"
+#include "cli/device_choice.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "cli/question.h"
@@ -16,7 +17,6 @@
 #include "model_ir/spec/param_count.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
-#include "validators/executor/backend_plugin.h"
 #include "validators/executor/confirmation.h"
 #include "validators/executor/cpu/cpu_backend.h"
 
@@ -47,25 +47,10 @@ Result<exec::DeviceChoice> read_device(const std::string& text) {
   if (text == "cpu") {
     return exec::DeviceChoice{.backend = &exec::cpu_backend()};
   }
-  const std::string prefix = "cuda";
-  int ordinal = 0;
-  if (text != prefix) {
-    constexpr std::int64_t kMostDevices = 1024;
-    const Result<std::int64_t> number =
-        text.starts_with(prefix + ":")
-            ? parse_whole("device", text.substr(prefix.size() + 1), 0, kMostDevices)
-            : Result<std::int64_t>(Error{});
-    if (!number) {
-      return Error::invalid_argument("device", text, "cpu, cuda or cuda:N");
-    }
-    ordinal = static_cast<int>(*number);
+  if (!text.starts_with("cuda")) {
+    return Error::invalid_argument("device", text, "cpu, cuda or cuda:N");
   }
-  const Result<const HeadroomDeviceTable*> backend =
-      exec::load_cuda_backend(exec::cuda_plugin_places());
-  if (!backend) {
-    return backend.error();
-  }
-  return exec::DeviceChoice{.backend = *backend, .ordinal = ordinal};
+  return read_cuda_device(text);
 }
 
 /// MODEL and plan of the file.
@@ -261,6 +246,13 @@ ValidationAnswer answer_of(const ExecutorRun& run, const exec::Confirmation& con
       .snapshot = {},
       .run = executed_run(run, confirmation, seconds),
       .notes = {}};
+  if (confirmation.predicted.out_of_memory) {
+    answer.predicted.missing_at_failure =
+        missing_at(*confirmation.predicted.out_of_memory, confirmation.capacity);
+  }
+  if (measured.out_of_memory) {
+    answer.measured.missing_at_failure = missing_at(*measured.out_of_memory, confirmation.capacity);
+  }
   answer.measured.margin = measured.out_of_memory
                                ? confirmation.capacity - measured.out_of_memory->reserved -
                                      measured.out_of_memory->requested
@@ -373,11 +365,13 @@ Command validate_executor_command() {
                              "tokens by headroom's own executor. On one device, a plan for several "
                              "runs as one of its ranks, with copies in place of communication. The "
                              "exit code is 0 if allocated and reserved memory are as predicted, "
-                             "to the byte, and the driver's within 0.5 %.",
+                             "to the byte, and the driver's within 0.5 %. headroom validate --with "
+                             "dryrun --help lists the options of runs with PyTorch.",
                    .options = std::move(options),
                    .example = "validate plan.json --device cpu"},
           .run = run_executor,
-          .when = {"device", "max-batch", "tf32"}};
+          .when = {"device", "max-batch", "tf32", "output", "budget", "gpu"},
+          .unless_word = "measured"};
 }
 
 }  // namespace headroom::cli

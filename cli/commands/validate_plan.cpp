@@ -329,6 +329,12 @@ ValidationAnswer answer_of(const PlanRun& run, const JudgedQuestion& judged,
                           .failure = measurement.failure,
                           .snapshot = {},
                           .notes = {}};
+  if (estimate.failure) {
+    answer.predicted.missing_at_failure = missing_at(*estimate.failure, estimate.capacity);
+  }
+  if (measurement.judged.verdict == check::DryRunVerdict::kDoesNotFit) {
+    answer.measured.missing_at_failure = -measurement.judged.margin;
+  }
   if (estimate.time) {
     answer.predicted.step_seconds = estimate.time->total.value();
   }

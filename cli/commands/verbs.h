@@ -5,6 +5,9 @@
 /// The verbs of the program. Each is defined in the file with its name; `explain` is in plan.cpp.
 namespace headroom::cli {
 
+/// `headroom calibrate --output FILE`: measures the GPU of this machine for the time model.
+[[nodiscard]] Command calibrate_command();
+
 /// `headroom catalog models|gpus|nodes|links`: lists the known names.
 [[nodiscard]] Command catalog_command();
 

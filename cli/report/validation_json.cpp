@@ -24,6 +24,8 @@ JsonFields side_fields(const ValidatedSide& side) {
   fields.add("peak_allocated_bytes", side.peaks.allocated);
   fields.add("peak_reserved_bytes", side.peaks.reserved);
   fields.add("step_seconds", side.step_seconds ? JsonValue{*side.step_seconds} : JsonValue{});
+  fields.add("missing_at_failure_bytes",
+             side.missing_at_failure ? JsonValue{side.missing_at_failure->value()} : JsonValue{});
   return fields;
 }
 

@@ -34,6 +34,10 @@ std::string verdict_of(const ValidatedSide& side) {
   if (side.verdict == "unknown") {
     return "not measured";
   }
+  if (side.missing_at_failure) {
+    return side.verdict + ", " + to_text(*side.missing_at_failure) +
+           " short at the request that fails";
+  }
   return side.verdict + (side.margin < Bytes{0} ? ", " + to_text(-side.margin) + " short"
                                                 : ", " + to_text(side.margin) + " to spare");
 }
@@ -113,6 +117,10 @@ std::string peak_table(const ValidationAnswer& answer, const Terminal& terminal)
   }
   text += "  " + pad_right("predicted", kNameColumns) + verdict_of(predicted) + "\n";
   text += "  " + pad_right("measured", kNameColumns) + verdict_of(measured) + "\n";
+  if (predicted.missing_at_failure && predicted.margin < Bytes{0}) {
+    text += "  " + pad_right("whole run", kNameColumns) + to_text(-predicted.margin) +
+            " short, as predicted\n";
+  }
   return text;
 }
 
@@ -183,6 +191,10 @@ std::string phase_table(const ValidationAnswer& answer, const Terminal& terminal
 }
 
 }  // namespace
+
+Bytes missing_at(const cost::OutOfMemory& failure, Bytes capacity) {
+  return check::missing_bytes(failure.requested, capacity - failure.reserved);
+}
 
 bool ValidationAnswer::both_fit() const {
   const auto fits = [](const ValidatedSide& side) {

@@ -99,6 +99,9 @@ Result<DeviceSpec> read_device(const std::string& path) {
   device.link = figures.text("peer_link");
   device.peer_access = !root.has("peer_access") || figures.boolean("peer_access");
   device.host_link = figures.text("host_link");
+  if (root.has("performance")) {
+    device.performance_file = path;  // `performance_of` reads it.
+  }
   return finished(*reader, std::move(device));
 }
 

@@ -49,6 +49,8 @@ struct DeviceSpec {
   bool peer_access = true;  ///< Peer-to-peer: it can read the memory of its neighbours.
   std::string host_link;    ///< Name of the `LinkSpec` to the host's memory.
   double power_watts = 0;
+  std::string performance_file;  ///< File whose member "performance" has what this very GPU
+                                 ///< achieves (`headroom calibrate`); empty: configs/performance.
   /// The host that the device stands in, if the host's memory counts; the catalogue's entries have
   /// none (`with_host`).
   std::optional<HostSpec> host{};

@@ -88,6 +88,8 @@ AttentionPerformance read_attention(const ir::JsonObject& group, const DeviceSpe
   attention.flash2 = flash2 ? read_attention_rates(*flash2, half, wide) : attention.native;
   const std::optional<ir::JsonObject> efficient = group.optional_object("efficient");
   attention.efficient = efficient ? read_attention_rates(*efficient, half, wide) : attention.flash2;
+  const std::optional<ir::JsonObject> executor = group.optional_object("executor");
+  attention.executor = executor ? read_attention_rates(*executor, half, wide) : attention.flash2;
   attention.key_overhead = group.number("key_overhead_elements", kElements);
   attention.floor = Seconds{group.number("floor_seconds", kShortTime)};
   return attention;
@@ -119,6 +121,7 @@ MemoryPerformance read_memory_performance(const ir::JsonObject& group, const Dev
 LaunchPerformance read_launch(const ir::JsonObject& group) {
   const Seconds eager{group.number("eager_seconds", kShortTime)};
   const Seconds module{group.optional_number("module_seconds", kShortTime).value_or(eager.value())};
+  const Seconds graph{group.number("graph_seconds", kShortTime)};
   return {
       .eager = eager,
       .module = module,
@@ -127,12 +130,18 @@ LaunchPerformance read_launch(const ir::JsonObject& group) {
               group.optional_number("token_exchange_seconds", kShortTime).value_or(module.value())},
       .tensor = Seconds{group.optional_number("tensor_seconds", kShortTime).value_or(0)},
       .compiled = Seconds{group.number("compiled_seconds", kShortTime)},
-      .graph = Seconds{group.number("graph_seconds", kShortTime)}};
+      .graph = graph,
+      .driver =
+          Seconds{group.optional_number("driver_seconds", kShortTime).value_or(graph.value())}};
 }
 
 HostPerformance read_host(const ir::JsonObject& group, const LinkSpec& link) {
-  return {.to_device = link.bandwidth,
-          .to_host = link.bandwidth,
+  const auto measured = [&](const char* key) {
+    const std::optional<double> rate = group.optional_number(key, kRate);
+    return rate ? BytesPerSecond{*rate} : link.bandwidth;
+  };
+  return {.to_device = measured("to_device_bytes_per_second"),
+          .to_host = measured("to_host_bytes_per_second"),
           .latency = Seconds{group.number("copy_latency_seconds", kShortTime)},
           .work = BytesPerSecond{group.number("adam_bytes_per_second", kRate)}};
 }
@@ -193,7 +202,8 @@ Result<std::string> family_entry(const std::string& folder, const DeviceSpec& de
 }  // namespace
 
 void scale_attention(AttentionPerformance& attention, double factor) {
-  for (AttentionRates* const rates : {&attention.native, &attention.flash2, &attention.efficient}) {
+  for (AttentionRates* const rates :
+       {&attention.native, &attention.flash2, &attention.efficient, &attention.executor}) {
     for (FlopsPerSecond* const rate :
          {&rates->forward_64, &rates->forward_128, &rates->backward_64, &rates->backward_128,
           &rates->forward_wide, &rates->backward_wide}) {
@@ -202,20 +212,18 @@ void scale_attention(AttentionPerformance& attention, double factor) {
   }
 }
 
-Result<DevicePerformance> read_performance(const std::string& path, const DeviceSpec& device,
-                                           const LinkSpec& host_link) {
-  const Result<ir::JsonReader> reader = ir::JsonReader::from_file(path);
-  if (!reader) {
-    return reader.error();
-  }
-  const ir::JsonObject root = reader->root();
+namespace {
+
+/// `root` of `reader`, or an object in it; only there are unknown keys refused.
+Result<DevicePerformance> read_object(const ir::JsonReader& reader, const ir::JsonObject& root,
+                                      const DeviceSpec& device, const LinkSpec& host_link) {
   root.accept("$schema");
   for (const std::string& key : root.object("sources").keys()) {
     root.object("sources").accept(key);
   }
   DevicePerformance performance;
   performance.device = device.name;
-  performance.file = path;
+  performance.file = reader.file();
   performance.multiprocessors = device.traits.multiprocessors;
   const std::string measured = root.text("device");
   if (measured != device.name) {
@@ -228,17 +236,45 @@ Result<DevicePerformance> read_performance(const std::string& path, const Device
   performance.memory = read_memory_performance(sourced(root, "memory"), device);
   performance.launch = read_launch(sourced(root, "launch"));
   performance.host = read_host(sourced(root, "host"), host_link);
-  Status status = reader->finish_refusing_unknown_keys();
+  Status status = reader.finish_refusing_unknown_keys();
   if (!status) {
     return std::move(status).error();
   }
   return performance;
 }
 
+/// The member "performance" of a GPU's file.
+Result<DevicePerformance> performance_in_device_file(const DeviceSpec& device,
+                                                     const LinkSpec& host_link) {
+  const Result<ir::JsonReader> reader = ir::JsonReader::from_file(device.performance_file);
+  if (!reader) {
+    return reader.error();
+  }
+  const ir::JsonObject root = reader->root();
+  for (const std::string& key : root.keys()) {
+    root.accept(key);  // `read_device` reads the rest of the file.
+  }
+  return read_object(*reader, root.object("performance"), device, host_link);
+}
+
+}  // namespace
+
+Result<DevicePerformance> read_performance(const std::string& path, const DeviceSpec& device,
+                                           const LinkSpec& host_link) {
+  const Result<ir::JsonReader> reader = ir::JsonReader::from_file(path);
+  if (!reader) {
+    return reader.error();
+  }
+  return read_object(*reader, reader->root(), device, host_link);
+}
+
 Result<DevicePerformance> performance_of(const std::string& config_dir, const DeviceSpec& device) {
   const Result<LinkSpec> host_link = load_link(config_dir, device.host_link);
   if (!host_link) {
     return host_link.error();
+  }
+  if (!device.performance_file.empty()) {
+    return performance_in_device_file(device, *host_link);
   }
   const std::string folder = config_dir + "/performance";
   std::string entry = device.name;

@@ -47,7 +47,9 @@ struct AttentionPerformance {
   AttentionRates native;     ///< Kernels of the GPU's own generation.
   AttentionRates flash2;     ///< FlashAttention-2; `native` where that is the own generation's.
   AttentionRates efficient;  ///< PyTorch's memory-efficient kernels; as `flash2` if not measured.
-  double key_overhead = 0;   ///< Start and end of one block of queries, in keys.
+  AttentionRates executor;   ///< Kernels of headroom's executor, whose programs have
+                            ///< FlashAttention-2 in their place; as `flash2` if not measured.
+  double key_overhead = 0;  ///< Start and end of one block of queries, in keys.
   Seconds floor;
 };
 
@@ -77,6 +79,7 @@ struct LaunchPerformance {
   Seconds tensor;    ///< Each tensor made by a loop of Transformer Engine, besides its launches.
   Seconds compiled;  ///< torch.compile without graphs.
   Seconds graph;     ///< A CUDA graph.
+  Seconds driver;    ///< The driver alone, as headroom's executor calls it; as `graph` if unknown.
 };
 
 /// Copies over the link to the host, and work done there.
@@ -104,9 +107,10 @@ struct DevicePerformance {
   HostPerformance host;
 };
 
-/// The performance of `device`: its own file in `configs/performance`, or the file of its family
-/// (`families.json` there, by device, capability or architecture). The family's shares then apply
-/// to the device's datasheet rates, lowered if it has less power for them; `note` says so.
+/// The performance of `device`: the member "performance" of the file that it was read from
+/// (`DeviceSpec::performance_file`); or its own file in `configs/performance`, or the file of its
+/// family (`families.json` there, by device, capability or architecture). The family's shares then
+/// apply to the device's datasheet rates, lowered if it has less power for them; `note` says so.
 ///
 /// Errors:  kInvalidInput with every fault of the file; kInvalidArgument for a device of a family
 ///          without measurements; those of `load_link` for its link to the host.

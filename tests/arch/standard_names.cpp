@@ -39,7 +39,7 @@ const std::vector<Row>& rows() {
       {"cmath",
        "abs cbrt ceil cos erf exp exp2 expm1 floor fmod frexp hypot isfinite isinf isnan ldexp "
        "llround "
-       "log log10 log1p log2 lround nan nearbyint nextafter pow round signbit sin sqrt tanh trunc"},
+       "lerp log log10 log1p log2 lround nan nearbyint nextafter pow round signbit sin sqrt tanh trunc"},
       {"concepts", "convertible_to floating_point integral invocable same_as"},
       {"condition_variable", "condition_variable condition_variable_any"},
       {"csignal", "raise sig_atomic_t signal"},
@@ -54,7 +54,7 @@ const std::vector<Row>& rows() {
        "strtoll strtoull "
        "system"},
       {"cstring", "memcmp memcpy memmove memset size_t strchr strcmp strerror strlen strrchr"},
-      {"ctime", "time_t tm"},
+      {"ctime", "strftime time time_t tm"},
       {"deque", "deque erase erase_if size_t"},
       {"exception",
        "current_exception exception exception_ptr make_exception_ptr rethrow_exception terminate "

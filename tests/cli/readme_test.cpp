@@ -37,7 +37,8 @@ std::vector<std::string> commands_of_readme() {
     const bool own_verb = command.find("./run gui") == 0 || command.find("./run test") == 0 ||
                           command.find("./run dryrun") == 0 ||
                           command.find(" --with ") != std::string::npos ||
-                          command == "./run validate plan.json";  // Needs a GPU.
+                          command.find("./run calibrate") == 0 ||
+                          command == "./run validate plan.json";  // Both need a GPU.
     if (command.find(kStart) == 0 && !own_verb) {
       commands.push_back(command.substr(kStart.size()));
     }

@@ -88,6 +88,35 @@ TEST_CASE("validate PLAN.json: on a small budget, both sides say that it does no
   const test::Answer ran = validated({plan, "--device", "cpu", "--budget", "33MiB"});
   CHECK(ran.code == ExitCode::kYes);
   CHECK(ran.out.find("both say that it does not fit") != std::string::npos);
+  CHECK(ran.out.find("short, as predicted") != std::string::npos);
+  // What is shown of both sides is the same question, so that the answers can be compared.
+  const test::Answer json = validated({plan, "--device", "cpu", "--budget", "33MiB", "--json"});
+  const test::Document document(json.out);
+  CHECK(document.integer("predicted/missing_at_failure_bytes") > 0);
+  CHECK(document.integer("predicted/missing_at_failure_bytes") ==
+        document.integer("measured/missing_at_failure_bytes"));
+  CHECK(document.integer("predicted/margin_bytes") <=
+        -document.integer("predicted/missing_at_failure_bytes"));
+}
+
+TEST_CASE("validate PLAN.json: a plan file alone, or an option of the executor, has its help") {
+  for (const std::vector<std::string>& rest :
+       {std::vector<std::string>{"plan.json", "--help"},
+        std::vector<std::string>{"plan.json", "--output", "answer.json", "--help"},
+        std::vector<std::string>{"--device", "cpu", "--help"}}) {
+    const test::Answer help = validated(rest);
+    CHECK(help.code == ExitCode::kYes);
+    CHECK(help.says("--max-batch"));
+    CHECK(help.says("PLAN.json --device DEVICE"));
+  }
+  const test::Answer measured = validated({"measured", "rows.jsonl", "--help"});
+  CHECK(measured.says("--accuracy"));
+  CHECK_FALSE(measured.says("--max-batch"));
+  // The executor's options mean nothing for measured runs.
+  const test::Answer mixed = validated({"measured", "rows.jsonl", "--output", "answer.json"});
+  CHECK(mixed.code == ExitCode::kUsage);
+  CHECK(mixed.complains("--output"));
+  CHECK(mixed.complains("headroom validate --help lists those of validate"));
 }
 
 TEST_CASE("validate PLAN.json: --max-batch really grows the batch") {

@@ -68,8 +68,8 @@ TEST_CASE("validate measured: --json is one document, filters cut it") {
   REQUIRE(fits);
   CHECK(fits->find("scores")->as_array()->size() == 1);
   CHECK(fits->find("skipped")->as_array()->empty());
-  const auto other =
-      ir::parse_json(run_validate({"measured", rows, "--json", "--source", "x"}).out, "out");
+  const auto other = ir::parse_json(
+      run_validate({"measured", rows, "--json", "--runtime", "deepspeed"}).out, "out");
   REQUIRE(other);
   CHECK(other->find("scores")->as_array()->empty());
 }
@@ -94,6 +94,16 @@ TEST_CASE("validate: the subject, the paths and the metric are checked first") {
   const Ran metric = run_validate({"measured", "x", "--metric", "peak"});
   CHECK(metric.code == ExitCode::kUsage);
   CHECK(metric.err.find("--metric") != std::string::npos);
+}
+
+TEST_CASE("validate measured: a source that no file has is named, with those that are there") {
+  const test::TemporaryFolder folder;
+  const std::string rows = folder.write("rows.jsonl", kRows);
+  const Ran ran = run_validate({"measured", rows, "--source", "row"});
+  CHECK(ran.code == ExitCode::kUsage);
+  CHECK(ran.err.find("--source") != std::string::npos);
+  CHECK(ran.err.find("did you mean rows?") != std::string::npos);
+  CHECK(run_validate({"measured", rows, "--source", "rows"}).code == ExitCode::kYes);
 }
 
 TEST_CASE("validate measured: --accuracy writes the report beside the answer") {

@@ -19,7 +19,9 @@ import statistics
 import sys
 import time
 
-from measure import Phases, device_bytes, in_child, step_seconds
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "validators" / "torch"))
+
+from measure import Phases, device_bytes, in_child, step_seconds  # noqa: E402
 
 ROWS = pathlib.Path(__file__).resolve().parent.parent / "measured"
 LONGEST = 150  # Seconds for one row: QLoRA of 70 billion parameters takes 50, a compiled one 50.

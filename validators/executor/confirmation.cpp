@@ -102,9 +102,11 @@ Result<Confirmation> confirm(const Execution& execution, const DeviceChoice& cho
 
 Seconds predicted_step(const Execution& execution, const ir::ParallelPlan& plan,
                        const cost::Machine& machine) {
-  cost::PriceList prices = cost::prices_on(machine, plan);
-  prices.launch = prices.graph;
-  prices.looped = prices.graph;
+  cost::Machine own = machine;
+  own.performance.attention.flash2 = machine.performance.attention.executor;
+  cost::PriceList prices = cost::prices_on(own, plan);
+  prices.launch = machine.performance.launch.driver;
+  prices.looped = prices.launch;
   const ir::RankProgram program = record_rank(execution, Memory::Backing::kWork);
   return cost::price_program(program, plan, prices).step.time();
 }

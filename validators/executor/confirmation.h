@@ -38,8 +38,9 @@ struct Confirmation {
 
 /// Time of the execution's last step on `machine`, as `plan` would be priced there.
 ///
-/// Model:   costmodel/time/program_time.h. The host launches kernels as fast as those of a CUDA
-///          graph: the executor's loop has no Python and looks at no results.
+/// Model:   costmodel/time/program_time.h. The host launches kernels as fast as the driver takes
+///          them, or as those of a CUDA graph where that was not measured: the executor's loop has
+///          no Python and looks at no results.
 [[nodiscard]] Seconds predicted_step(const Execution& execution, const ir::ParallelPlan& plan,
                                      const cost::Machine& machine);
 

@@ -10,7 +10,8 @@ namespace headroom::check {
 
 /// Reads the rows of all `paths` in that order, predicts them and compares.
 ///
-/// Errors:  those of `read_rows`, for the first path that has an error.
+/// Errors:  those of `read_rows`, for the first path that has an error; kInvalidArgument if
+///          `filter` names a source that no row has.
 [[nodiscard]] Result<Scoring> score_files(const std::vector<std::string>& paths,
                                           const ScoreTools& tools, const ScoreFilter& filter,
                                           int threads);

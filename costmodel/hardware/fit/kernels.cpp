@@ -93,6 +93,36 @@ void fit_training_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& 
   set_training(device, minimum_near(gemm_objective(device, samples, set_training), start, kStep));
 }
 
+void fit_measured_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples) {
+  const auto set = [](DevicePerformance& changed, const Point& point) {
+    set_training(changed, point);
+    changed.gemm.floor = Seconds{std::exp(point[kShared + 2])};
+  };
+  Point start = shared_point(device);
+  start.push_back(std::log(device.gemm.input_gradient));
+  start.push_back(std::log(device.gemm.weight_gradient));
+  start.push_back(std::log(device.gemm.floor.value()));
+  set(device, minimum_near(gemm_objective(device, samples, set), start, kStep));
+}
+
+void fit_gemm_figure(DevicePerformance& device, double GemmPerformance::*figure,
+                     const Samples<ir::GemmShape>& samples) {
+  const auto set = [figure](DevicePerformance& changed, const Point& point) {
+    changed.gemm.*figure = std::exp(point[0]);
+  };
+  set(device,
+      minimum_near(gemm_objective(device, samples, set), {std::log(device.gemm.*figure)}, kStep));
+}
+
+void fit_gemm_figure(DevicePerformance& device, FlopsPerSecond GemmPerformance::*figure,
+                     const Samples<ir::GemmShape>& samples) {
+  const auto set = [figure](DevicePerformance& changed, const Point& point) {
+    changed.gemm.*figure = FlopsPerSecond{std::exp(point[0])};
+  };
+  set(device, minimum_near(gemm_objective(device, samples, set),
+                           {std::log((device.gemm.*figure).value())}, kStep));
+}
+
 Seconds series_time(const DevicePerformance& device, const ir::GemmShape& shape) {
   return std::max(gemm_time(device, shape),
                   static_cast<double>(shape.count) * device.gemm.series_call);

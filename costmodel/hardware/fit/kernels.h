@@ -11,6 +11,17 @@ void fit_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
 /// bandwidth stays as it is.
 void fit_training_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
 
+/// Fits everything that products of one GPU determine if the memory's rate is known: the rate of
+/// 16-bit products, the costs of tiles, waves and k, both layouts, and the shortest product.
+void fit_measured_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
+
+/// Finds the value of one figure of `device` with which products take what was measured: a rate or
+/// a factor above 0, which `figure` refers to.
+void fit_gemm_figure(DevicePerformance& device, double GemmPerformance::*figure,
+                     const Samples<ir::GemmShape>& samples);
+void fit_gemm_figure(DevicePerformance& device, FlopsPerSecond GemmPerformance::*figure,
+                     const Samples<ir::GemmShape>& samples);
+
 /// Time of a series of products alone on the device: the host's time to launch them, if that is
 /// longer.
 [[nodiscard]] Seconds series_time(const DevicePerformance& device, const ir::GemmShape& shape);

@@ -89,6 +89,7 @@ void copy_memory(void* to, const void* from, std::size_t bytes) {
   Locked gpu;
   const bool to_device = gpu->memory.owns(to);
   const bool from_device = gpu->memory.owns(from);
+  gpu->queue.copy();
   if (to_device && from_device) {
     gpu->work.copied += bytes;
     gpu->values.copy(from, to, bytes, gpu->kernels);

@@ -29,7 +29,7 @@ struct Device {
   HostMemory host;
   Values values;
   Guesses guesses;
-  Queue queue{profile.lag};
+  Queue queue{profile.lag, profile.launch_microseconds};
   Work work;
   std::uint64_t kernels = 0;  ///< Launched since the start.
   std::map<std::string, std::uint64_t> refused;

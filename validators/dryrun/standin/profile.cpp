@@ -81,6 +81,7 @@ Profile profile_from_environment() {
   profile.devices =
       static_cast<int>(std::clamp<std::uint64_t>(number("HEADROOM_GPU_COUNT", 1), 1, kMostDevices));
   profile.lag = number("HEADROOM_GPU_LAG", 0);
+  profile.launch_microseconds = number("HEADROOM_GPU_LAUNCH_MICROSECONDS", 0);
   if (const char* name = std::getenv("HEADROOM_GPU_NAME"); name != nullptr && *name != '\0') {
     profile.name = name;
   }

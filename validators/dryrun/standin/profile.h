@@ -20,6 +20,9 @@ struct Profile {
   /// By how many launches the device lags behind the host: an event is complete only that many
   /// launches after it was recorded, or at a synchronisation. 0: everything is complete at once.
   std::uint64_t lag = 0;
+  /// Time that events say each launch takes, for tests of what measures times; 0: events tell the
+  /// host's clock.
+  std::uint64_t launch_microseconds = 0;
 
   /// Limits of the compute capability.
   ///
@@ -40,7 +43,7 @@ struct Profile {
 };
 
 /// The profile that the environment states (HEADROOM_GPU_BYTES, _CONTEXT, _CC, _SMS, _NAME, _COUNT,
-/// _LAG); what it does not state keeps the values above.
+/// _LAG, _LAUNCH_MICROSECONDS); what it does not state keeps the values above.
 Profile profile_from_environment();
 
 }  // namespace headroom::standin

@@ -43,6 +43,12 @@ double Queue::elapsed_milliseconds(Event from, Event to) const {
   if (first == events_.end() || last == events_.end()) {
     return 0.001;
   }
+  if (launch_microseconds_ > 0) {
+    // The second record is a launch itself.
+    const std::uint64_t records = first->second.launched + 1;
+    const std::uint64_t launches = std::max(last->second.launched, records) - records;
+    return std::max(0.001, 1e-3 * static_cast<double>(launches * launch_microseconds_));
+  }
   const std::chrono::duration<double, std::milli> passed = last->second.when - first->second.when;
   return std::max(0.001, passed.count());
 }

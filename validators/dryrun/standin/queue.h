@@ -14,9 +14,13 @@ namespace headroom::standin {
 /// but the last `lag` of them. Not safe for threads; the caller holds the device's lock.
 class Queue {
  public:
-  explicit Queue(std::uint64_t lag) : lag_(lag) {}
+  /// @param launch_microseconds  Time that events say each launch takes; 0: the host's clock.
+  Queue(std::uint64_t lag, std::uint64_t launch_microseconds)
+      : lag_(lag), launch_microseconds_(launch_microseconds) {}
 
   void launch() { ++launched_; }
+  /// A copy takes as much time as a launch where tests say how much that is; nothing lags for it.
+  void copy() { launched_ += launch_microseconds_ > 0 ? 1 : 0; }
   void synchronize() { finished_ = launched_; }
   [[nodiscard]] bool idle() const { return lag_ == 0 || finished_ == launched_; }
 
@@ -27,7 +31,8 @@ class Queue {
   [[nodiscard]] bool complete(Event event) const;
   void synchronize(Event event);
   [[nodiscard]] bool knows(Event event) const { return events_.contains(event); }
-  /// Milliseconds of the host's clock between two records, at least a microsecond.
+  /// Milliseconds between two records, at least a microsecond: of the host's clock, or what the
+  /// launches between them take.
   [[nodiscard]] double elapsed_milliseconds(Event from, Event to) const;
 
   /// A function of the host that a graph calls when it is launched.
@@ -58,6 +63,7 @@ class Queue {
     std::chrono::steady_clock::time_point when;
   };
   std::uint64_t lag_;
+  std::uint64_t launch_microseconds_;
   std::uint64_t launched_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t last_event_ = 0;

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "costmodel/hardware/performance.h"
+#include "model_ir/json/json_value.h"
+
+namespace headroom::cost {
+
+/// Where the figures of each group come from, in words.
+struct PerformanceSources {
+  std::string gemm;
+  std::string attention;
+  std::string memory;
+  std::string launch;
+  std::string host;
+};
+
+/// What `read_performance` reads, for `device`: rates as shares of its datasheet's. Reading it back
+/// gives the same times.
+[[nodiscard]] ir::JsonValue performance_to_json(const DevicePerformance& performance,
+                                                const DeviceSpec& device,
+                                                const PerformanceSources& sources);
+
+}  // namespace headroom::cost
