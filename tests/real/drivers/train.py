@@ -171,7 +171,7 @@ def save_states(case, folder):
 
 def run(case):
     models.disbelieve_guards(case)
-    saved = resume.saved_states(save_states, case) if case.get("resume") else None
+    saved = resume.saved_states("train", case) if case.get("resume") else None
     start()
     phases = Phases(NCCL_PAUSE if case.get("parallel") else 0)
     with phases("load"):
