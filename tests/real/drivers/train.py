@@ -96,6 +96,7 @@ def forward(model, case):
         output = model(**batch)
     loss = output.loss
     kept = [batch] if case.get("drop_logits", True) else [batch, output]
+    del output
     pieces = case.get("accumulation", 1)
     return (loss / pieces if pieces > 1 else loss), kept
 
