@@ -98,7 +98,7 @@ def differences(recorded, now):
     if ("oom" in now) != ("oom" in recorded):
         return [("the program", "oom", now.get("oom"), recorded.get("oom"))]
     found = [("the model", key, now.get(key), recorded[key]) for key in ("parameters", "trainable")
-             if key in recorded and now.get(key) != recorded[key]]
+             if recorded.get(key) and now.get(key) != recorded[key]]  # 0: it did not come so far.
     phases = {phase["phase"]: phase for phase in now.get("phases", [])}
     for phase in recorded.get("phases", []):
         other = phases.get(phase["phase"])

@@ -87,6 +87,20 @@ class Phases(unittest.TestCase):
         self.assertEqual(self.summary(), expected + [("zero_grad", 1, 1, 350)])
         self.assertEqual(self.recorder.steps, 1)
 
+    def test_a_step_that_makes_states_before_training_belongs_to_load(self):
+        self.recorder.optimizer_made()
+        self.rise(700, 350)
+        self.recorder.step_ends()
+        self.micro_batch()
+        self.recorder.step_ends()
+        expected = [("load", 1, 1, 700), ("forward", 1, 1, 500), ("backward", 1, 1, 600), ("optimizer", 1, 1, 300)]
+        self.assertEqual(self.summary(), expected)
+
+    def test_a_program_of_optimizer_steps_alone_has_steps(self):
+        for _ in range(3):
+            self.recorder.step_ends()
+        self.assertEqual(self.recorder.steps, 1)
+
     def test_gradients_that_accumulate_make_micro_batches(self):
         self.micro_batch()
         self.micro_batch()

@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 import support
+from headroom_dryrun import session
 
 TRAIN = """
 import torch
@@ -81,6 +82,11 @@ class Report(unittest.TestCase):
 
 
 class Errors(unittest.TestCase):
+    def test_libraries_that_a_dry_run_does_not_have_are_named(self):
+        self.assertIn("a dry run has no cuFFT", session.explained("cuFFT error: CUFFT_INTERNAL_ERROR"))
+        self.assertIn("no cuSOLVER", session.explained("cusolver error: CUSOLVER_STATUS_NOT_INITIALIZED"))
+        self.assertEqual(session.explained("shapes differ"), "shapes differ")
+
     LIMIT = TRAIN.replace("import torch", "import torch\ntorch._C.capacity = (5 << 20) + 4096")
 
     def test_out_of_memory_is_explained(self):

@@ -157,7 +157,7 @@ def save_states(case, folder):
 
 
 def run(case):
-    saved = resume.saved_states(save_states, case) if case.get("resume") else None
+    saved = resume.saved_states("engine", case) if case.get("resume") else None
     start()
     phases = Phases(NCCL_PAUSE)
     engine, parameters = make_engine(case, phases)

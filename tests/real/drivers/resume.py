@@ -1,8 +1,10 @@
 """Runs that resume: a first process trains one step and saves the optimizer's states, a second one loads them."""
-import os
+import importlib
+import json
 import pathlib
+import subprocess
+import sys
 import tempfile
-import traceback
 import types
 
 import torch
@@ -10,23 +12,14 @@ import torch
 FILE = "optimizer.pt"
 
 
-def saved_states(save, case):
-    """A temporary folder into which `save(case, folder)` has written in a first process, which trained one step.
-
-    Must be called before CUDA starts: the first process is a fork."""
+def saved_states(driver, case):
+    """A temporary folder into which `save_states(case, folder)` of the module `driver` has written in a first process,
+    which trains one step."""
     folder = tempfile.TemporaryDirectory()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            save({**case, "steps": 1}, folder.name)
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        os._exit(status)
-    _, status = os.waitpid(child, 0)
-    if status:
-        raise RuntimeError(f"the first process, which saves the states, ended with status {status}")
+    done = subprocess.run([sys.executable, "-W", "ignore", __file__, driver, folder.name], text=True, check=False,
+                          input=json.dumps({**case, "steps": 1}), capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f"the first process, which saves the states, failed: {done.stderr[-600:]}")
     return folder
 
 
@@ -58,3 +51,7 @@ def sharded():
     PartialState()  # accelerate's log asks for it.
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2, state_dict_type="SHARDED_STATE_DICT")
     return plugin, types.SimpleNamespace(process_index=torch.distributed.get_rank(), wait_for_everyone=lambda: None)
+
+
+if __name__ == "__main__":
+    importlib.import_module(sys.argv[1]).save_states(json.load(sys.stdin), sys.argv[2])

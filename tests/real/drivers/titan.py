@@ -196,7 +196,7 @@ def save_states(case, folder):
 
 
 def run(case):
-    with resume.saved_states(save_states, case) if case.get("resume") else tempfile.TemporaryDirectory() as folder:
+    with resume.saved_states("titan", case) if case.get("resume") else tempfile.TemporaryDirectory() as folder:
         trainer = trained(resumed(case) if case.get("resume") else case, folder)
     local = [getattr(p, "_local_tensor", p).numel() for part in trainer.model_parts for p in part.parameters()]
     return {"local_parameters": sum(local), "phases": trainer.rows}

@@ -96,6 +96,7 @@ def forward(model, case):
         output = model(**batch)
     loss = output.loss
     kept = [batch] if case.get("drop_logits", True) else [batch, output]
+    del output
     pieces = case.get("accumulation", 1)
     return (loss / pieces if pieces > 1 else loss), kept
 
@@ -171,7 +172,7 @@ def save_states(case, folder):
 
 def run(case):
     models.disbelieve_guards(case)
-    saved = resume.saved_states(save_states, case) if case.get("resume") else None
+    saved = resume.saved_states("train", case) if case.get("resume") else None
     start()
     phases = Phases(NCCL_PAUSE if case.get("parallel") else 0)
     with phases("load"):

@@ -38,7 +38,7 @@ class Choice(unittest.TestCase):
         self.assertIsNone(rows.reason_against(row()))
         self.assertIn("cuDNN", rows.reason_against(row(cudnn=True)))
         self.assertIn("no driver", rows.reason_against(row(framework="transformers+fsdp9")))
-        self.assertIn("resume", rows.reason_against(row(resume=True)))
+        self.assertIn("flash-attn", rows.reason_against(row(attention="flash_attention_2")))
 
 
 class Batches(unittest.TestCase):
@@ -59,6 +59,9 @@ class Batches(unittest.TestCase):
 
 
 class Differences(unittest.TestCase):
+    def test_counts_of_a_row_that_ran_out_of_memory_early_are_none(self):
+        self.assertEqual(rows.differences({"oom": "full", "parameters": 0}, {"oom": "full"}), [])
+
     def test_the_same_row_has_none(self):
         before = row()
         again = rows.made_anew(before, {"id": "a/1", "parameters": 7, "phases": before["phases"]})

@@ -98,6 +98,7 @@ class PhaseRecorder:
         self._probe = probe
         self._state = "off"  # off, load, forward, backward, between (backward and step), stepping, after (a step), cleared
         self._micro_batch = 1
+        self._made_states = False  # A step before the first forward pass has been seen.
         self._before: Dict[int, int] = {}
         self._since = 0.0
         self._last: List[Row] = []  # The rows of the last phase.
@@ -185,6 +186,9 @@ class PhaseRecorder:
         """An optimizer has updated its parameters."""
         self._go_on("stepping")
         if self._state == "off":
+            return
+        if self._state == "load" and not self._made_states:
+            self._made_states = True  # DeepSpeed makes the optimizer's states so, before there is a gradient.
             return
         if self._state == "after":  # Another optimizer of the same step.
             merge(self._last, self._cut())

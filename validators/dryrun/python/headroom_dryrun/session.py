@@ -23,6 +23,17 @@ from .torch_hooks import TorchHooks
 # NCCL's watchdog releases the blocks of finished works every 100 ms (kWatchdogThreadSleepMillis in
 # torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp). A step on a real GPU is longer than that; a dry one is not.
 NCCL_PAUSE = 0.25  # Seconds.
+# Libraries that do not start without a real driver, by the words of PyTorch's error.
+_LEFT_OUT = {
+    "cufft error": "a dry run has no cuFFT, so torch.fft does not run on the GPU",
+    "cusolver error": "a dry run has no cuSOLVER, so torch.linalg does not run on the GPU",
+}
+
+
+def explained(message: str) -> str:
+    """An error's message; if a library is missing that a dry run does not have, with a sentence that says so."""
+    found = [sentence for words, sentence in _LEFT_OUT.items() if words in message.lower()]
+    return f"{message} ({found[0]})" if found else message
 
 
 def watched_modules(session: "Session") -> Dict[str, List[Callable[[Any], None]]]:
@@ -222,7 +233,7 @@ class Session:
             try:
                 lines = frames.stack(traceback.extract_tb(trace))
                 where = lines[0] if lines else ""
-                self.exception = {"type": kind.__name__, "message": str(error)[:2000], "where": where}
+                self.exception = {"type": kind.__name__, "message": explained(str(error)[:2000]), "where": where}
             except Exception as failure:
                 self.report_failure("exception", failure)
             before(kind, error, trace)
