@@ -179,6 +179,13 @@ std::optional<double> step_seconds_of(std::vector<double> seconds) {
   return seconds[seconds.size() / 2];
 }
 
+/// The datasheet's dense peak of the type in which the layers' products run.
+std::optional<FlopsPerSecond> peak_of(const cost::DeviceSpec& gpu, const exec::Types& types) {
+  return types.fp8_products                  ? gpu.fp8
+         : types.compute != ir::DType::kFp32 ? gpu.half
+                                             : std::optional<FlopsPerSecond>(gpu.fp32);
+}
+
 ExecutedRun executed_run(const ExecutorRun& run, const exec::Confirmation& confirmation,
                          std::optional<double> step_seconds) {
   const exec::Execution& execution = run.execution;
@@ -192,11 +199,8 @@ ExecutedRun executed_run(const ExecutorRun& run, const exec::Confirmation& confi
     const auto tokens =
         static_cast<double>(execution.micro_batch * execution.sequence * execution.accumulation);
     executed.tokens_per_second = tokens / *step_seconds;
-    const bool half = execution.types.compute != ir::DType::kFp32;
-    const std::optional<FlopsPerSecond> peak = !run.gpu || run.device_text == "cpu" ? std::nullopt
-                                               : half
-                                                   ? run.gpu->half
-                                                   : std::optional<FlopsPerSecond>(run.gpu->fp32);
+    const std::optional<FlopsPerSecond> peak =
+        !run.gpu || run.device_text == "cpu" ? std::nullopt : peak_of(*run.gpu, execution.types);
     if (peak) {
       // A shadow rank computes its share of the layers.
       executed.mfu = *executed.tokens_per_second *

@@ -84,19 +84,22 @@ std::string calibration_text(const CalibrationAnswer& answer, const Terminal& te
             pad_left(figure_text(figure.measured, figure), kColumn) +
             pad_left(figure_text(figure.before, figure), kColumn) + "\n";
   }
-  text += "\nThe time model is " + percent_text(answer.figures.median_error) +
-          " off for products in 16 bits (median), " + percent_text(answer.figures.p90_error) +
-          " at the 90th percentile.\n";
-  text += "fp16 takes " + three_digits(answer.figures.fp16_time) +
-          " times as long as bf16. Without a workspace, a product takes " +
-          three_digits(answer.figures.without_workspace) + " times as long.\n";
+  text +=
+      "\n" +
+      wrap("The time model is " + percent_text(answer.figures.median_error) +
+               " off for products in 16 bits (median), " + percent_text(answer.figures.p90_error) +
+               " at the 90th percentile. Products in fp16 take " +
+               three_digits(answer.figures.fp16_time) +
+               " times as long as in bf16; without a workspace, one takes " +
+               three_digits(answer.figures.without_workspace) + " times as long.",
+           terminal.width, 0) +
+      "\n";
   for (const calibrate::Measurement* const one : answer.unsteady) {
     text += styled(terminal, Style::kWarning, "unsteady") + ": " + one->name + ", spread " +
             percent_text(calibrate::spread_of(one->seconds)) + "\n";
   }
   if (answer.written) {
-    text += "wrote " + answer.output + ": headroom fit MODEL --gpu " + answer.output +
-            " predicts with it\n";
+    text += "wrote " + answer.output + "; next: headroom fit MODEL --gpu " + answer.output + "\n";
   }
   return text;
 }

@@ -30,6 +30,9 @@ struct PlanExecution {
   bool activations_on_host = false;
   bool sequence_parallel = false;
   std::vector<RecomputedParts> layers{};  ///< One for each layer of the model.
+  /// Products of linear layers take operands in 8 bits, each tensor with one scale that is computed
+  /// anew (current scaling).
+  bool fp8_products = false;
   std::optional<DType> compute_dtype{};   ///< Type of activations; none: the precision's type.
   std::optional<DType> gradient_dtype{};  ///< Type of gradients; none: the parameters' type.
   std::optional<DType> state_dtype{};     ///< Type of moments; none: the precision's type.

@@ -47,7 +47,10 @@ void add_beyond(PlanExecution& execution, const MegatronPlan& megatron) {
             "activations of some layers or modules on the host");
   beyond_if(execution, megatron.optimizer_offload > 0 && megatron.optimizer_offload < 1,
             "optimizer states of which a share is on the host");
-  beyond_if(execution, megatron.fp8 != MegatronFp8::kNone, "linear layers in 8 bits");
+  beyond_if(execution,
+            megatron.fp8 != MegatronFp8::kNone && megatron.fp8 != MegatronFp8::kTensorwise,
+            "linear layers in 8 bits with delayed scaling or scales of blocks");
+  beyond_if(execution, megatron.fp8_parameters, "parameters in 8 bits");
   beyond_if(execution, megatron.mtp_layers > 0, "multi-token prediction");
   beyond_if(execution, megatron.optimizer_instances > 1, "several distributed optimizers");
   beyond_if(execution, megatron.capacity_factor.has_value(), "experts with a capacity");
@@ -68,6 +71,7 @@ PlanExecution execution(const ModelSpec& model, const ParallelPlan& plan) {
   if (megatron.fp32_gradients && plan.precision == Precision::kBf16Master) {
     execution.gradient_dtype = DType::kFp32;
   }
+  execution.fp8_products = megatron.fp8 == MegatronFp8::kTensorwise;
   if (megatron.bf16_moments) {
     execution.state_dtype = DType::kBf16;
   }

@@ -110,7 +110,10 @@ class Torchtitan final : public Runtime {
               "a pipeline schedule other than 1F1B");
     beyond_if(execution, titan.selective_operators || titan.memory_budget,
               "recomputation of single operators");
-    beyond_if(execution, titan.float8 != Float8Recipe::kNone, "linear layers in 8 bits");
+    execution.fp8_products = titan.float8 == Float8Recipe::kTensorwise;
+    beyond_if(execution, titan.float8 != Float8Recipe::kNone && !execution.fp8_products,
+              "linear layers in 8 bits with scales of rows");
+    beyond_if(execution, titan.float8_gather, "all-gathers in 8 bits");
     return execution;
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {

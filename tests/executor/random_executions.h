@@ -60,6 +60,20 @@ inline exec::Execution random_cuda_execution(Random& random) {
     execution.clip_norm = 1;
   }
   execution.workspace = Bytes{random.between(0, 2) * 1'500'000};
+  if (!execution.model.moe && random.chance(1, 5)) {
+    // Products in 8 bits need widths that are multiples of 16.
+    ir::ModelSpec& sizes = execution.model;
+    sizes.head_dim = 8;
+    sizes.hidden = sizes.heads * sizes.head_dim;
+    sizes.embedding_dim = sizes.hidden;
+    sizes.ffn = 48;
+    execution.micro_batch = 1;
+    execution.sequence = 16;
+    execution.division.tensor = 1;
+    execution.division.rank = 0;
+    execution.types = with_masters(ir::DType::kBf16);
+    execution.types.fp8_products = true;
+  }
   return execution;
 }
 

@@ -62,7 +62,7 @@ if wants executor; then
     [ ! -x "$build/tests/gpu/executor/executor_cuda_test" ] ||
       step executor "$build/tests/gpu/executor/executor_cuda_test" --plans 20
     plan llama-3.2-1b --precision bf16 --seq 4096
-    plan llama-3.1-8b --precision bf16 --seq 4096 --checkpointing full --optimizer adamw8bit
+    plan llama-3.1-8b --precision bf16 --seq 4096 --checkpointing full --optimizer adamw-8bit
     for model in llama-3.2-1b llama-3.1-8b; do
       step "validate-$model" "$headroom" validate "$out/$model.plan.json" --output "$out/$model.executor.json"
     done

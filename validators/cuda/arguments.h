@@ -410,6 +410,41 @@ struct CombineRowsBackwardArguments {
   int64_t top_k, columns;
 };
 
+// --- Tensors in 8 bits --------------------------------------------------------------------------
+
+/// A format of 8 bits, as the rounding needs it.
+struct Fp8Numbers {
+  float largest, smallest_normal;
+  float steps;  ///< 1 / the distance of subnormal numbers.
+  int32_t fraction_bits;
+  int32_t bias_shift;  ///< fp32's bias minus the format's, at the place of the exponent.
+};
+
+struct LargestMagnitudeArguments {
+  static constexpr const char* kKernel = "largest_magnitude";
+  float* partial;
+  const void* x;
+  int64_t count;
+};
+
+struct FinishLargestArguments {
+  static constexpr const char* kKernel = "finish_largest";
+  float* largest;
+  const float* partial;
+  int64_t count;
+};
+
+struct QuantiseArguments {
+  static constexpr const char* kKernel = "quantise";
+  uint8_t* out;
+  uint8_t* transposed;
+  float* scale;
+  const void* x;
+  const float* largest;
+  int64_t rows, columns;
+  Fp8Numbers format;
+};
+
 // --- Optimizer ----------------------------------------------------------------------------------
 
 struct SquareSumArguments {

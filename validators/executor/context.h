@@ -20,6 +20,9 @@ struct Types {
   ir::DType state = ir::DType::kFp32;  ///< Type of both moments; kUInt8: 8-bit blocks with scales.
   bool master = false;                 ///< A copy of the parameters in `stat`.
   HeadroomMath math = HEADROOM_MATH_EXACT;
+  /// Products of the layers' linear operators take operands in 8 bits, each tensor with a scale
+  /// that is computed anew.
+  bool fp8_products = false;
   [[nodiscard]] ir::DType stat() const { return stat_type(compute); }
   friend bool operator==(const Types&, const Types&) = default;
 };

@@ -35,7 +35,7 @@
 extern "C" {
 
 /// Changes whenever the table, a structure or the meaning of a function changes.
-#define HEADROOM_DEVICE_ABI_VERSION 1
+#define HEADROOM_DEVICE_ABI_VERSION 2
 
 /// Name of the function that a plugin exports (`HeadroomBackendFunction`).
 #define HEADROOM_DEVICE_BACKEND_SYMBOL "headroom_device_backend"
@@ -44,7 +44,7 @@ extern "C" {
 /// [HEADROOM_PARTIAL_ROWS, columns] in STAT, for each output.
 #define HEADROOM_PARTIAL_ROWS 256
 
-/// Elements of the `partial` argument of `square_sum`, in STAT.
+/// Elements of the `partial` argument of `square_sum` and of `largest_magnitude`, in STAT.
 #define HEADROOM_PARTIAL_SUMS 1024
 
 /// Elements that share one scale in 8-bit optimizer states.
@@ -62,6 +62,10 @@ typedef enum HeadroomType {
   HEADROOM_INT8 = 7,
   HEADROOM_UINT8 = 8
 } HeadroomType;
+
+/// The two kinds of HEADROOM_FP8 (Micikevicius et al. 2022, arXiv:2209.05433): four bits of
+/// exponent and three of fraction, up to 448; or five and two, up to 57344.
+typedef enum HeadroomFp8 { HEADROOM_E4M3 = 0, HEADROOM_E5M2 = 1 } HeadroomFp8;
 
 /// The arithmetic of matrix products of fp32 operands.
 typedef enum HeadroomMath { HEADROOM_MATH_EXACT = 0, HEADROOM_MATH_TF32 = 1 } HeadroomMath;
@@ -117,7 +121,9 @@ typedef struct HeadroomDeviceInfo {
 ///         x + (i * x_outer + j * x_inner) elements, 0 <= i < outer, 0 <= j < inner. A stride of 0
 ///         repeats a matrix of A or B; matrices of C never overlap.
 /// Types:  A and B have `type`, C has `output_type` (the same, or HEADROOM_FP32 for gradients that
-///         are summed in fp32). Sums run in fp32, or in fp64 for HEADROOM_FP64.
+///         are summed in fp32). Sums run in fp32, or in fp64 for HEADROOM_FP64. With HEADROOM_FP8,
+///         `output_type` is another one, A is multiplied by `a_scale` and B by `b_scale`, A is not
+///         transposed and B is, k and the row strides are multiples of 16, and outer = inner = 1.
 /// Scratch: `workspace` of `workspace_bytes` (HeadroomOpen) may be used for split-K.
 typedef struct HeadroomGemm {
   int64_t m, n, k;
@@ -134,6 +140,10 @@ typedef struct HeadroomGemm {
   int64_t b_outer, b_inner;
   int64_t c_outer, c_inner;
   void* workspace;
+  // The remaining members are only for HEADROOM_FP8.
+  int32_t a_format, b_format;  ///< HeadroomFp8
+  const void* a_scale;         ///< [1] STAT of `output_type`, as `quantise` writes it.
+  const void* b_scale;
 } HeadroomGemm;
 
 /// Fused causal attention over [B, S, heads, D] without the scores in memory.
@@ -258,6 +268,20 @@ typedef struct HeadroomDeviceTable {
   ///         are the inner dimension k, group g writes C + g * c_outer. outer = inner = 1.
   int32_t (*gemm_grouped)(HeadroomDevice* d, HeadroomStream stream, const HeadroomGemm* gemm,
                           const int64_t* host_offsets, int64_t groups, int32_t rows_inside);
+
+  // --- Tensors in 8 bits with one scale ------------------------------------------------------
+
+  /// largest[0] = the largest |x[i]|, STAT of `stat_type`; NaN does not count. `partial`:
+  /// [HEADROOM_PARTIAL_SUMS] of it.
+  int32_t (*largest_magnitude)(HeadroomDevice* d, HeadroomStream stream, void* largest,
+                               int32_t stat_type, const void* x, int32_t type, int64_t count,
+                               void* partial);
+  /// scale[0] = largest[0] / the largest number of `format` (a HeadroomFp8), or 1 if largest[0] is
+  /// 0 or infinite; out[r, c] = x[r, c] / scale[0], to nearest even, at most the format's largest.
+  /// `transposed`: the same as [columns, rows]. One of both may be NULL. largest, scale: [1] STAT.
+  int32_t (*quantise)(HeadroomDevice* d, HeadroomStream stream, uint8_t* out, uint8_t* transposed,
+                      void* scale, const void* x, int32_t type, int64_t rows, int64_t columns,
+                      const void* largest, int32_t format);
 
   // --- Making data ---------------------------------------------------------------------------
 

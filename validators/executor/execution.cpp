@@ -32,6 +32,7 @@ Types types_of(const ir::ParallelPlan& plan, const ir::PlanExecution& asked) {
   types.compute = asked.compute_dtype.value_or(types.compute);
   types.gradient = asked.gradient_dtype.value_or(types.gradient);
   types.state = asked.state_dtype.value_or(types.state);
+  types.fp8_products = asked.fp8_products;
   if (plan.optimizer.form == ir::OptimizerForm::kEightBit) {
     types.state = DType::kUInt8;
   }
@@ -103,6 +104,29 @@ Status check_sequence(const Execution& execution) {
   if (execution.micro_batch > kMostSequences) {
     return not_run("micro-batch", std::to_string(execution.micro_batch),
                    "at most " + std::to_string(kMostSequences) + " sequences in a micro-batch");
+  }
+  return ok();
+}
+
+/// cuBLASLt multiplies operands in 8 bits whose rows are multiples of 16 bytes.
+/// Source: NVIDIA cuBLAS documentation, section "cublasLtMatmul", requirements of FP8 kernels.
+Status check_fp8(const Execution& execution) {
+  const ir::ModelSpec& model = execution.model;
+  if (!execution.types.fp8_products) {
+    return ok();
+  }
+  if (std::ranges::any_of(model.layers, [](const ir::LayerSpec& layer) { return layer.moe; })) {
+    return not_run("fp8", "experts with products in 8 bits", "a model without experts");
+  }
+  const std::int64_t ranks = execution.division.tensor;
+  constexpr std::int64_t kMultiple = 16;
+  for (const std::int64_t extent :
+       {model.hidden, model.heads * model.head_dim / ranks, model.kv_heads * model.head_dim / ranks,
+        model.ffn / ranks, execution.micro_batch * execution.sequence}) {
+    if (extent % kMultiple != 0) {
+      return not_run("fp8", "a matrix with " + std::to_string(extent) + " rows or columns",
+                     "multiples of 16, as products in 8 bits need them");
+    }
   }
   return ok();
 }
@@ -238,7 +262,10 @@ Status check_execution(const Execution& execution) {
   if (Status fits = check_sequence(execution); !fits) {
     return fits;
   }
-  return check_division(execution);
+  if (Status divides = check_division(execution); !divides) {
+    return divides;
+  }
+  return check_fp8(execution);
 }
 
 }  // namespace headroom::exec

@@ -14,18 +14,18 @@ Tensor partial_rows(const Context& context, std::int64_t outputs, std::int64_t c
                       ir::TensorRole::kTemporary);
 }
 
+}  // namespace
+
 void add_column_sum(const Context& context, const Tensor& sum, const Tensor& x) {
   const Tensor partial = partial_rows(context, 1, x.columns);
   context.device.run(&Table::column_sum, kComputeStream, sum.data(), code_of(sum.type), x.data(),
                      x.columns, code_of(x.type), x.rows, x.columns, partial.data());
 }
 
-void bias_rows(const Context& context, const Tensor& x, const Tensor& bias) {
+void add_bias_rows(const Context& context, const Tensor& x, const Tensor& bias) {
   context.device.run(&Table::add_bias, kComputeStream, x.data(), x.columns, bias.data(),
                      code_of(x.type), x.rows, x.columns);
 }
-
-}  // namespace
 
 void product(const Context& context, const Tensor& c, const Tensor& a, bool transpose_a,
              const Tensor& b, bool transpose_b, double beta) {
@@ -147,7 +147,7 @@ Var linear(Tape& tape, const Var& x, const Weight& weight, const Weight& bias) {
   const Var out = tape.variable(context.make(x.tensor.rows, w.rows));
   product(context, out.tensor, x.tensor, false, w, true);
   if (!bias.empty()) {
-    bias_rows(context, out.tensor, bias.value());
+    add_bias_rows(context, out.tensor, bias.value());
   }
   tape.record("linear", {x.tensor},
               [weight, bias, in = x.slot, slot = out.slot](Tape& t, Tape::Node& node) {
@@ -198,7 +198,7 @@ Var add_bias(Tape& tape, const Var& x, const Weight& bias) {
   const Context& context = tape.context();
   context.begin("bias");
   const Var out = tape.variable(x.tensor);
-  bias_rows(context, x.tensor, bias.value());
+  add_bias_rows(context, x.tensor, bias.value());
   tape.record("bias", {}, [bias, in = x.slot, slot = out.slot](Tape& t, auto&) {
     const Tensor dout = t.take(slot);
     if (!dout.empty()) {

@@ -35,6 +35,11 @@ struct AttentionSizes {
 void product(const Context& context, const Tensor& c, const Tensor& a, bool transpose_a,
              const Tensor& b, bool transpose_b, double beta = 0);
 
+/// sum += the sum of the rows of x.
+void add_column_sum(const Context& context, const Tensor& sum, const Tensor& x);
+/// Adds the bias to each row of x, in place.
+void add_bias_rows(const Context& context, const Tensor& x, const Tensor& bias);
+
 /// Rows of a table. `first`: the first id whose row is here; other ids give rows of zeros.
 [[nodiscard]] Var embedding(Tape& tape, const Tensor& ids, const Weight& table, std::int64_t first);
 /// x + table[position of each token].
@@ -47,6 +52,21 @@ struct NormSpec {
 /// Norm of rows of as many elements as the weight has: [T, H], or the heads of [T, A * D].
 [[nodiscard]] Var norm(Tape& tape, const NormSpec& spec, const Var& x, const Weight& weight,
                        const Weight& bias);
+/// A matrix in 8 bits: as it is, and transposed for backward. Empty: products are not in 8 bits.
+struct Quantised {
+  Tensor rows;
+  Tensor transposed;
+  Tensor scale;  ///< [1] STAT
+  HeadroomFp8 format = HEADROOM_E4M3;
+};
+/// x for linear operators of a layer that read it; empty unless `Types::fp8_products`.
+[[nodiscard]] Quantised quantise_input(Tape& tape, const Var& x);
+/// x W^T + b with `input`, x in 8 bits; as the next one if `input` is empty.
+[[nodiscard]] Var linear(Tape& tape, const Var& x, const Quantised& input, const Weight& weight,
+                         const Weight& bias);
+/// The same for an x that nobody else reads.
+[[nodiscard]] Var project(Tape& tape, const Var& x, const Weight& weight, const Weight& bias);
+
 /// x W^T + b; x [T, K], W [N, K], b empty or [N].
 [[nodiscard]] Var linear(Tape& tape, const Var& x, const Weight& weight, const Weight& bias);
 [[nodiscard]] Var add(Tape& tape, const Var& a, const Var& b);

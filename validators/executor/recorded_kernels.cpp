@@ -257,6 +257,15 @@ void add_expert_kernels(HeadroomDeviceTable& table) {
 void add_recorded_kernels(HeadroomDeviceTable& table) {
   table.gemm = gemm;
   table.gemm_grouped = gemm_grouped;
+  table.largest_magnitude = [](HeadroomDevice* d, HeadroomStream stream, void*, std::int32_t,
+                               const void*, std::int32_t type, std::int64_t count,
+                               void*) { return traffic(d, stream, bytes_of(type, count)); };
+  table.quantise = [](HeadroomDevice* d, HeadroomStream stream, std::uint8_t* out,
+                      std::uint8_t* transposed, void*, const void*, std::int32_t type,
+                      std::int64_t rows, std::int64_t columns, const void*, std::int32_t) {
+    const std::int64_t written = (out != nullptr ? 1 : 0) + (transposed != nullptr ? 1 : 0);
+    return traffic(d, stream, bytes_of(type, rows * columns) + written * rows * columns);
+  };
   table.attention = attention;
   table.attention_backward = attention_backward;
   add_memory_kernels(table);

@@ -13,6 +13,16 @@ HeadroomActivation activation_of(ir::Activation activation) {
   return static_cast<HeadroomActivation>(activation);
 }
 
+/// `drop_entered` for the input of a layer's linear operators. In 8 bits they keep copies of their
+/// own, so that nobody needs the gathered rows in backward.
+void drop_input(Tape& tape, Var& input, const Var& x) {
+  if (tape.context().types.fp8_products) {
+    input.tensor = {};
+  } else {
+    drop_entered(tape, input, x);
+  }
+}
+
 }  // namespace
 
 LayerRange layers_of_stage(std::int64_t layers, int stages, int stage) {
@@ -93,10 +103,12 @@ Var Stage::attention(Tape& tape, const Var& x, const LayerWeights& layer, std::i
       .scale = model.attention_scale != 0 ? model.attention_scale
                                           : 1 / std::sqrt(static_cast<double>(model.head_dim))};
   Var input = enter_tensor_ranks(tape, x);
-  Var q = linear(tape, input, layer.q, layer.q_bias);
-  Var k = linear(tape, input, layer.k, layer.k_bias);
-  Var v = linear(tape, input, layer.v, layer.v_bias);
-  drop_entered(tape, input, x);
+  Quantised read = quantise_input(tape, input);
+  Var q = linear(tape, input, read, layer.q, layer.q_bias);
+  Var k = linear(tape, input, read, layer.k, layer.k_bias);
+  Var v = linear(tape, input, read, layer.v, layer.v_bias);
+  read = {};
+  drop_input(tape, input, x);
   if (!layer.q_norm.empty()) {
     q = norm(tape, norm_, q, layer.q_norm, {});
     k = norm(tape, norm_, k, layer.k_norm, {});
@@ -114,7 +126,7 @@ Var Stage::attention(Tape& tape, const Var& x, const LayerWeights& layer, std::i
   q.tensor = {};
   k.tensor = {};
   v.tensor = {};
-  out = linear(tape, out, layer.o, {});
+  out = project(tape, out, layer.o, {});
   return add_bias(tape, leave_tensor_ranks(tape, out), layer.o_bias);
 }
 
@@ -131,16 +143,18 @@ Var Stage::mlp(Tape& tape, const Var& x, const LayerWeights& layer, std::int64_t
                    x);
   }
   Var input = enter_tensor_ranks(tape, x);
+  Quantised read = quantise_input(tape, input);
   Var hidden;
   if (model.gated_mlp) {
-    Var gate = linear(tape, input, layer.gate, layer.gate_bias);
-    const Var up = linear(tape, input, layer.up, layer.up_bias);
+    Var gate = linear(tape, input, read, layer.gate, layer.gate_bias);
+    const Var up = linear(tape, input, read, layer.up, layer.up_bias);
     hidden = gated(tape, gate, up, function);
   } else {
-    hidden = activation(tape, linear(tape, input, layer.up, layer.up_bias), function);
+    hidden = activation(tape, linear(tape, input, read, layer.up, layer.up_bias), function);
   }
-  drop_entered(tape, input, x);
-  const Var out = linear(tape, hidden, layer.down, {});
+  read = {};
+  drop_input(tape, input, x);
+  const Var out = project(tape, hidden, layer.down, {});
   hidden.tensor = {};
   return add_bias(tape, leave_tensor_ranks(tape, out), layer.down_bias);
 }

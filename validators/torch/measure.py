@@ -36,6 +36,9 @@ import time
 
 OPTIMIZERS = {"adamw", "adamw_fused", "adamw_loop", "sgd", "sgd_momentum", "none"}
 HALF = {"autocast_bf16": "bfloat16", "autocast_fp16": "float16"}
+# NCCL's watchdog releases the blocks of finished works every 100 ms (kWatchdogThreadSleepMillis in
+# torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp). Phases of a dry run are shorter than that.
+NCCL_PAUSE = 0.25  # Seconds.
 FIGURES = ("allocated_after", "peak_allocated", "reserved_after", "peak_reserved")
 
 
@@ -87,12 +90,13 @@ def unknown(case):
 class Phases:
     """Books of one phase after the other."""
 
-    def __init__(self, torch):
-        self.torch, self.done = torch, []
+    def __init__(self, torch, pause=0.0):
+        self.torch, self.pause, self.done = torch, pause, []
 
     def __call__(self, name, work):
         cuda = self.torch.cuda
         cuda.synchronize()
+        time.sleep(self.pause)
         cuda.reset_peak_memory_stats()
         before, start = cuda.memory_allocated(), time.perf_counter()
         result = work()
@@ -281,7 +285,7 @@ def run_case(name, case, cudnn=False, times=True):
     torch.backends.cuda.enable_cudnn_sdp(cudnn)
     torch.zeros(1, device="cuda")  # The recorded rows began with a small tensor that is gone at once.
     properties = torch.cuda.get_device_properties(0)
-    phases = Phases(torch)
+    phases = Phases(torch, NCCL_PAUSE if case.get("parallel") else 0.0)
     kind = (case.get("parallel") or {}).get("kind")
     kept = {key: value for key, value in case.items() if value is not None and key not in ("time_steps", "trace")}
     measured = {"id": name, "framework": "transformers" + (f"+{kind}" if kind else ""), "versions": versions(torch),

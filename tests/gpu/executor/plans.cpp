@@ -53,6 +53,7 @@ exec::Execution real_execution(const ir::ModelSpec& model, Random& random) {
   }
   execution.clip_norm = 1;
   execution.workspace = Bytes{32 * kMiB};
+  execution.types.fp8_products = !model.moe && random.chance(1, 4);
   return execution;
 }
 

@@ -108,9 +108,84 @@ void grouped(Twin& twin, std::int32_t type, bool rows_inside) {
   twin.end();
 }
 
+/// A matrix and its transpose in 8 bits, which both backends round to the same bytes.
+struct Twins8 {
+  Twins rows, transposed, scale;
+};
+
+Twins8 quantised(Twin& twin, std::int32_t type, std::int64_t rows, std::int64_t columns,
+                 std::int32_t format) {
+  const Twins x = twin.normal(type, rows * columns, 3);
+  const Twins largest = twin.output(HEADROOM_FP32, 1);
+  const Twins partial = twin.output(HEADROOM_FP32, HEADROOM_PARTIAL_SUMS);
+  Twins8 made{.rows = twin.output(HEADROOM_UINT8, rows * columns),
+              .transposed = twin.output(HEADROOM_UINT8, rows * columns),
+              .scale = twin.output(HEADROOM_FP32, 1)};
+  twin.run([&](const Table& t, HeadroomDevice* d, const Twin::At& at) {
+    const std::int32_t code = t.largest_magnitude(d, 0, at(largest), HEADROOM_FP32, at(x), type,
+                                                  rows * columns, at(partial));
+    return code != 0 ? code
+                     : t.quantise(d, 0, static_cast<std::uint8_t*>(at(made.rows)),
+                                  static_cast<std::uint8_t*>(at(made.transposed)), at(made.scale),
+                                  at(x), type, rows, columns, at(largest), format);
+  });
+  twin.compare("scale", made.scale);
+  twin.compare("rows", made.rows);
+  twin.compare("transposed", made.transposed);
+  return made;
+}
+
+void product8(Twin& twin, std::int32_t type, std::int32_t a_format, double beta) {
+  constexpr std::int64_t kM = 48;
+  constexpr std::int64_t kN = 80;
+  constexpr std::int64_t kK = 64;
+  twin.begin("product in 8 bits " + name_of(type) + (a_format == HEADROOM_E5M2 ? " E5M2" : ""));
+  const Twins8 a = quantised(twin, type, kM, kK, a_format);
+  const Twins8 b = quantised(twin, type, kN, kK, HEADROOM_E4M3);
+  const Twins c = twin.normal(type, kM * kN);
+  const Twins workspace = twin.output(HEADROOM_FP32, (1 << 20) / 4);
+  twin.run([&](const Table& t, HeadroomDevice* d, const Twin::At& at) {
+    HeadroomGemm g{};
+    g.m = kM;
+    g.n = kN;
+    g.k = kK;
+    g.transpose_b = 1;
+    g.type = HEADROOM_FP8;
+    g.output_type = type;
+    g.alpha = 1;
+    g.beta = beta;
+    g.a = at(a.rows);
+    g.b = at(b.rows);
+    g.c = at(c);
+    g.a_row = kK;
+    g.b_row = kK;
+    g.c_row = kN;
+    g.outer = 1;
+    g.inner = 1;
+    g.workspace = at(workspace);
+    g.a_format = a_format;
+    g.b_format = HEADROOM_E4M3;
+    g.a_scale = at(a.scale);
+    g.b_scale = at(b.scale);
+    return t.gemm(d, 0, &g);
+  });
+  twin.compare("c", c, 2);
+  twin.end();
+}
+
 }  // namespace
 
 void compare_products(Twin& twin) {
+  for (const std::int32_t type : kTypes) {
+    twin.begin("quantised " + name_of(type));
+    static_cast<void>(quantised(twin, type, 37, 69, HEADROOM_E4M3));
+    static_cast<void>(quantised(twin, type, 5, 130, HEADROOM_E5M2));
+    twin.end();
+    for (const std::int32_t format : {HEADROOM_E4M3, HEADROOM_E5M2}) {
+      product8(twin, type, format, 0);
+      product8(twin, type, format, 1);
+    }
+  }
   for (const std::int32_t type : kTypes) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {

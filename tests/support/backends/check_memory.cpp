@@ -173,6 +173,12 @@ std::int32_t gemm(HeadroomDevice* d, HeadroomStream stream, const HeadroomGemm* 
                    .inner = g.c_inner,
                    .type = g.output_type});
   }
+  if (g.type == HEADROOM_FP8) {
+    check.uses(g.a_scale, 1, stat_of(g.output_type)).uses(g.b_scale, 1, stat_of(g.output_type));
+    check.requires_that(g.transpose_a == 0 && g.transpose_b != 0 && g.k % 16 == 0 &&
+                            g.a_row % 16 == 0 && g.b_row % 16 == 0,
+                        "multiplies 8 bits whose inner dimensions are not contiguous and even");
+  }
   return check.run(&Table::gemm, stream, gemm);
 }
 

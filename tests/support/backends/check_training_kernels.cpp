@@ -173,6 +173,32 @@ std::int32_t square_sum(HeadroomDevice* d, HeadroomStream stream, void* sum, std
       .run(&Table::square_sum, stream, sum, stat_type, x, type, count, factor, partial);
 }
 
+std::int32_t largest_magnitude(HeadroomDevice* d, HeadroomStream stream, void* largest,
+                               std::int32_t stat_type, const void* x, std::int32_t type,
+                               std::int64_t count, void* partial) {
+  return CallCheck(d, "largest_magnitude", stream)
+      .kernel()
+      .uses(largest, 1, stat_type)
+      .uses(x, count, type)
+      .uses(partial, HEADROOM_PARTIAL_SUMS, stat_type)
+      .run(&Table::largest_magnitude, stream, largest, stat_type, x, type, count, partial);
+}
+
+std::int32_t quantise(HeadroomDevice* d, HeadroomStream stream, std::uint8_t* out,
+                      std::uint8_t* transposed, void* scale, const void* x, std::int32_t type,
+                      std::int64_t rows, std::int64_t columns, const void* largest,
+                      std::int32_t format) {
+  return CallCheck(d, "quantise", stream)
+      .kernel()
+      .may_use(out, rows * columns, HEADROOM_UINT8)
+      .may_use(transposed, rows * columns, HEADROOM_UINT8)
+      .uses(scale, 1, stat_of(type))
+      .uses(x, rows * columns, type)
+      .uses(largest, 1, stat_of(type))
+      .run(&Table::quantise, stream, out, transposed, scale, x, type, rows, columns, largest,
+           format);
+}
+
 std::int32_t gradient_factor(HeadroomDevice* d, HeadroomStream stream, void* factor,
                              const void* square_sum, std::int32_t stat_type, double max_norm,
                              double inverse_scale) {
@@ -237,6 +263,8 @@ void check_training_kernels(HeadroomDeviceTable& table) {
   table.combine_rows = combine_rows;
   table.combine_rows_backward = combine_rows_backward;
   table.square_sum = square_sum;
+  table.largest_magnitude = largest_magnitude;
+  table.quantise = quantise;
   table.gradient_factor = gradient_factor;
   table.adamw = adamw;
   table.adamw_8bit = adamw_8bit;

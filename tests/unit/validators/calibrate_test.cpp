@@ -2,18 +2,21 @@
 #include <fstream>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "cli/report/calibration_answer.h"
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/hardware/performance_json.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_writer.h"
 #include "tests/support/configs.h"
 #include "tests/support/random.h"
+#include "tests/support/schema.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/timed_backend.h"
 #include "validators/calibrate/device_file.h"
@@ -90,6 +93,27 @@ Result<bool> measure(TimedBackend& backend, const std::vector<Case>& cases, cons
   return run_cases(*bench.value(), cases, writer.value(), observer);
 }
 
+void check_schema(const std::string& name, const ir::JsonValue& document) {
+  for (const std::string& fault : test::SchemaCheck::faults(test::read_schema(name), document)) {
+    FAIL_CHECK(name << fault);
+  }
+}
+
+/// The answer is what its schema says, and has 80 columns at most.
+void check_report(const cli::CalibrationAnswer& answer) {
+  const Result<ir::JsonValue> json = ir::parse_json(cli::calibration_json(answer), "answer");
+  REQUIRE(json);
+  check_schema("calibration.schema.json", *json);
+  const std::string text =
+      cli::calibration_text(answer, cli::plain_terminal(cli::ColorChoice::kNever));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    CHECK(cli::columns_of(line) <= 80);
+  }
+  CHECK(text.find("headroom fit MODEL --gpu my-gpu.json") != std::string::npos);
+}
+
 MeasurementFile content_of(const std::string& file) {
   Result<std::optional<MeasurementFile>> read = read_measurements(file);
   REQUIRE(read);
@@ -142,6 +166,15 @@ TEST_CASE("calibrate: times predicted with a calibrated file are those that were
   const Result<ir::JsonValue> document = device_document(gpu, file.device, *figures);
   REQUIRE(document);
   const std::string path = folder.write("gpu.json", to_pretty_json(*document));
+  check_schema("gpu.schema.json", *document);
+  check_schema("performance.schema.json", *document->find("performance"));
+  check_report({.gpu = gpu,
+                .file = file,
+                .figures = *figures,
+                .unsteady = {},
+                .output = "my-gpu.json",
+                .measurements = "my-gpu.jsonl",
+                .written = true});
 
   const Result<cost::DeviceSpec> device = cost::load_device(kConfigs, path);
   REQUIRE(device);

@@ -29,6 +29,8 @@ namespace {
   X(event_seconds)               \
   X(gemm)                        \
   X(gemm_grouped)                \
+  X(largest_magnitude)           \
+  X(quantise)                    \
   X(fill)                        \
   X(random_normal)               \
   X(random_tokens)               \

@@ -80,6 +80,7 @@ void add_norm(HeadroomDeviceTable& table);
 void add_attention(HeadroomDeviceTable& table);
 void add_loss(HeadroomDeviceTable& table);
 void add_experts(HeadroomDeviceTable& table);
+void add_fp8(HeadroomDeviceTable& table);
 void add_optimizer(HeadroomDeviceTable& table);
 
 /// Everything that kernels do: all but device, memory, streams and matrix products.
@@ -90,6 +91,7 @@ inline void add_kernels(HeadroomDeviceTable& table) {
   add_attention(table);
   add_loss(table);
   add_experts(table);
+  add_fp8(table);
   add_optimizer(table);
 }
 

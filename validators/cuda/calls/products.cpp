@@ -32,6 +32,10 @@ ColumnMajor one_product(const HeadroomGemm& g) {
           .left_lead = g.b_row,
           .right_lead = g.a_row,
           .result_lead = g.c_row,
+          .left_format = g.b_format,
+          .right_format = g.a_format,
+          .left_scale = g.b_scale,
+          .right_scale = g.a_scale,
           .workspace = g.workspace};
 }
 
@@ -73,7 +77,7 @@ std::int32_t scale_result(HeadroomDevice* d, HeadroomStream stream, const Headro
 }
 
 std::int32_t multiply_all(HeadroomDevice* d, HeadroomStream stream, const HeadroomGemm& g) {
-  if (element_bytes(g.type) == 0 || element_bytes(g.output_type) == 0) {
+  if (element_bytes(g.type) == 0 || element_bytes(g.output_type) < 2) {
     return fail(d, "CUDA has no products of this element type");
   }
   if (g.m == 0 || g.n == 0 || g.outer == 0 || g.inner == 0) {
@@ -130,6 +134,8 @@ std::int64_t element_bytes(std::int32_t type) {
     case HEADROOM_BF16:
     case HEADROOM_FP16:
       return 2;
+    case HEADROOM_FP8:
+      return 1;
     default:
       return 0;
   }

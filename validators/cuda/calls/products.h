@@ -31,6 +31,10 @@ struct ColumnMajor {
   std::int64_t left_stride = 0;
   std::int64_t right_stride = 0;
   std::int64_t result_stride = 0;
+  std::int32_t left_format = 0;  ///< HeadroomFp8, if `type` is HEADROOM_FP8.
+  std::int32_t right_format = 0;
+  const void* left_scale = nullptr;
+  const void* right_scale = nullptr;
   void* workspace = nullptr;
 };
 

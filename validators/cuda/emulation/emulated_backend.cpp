@@ -8,6 +8,7 @@
 #include "validators/cuda/calls/products.h"
 #include "validators/cuda/emulation/kernels.h"
 #include "validators/executor/cpu/cpu_backend.h"
+#include "validators/executor/cpu/fp8.h"
 #include "validators/executor/cpu/values.h"
 
 namespace headroom::cuda {
@@ -46,7 +47,41 @@ std::int32_t launch_kernel(HeadroomDevice* device, HeadroomStream /*stream*/,
   return 0;
 }
 
+namespace {
+
+/// Both operands are transposed and not, as cuBLASLt wants it: inner dimensions are contiguous.
+std::int32_t multiply8(HeadroomDevice* device, const ColumnMajor& p) {
+  if (!p.transpose_left || p.transpose_right || p.batches != 1) {
+    return fail(device, "products in 8 bits are one at a time, with contiguous inner dimensions");
+  }
+  using exec::cpu::fp8_value;
+  const auto* const left = static_cast<const std::uint8_t*>(p.left);
+  const auto* const right = static_cast<const std::uint8_t*>(p.right);
+  const double scale = static_cast<double>(*static_cast<const float*>(p.left_scale)) *
+                       static_cast<double>(*static_cast<const float*>(p.right_scale));
+  return exec::cpu::typed(device, p.output_type, [&](auto* output) {
+    auto* const result = exec::cpu::out<exec::cpu::Element<decltype(output)>>(p.result);
+    for (std::int64_t column = 0; column < p.columns; ++column) {
+      for (std::int64_t row = 0; row < p.rows; ++row) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < p.inner; ++i) {
+          sum += fp8_value(left[row * p.left_lead + i], p.left_format) *
+                 fp8_value(right[column * p.right_lead + i], p.right_format);
+        }
+        auto& to = result[column * p.result_lead + row];
+        exec::cpu::store(to,
+                         p.alpha * scale * sum + (p.beta == 0 ? 0 : p.beta * exec::cpu::load(to)));
+      }
+    }
+  });
+}
+
+}  // namespace
+
 std::int32_t multiply(HeadroomDevice* device, HeadroomStream /*stream*/, const ColumnMajor& p) {
+  if (p.type == HEADROOM_FP8) {
+    return multiply8(device, p);
+  }
   return exec::cpu::typed(device, p.type, p.output_type, [&p](auto* operand, auto* output) {
     using exec::cpu::load;
     using exec::cpu::store;

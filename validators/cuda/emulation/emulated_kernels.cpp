@@ -9,6 +9,7 @@
 #include "validators/cuda/kernels/data.cu"
 #include "validators/cuda/kernels/elementwise.cu"
 #include "validators/cuda/kernels/experts.cu"
+#include "validators/cuda/kernels/fp8.cu"
 #include "validators/cuda/kernels/loss.cu"
 #include "validators/cuda/kernels/norm.cu"
 #include "validators/cuda/kernels/optimizer.cu"

@@ -77,6 +77,7 @@ std::string read_limits(HeadroomDevice& d) {
            std::to_string(attribute(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)) +
            "; the kernels need 8.0 or newer";
   }
+  d.capability = 10 * major + attribute(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   d.limits = {.grid_x = attribute(d, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
               .grid_y = attribute(d, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
               .grid_z = attribute(d, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z),

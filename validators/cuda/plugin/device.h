@@ -37,6 +37,7 @@ struct HeadroomDevice {
   std::uint64_t identity = 0;
   CUdevice ordinal = 0;
   CUcontext context = nullptr;
+  int capability = 0;  ///< Compute capability, times ten.
   std::vector<CUstream> streams;
   std::vector<CUevent> events;  ///< Events by their number; null: destroyed.
   std::vector<CUmodule> modules;

@@ -20,6 +20,7 @@ HEADROOM_IMAGE(attention_tiles)
 HEADROOM_IMAGE(data)
 HEADROOM_IMAGE(elementwise)
 HEADROOM_IMAGE(experts)
+HEADROOM_IMAGE(fp8)
 HEADROOM_IMAGE(loss)
 HEADROOM_IMAGE(norm)
 HEADROOM_IMAGE(optimizer)
@@ -28,9 +29,11 @@ namespace headroom::cuda {
 
 const std::array<const void*, kKernelImages>& kernel_images() {
   static const std::array<const void*, kKernelImages> images = {
-      headroom_image_attention_rows, headroom_image_attention_tiles, headroom_image_data,
-      headroom_image_elementwise,    headroom_image_experts,         headroom_image_loss,
-      headroom_image_norm,           headroom_image_optimizer};
+      headroom_image_attention_rows, headroom_image_attention_tiles,
+      headroom_image_data,           headroom_image_elementwise,
+      headroom_image_experts,        headroom_image_fp8,
+      headroom_image_loss,           headroom_image_norm,
+      headroom_image_optimizer};
   return images;
 }
 

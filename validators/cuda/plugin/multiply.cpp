@@ -17,7 +17,10 @@ namespace {
 /// has others for each, does not collect them all.
 constexpr std::size_t kMostProducts = 1024;
 
-cudaDataType_t data_type(std::int32_t type) {
+cudaDataType_t data_type(std::int32_t type, std::int32_t format = 0) {
+  if (type == HEADROOM_FP8) {
+    return format == HEADROOM_E5M2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+  }
   return type == HEADROOM_BF16 ? CUDA_R_16BF : type == HEADROOM_FP16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
@@ -44,6 +47,8 @@ std::vector<std::int64_t> key_of(const ColumnMajor& p) {
           p.left_stride,
           p.right_stride,
           p.result_stride,
+          p.left_format,
+          p.right_format,
           alignment_of(p.left),
           alignment_of(p.right),
           alignment_of(p.result),
@@ -71,11 +76,12 @@ class Calls {
 struct Matrix {
   std::int32_t type;
   std::int64_t rows, columns, lead, batches, stride;
+  std::int32_t format = 0;
 };
 
 void make_layout(Calls& calls, const Blas& blas, cublasLtMatrixLayout_t* layout, const Matrix& m) {
   calls.run("cublasLtMatrixLayoutCreate", blas.cublasLtMatrixLayoutCreate, layout,
-            data_type(m.type), static_cast<std::uint64_t>(m.rows),
+            data_type(m.type, m.format), static_cast<std::uint64_t>(m.rows),
             static_cast<std::uint64_t>(m.columns), m.lead);
   if (m.batches == 1 || calls.failed() != 0) {
     return;
@@ -108,14 +114,16 @@ void describe(Calls& calls, PreparedProduct& made, const ColumnMajor& p) {
                .columns = p.transpose_left ? p.rows : p.inner,
                .lead = p.left_lead,
                .batches = p.batches,
-               .stride = p.left_stride});
+               .stride = p.left_stride,
+               .format = p.left_format});
   make_layout(calls, blas, &made.right,
               {.type = p.type,
                .rows = p.transpose_right ? p.columns : p.inner,
                .columns = p.transpose_right ? p.inner : p.columns,
                .lead = p.right_lead,
                .batches = p.batches,
-               .stride = p.right_stride});
+               .stride = p.right_stride,
+               .format = p.right_format});
   make_layout(calls, blas, &made.result,
               {.type = p.output_type,
                .rows = p.rows,
@@ -123,6 +131,18 @@ void describe(Calls& calls, PreparedProduct& made, const ColumnMajor& p) {
                .lead = p.result_lead,
                .batches = p.batches,
                .stride = p.result_stride});
+}
+
+/// Where the scales of operands in 8 bits are. cuBLASLt reads them when the product runs.
+void set_scales(Calls& calls, const PreparedProduct& made, const ColumnMajor& p) {
+  if (p.type != HEADROOM_FP8) {
+    return;
+  }
+  const Blas& blas = made.blas;
+  calls.run("cublasLtMatmulDescSetAttribute", blas.cublasLtMatmulDescSetAttribute, made.product,
+            CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &p.left_scale, sizeof p.left_scale);
+  calls.run("cublasLtMatmulDescSetAttribute", blas.cublasLtMatmulDescSetAttribute, made.product,
+            CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &p.right_scale, sizeof p.right_scale);
 }
 
 /// The first algorithm that cuBLASLt proposes.
@@ -168,12 +188,17 @@ std::int32_t choose(Calls& calls, HeadroomDevice& d, PreparedProduct& made, cons
 std::int32_t multiply(HeadroomDevice* device, HeadroomStream stream, const ColumnMajor& p) {
   HeadroomDevice& d = *device;
   d.enter();
+  constexpr int kLeastFor8Bits = 89;  // NVIDIA cuBLAS documentation, section "cublasLtMatmul".
+  if (p.type == HEADROOM_FP8 && d.capability < kLeastFor8Bits) {
+    return fail(device, "products in 8 bits need a GPU of compute capability 8.9 or newer");
+  }
   Calls calls(d);
   std::vector<std::int64_t> key = key_of(p);
   auto found = d.products.find(key);
   if (found == d.products.end()) {
     auto made = std::make_unique<PreparedProduct>(d.blas);
     describe(calls, *made, p);
+    set_scales(calls, *made, p);
     if (calls.failed() != 0 || choose(calls, d, *made, p) != 0) {
       return 1;
     }
@@ -183,6 +208,7 @@ std::int32_t multiply(HeadroomDevice* device, HeadroomStream stream, const Colum
     found = d.products.emplace(std::move(key), std::move(made)).first;
   }
   const PreparedProduct& made = *found->second;
+  set_scales(calls, made, p);
   const auto alpha = static_cast<float>(p.alpha);
   const auto beta = static_cast<float>(p.beta);
   d.last_kernel = "cuBLASLt";

@@ -175,6 +175,7 @@ HeadroomDeviceTable make_table() {
   table.event_wait = nothing;
   table.event_seconds = event_seconds;
   add_gemm(table);
+  add_fp8(table);
   add_elementwise(table);
   add_data(table);
   add_norm(table);

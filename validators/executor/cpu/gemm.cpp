@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "validators/executor/cpu/fp8.h"
 #include "validators/executor/cpu/values.h"
 
 namespace headroom::exec::cpu {
@@ -45,8 +46,46 @@ std::int32_t with_operands(HeadroomDevice* d, const HeadroomGemm& g, const Work&
   });
 }
 
+/// Rows of numbers in 8 bits, with their scale.
+std::vector<double> unpacked(const void* x, std::int64_t rows, std::int64_t columns,
+                             std::int64_t stride, std::int32_t format, double scale) {
+  const auto* const bytes = static_cast<const std::uint8_t*>(x);
+  std::vector<double> values(at(rows * columns));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      values[at(row * columns + column)] = scale * fp8_value(bytes[row * stride + column], format);
+    }
+  }
+  return values;
+}
+
+std::int32_t gemm8(HeadroomDevice* d, const HeadroomGemm& g) {
+  if (g.transpose_a != 0 || g.transpose_b == 0 || g.outer != 1 || g.inner != 1) {
+    return fail(d, "products in 8 bits are A times B transposed, one at a time");
+  }
+  const std::int32_t stat = g.output_type == HEADROOM_FP64 ? HEADROOM_FP64 : HEADROOM_FP32;
+  const auto a = unpacked(g.a, g.m, g.k, g.a_row, g.a_format, Stat(g.a_scale, stat)[0]);
+  const auto b = unpacked(g.b, g.n, g.k, g.b_row, g.b_format, Stat(g.b_scale, stat)[0]);
+  return typed(d, g.output_type, [&](auto* output) {
+    auto* const c = out<Element<decltype(output)>>(g.c);
+    for (std::int64_t row = 0; row < g.m; ++row) {
+      for (std::int64_t column = 0; column < g.n; ++column) {
+        double sum = 0;
+        for (std::int64_t inner = 0; inner < g.k; ++inner) {
+          sum += a[at(row * g.k + inner)] * b[at(column * g.k + inner)];
+        }
+        auto& to = c[row * g.c_row + column];
+        store(to, g.alpha * sum + (g.beta == 0 ? 0 : g.beta * load(to)));
+      }
+    }
+  });
+}
+
 std::int32_t gemm(HeadroomDevice* d, HeadroomStream, const HeadroomGemm* gemm) {
   const HeadroomGemm& g = *gemm;
+  if (g.type == HEADROOM_FP8) {
+    return gemm8(d, g);
+  }
   return with_operands(d, g, [&g](const auto* a, const auto* b, auto* c) {
     for (std::int64_t i = 0; i < g.outer; ++i) {
       for (std::int64_t j = 0; j < g.inner; ++j) {

@@ -121,6 +121,7 @@ template <typename Work>
 
 // Each file of kernels fills its part of the table.
 void add_gemm(HeadroomDeviceTable& table);
+void add_fp8(HeadroomDeviceTable& table);
 void add_elementwise(HeadroomDeviceTable& table);
 void add_data(HeadroomDeviceTable& table);
 void add_norm(HeadroomDeviceTable& table);
