@@ -67,13 +67,15 @@ void EstimateWorker::run(const std::stop_token& quit) {
 Answer EstimateWorker::work(const Job& job) const {
   Answer answer{.request = job.request,
                 .scenario = job.scenario,
+                .appraisal = nullptr,
                 .estimate = nullptr,
                 .error = std::nullopt,
                 .fault = {}};
   try {
-    Result<cost::StepEstimate> result = estimator_(job.scenario, job.stop);
+    Result<Appraisal> result = estimator_(job.scenario, job.stop);
     if (result) {
-      answer.estimate = std::make_shared<const cost::StepEstimate>(std::move(result).value());
+      answer.appraisal = std::make_shared<const Appraisal>(std::move(result).value());
+      answer.estimate = {answer.appraisal, &answer.appraisal->estimate};
     } else {
       answer.error = std::move(result).error();
     }

@@ -24,8 +24,8 @@ Result<ir::ModelSpec> read_gguf_model(const std::string& path) {
   return ir::model_of_gguf(*file);
 }
 
-Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario& scenario,
-                                  const std::stop_token& stop) {
+Result<Appraisal> answer(const std::string& config_dir, const Scenario& scenario,
+                         const std::stop_token& stop) {
   Result<ir::ModelSpec> model = load_source(config_dir, scenario.model);
   if (!model) {
     return std::move(model).error();
@@ -46,15 +46,24 @@ Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario&
   if (node) {
     node = cost::node_named(config_dir, *node);
   }
-  const Result<cost::Machine> machine = cost::load_machine(config_dir, *device, node);
+  Result<cost::Machine> machine = cost::load_machine(config_dir, *device, node);
   Result<cost::StepEstimate> found = cost::estimate(*model, scenario.plan, *device, scenario.budget,
                                                     machine ? &*machine : nullptr);
+  if (!found) {
+    return std::move(found).error();
+  }
+  Appraisal appraisal{.estimate = std::move(found).value()};
   const Result<std::vector<cost::ResidualSet>> residuals =
       cost::read_residuals(config_dir + "/accuracy/residuals.json");
-  if (found && residuals) {  // Without errors of measured runs, the replay's verdict stays.
-    cost::settle_verdict(found.value(), cost::confidence_of(*found, scenario.plan, *residuals));
+  if (residuals) {  // Without errors of measured runs, the replay's verdict stays.
+    appraisal.confidence = cost::confidence_of(appraisal.estimate, scenario.plan, *residuals);
+    cost::settle_verdict(appraisal.estimate, *appraisal.confidence);
   }
-  return found;
+  appraisal.grounds = std::make_shared<const Grounds>(
+      Grounds{.model = std::move(model).value(),
+              .device = std::move(device).value(),
+              .machine = machine ? std::optional(std::move(machine).value()) : std::nullopt});
+  return appraisal;
 }
 
 }  // namespace

@@ -81,6 +81,13 @@ void WhatIf::change(const Scenario& after, const Edit& edit) {
   undo_.push(command);  // The stack owns it and applies it.
 }
 
+void WhatIf::setFreeAxes(std::set<std::string> axes) {
+  if (axes != free_axes_) {
+    free_axes_ = std::move(axes);
+    Q_EMIT freeAxesChanged();
+  }
+}
+
 void WhatIf::reset() {
   change(initial_, {.field = Field::kEverything, .gesture = 0});
 }

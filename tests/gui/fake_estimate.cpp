@@ -50,8 +50,8 @@ cost::StepEstimate fake_estimate(std::int64_t micro_batch) {
   return estimate;
 }
 
-Result<cost::StepEstimate> answer(const Scenario& scenario) {
-  return fake_estimate(scenario.plan.workload.micro_batch);
+Result<Appraisal> answer(const Scenario& scenario) {
+  return Appraisal{.estimate = fake_estimate(scenario.plan.workload.micro_batch)};
 }
 
 Scenario with_micro_batch(Scenario scenario, std::int64_t micro_batch) {

@@ -103,15 +103,13 @@ TEST_CASE("run_grab: waits for the answer and writes it") {
 TEST_CASE("run_grab: without an answer there is no picture, and the exit code says why") {
   const QTemporaryDir folder;
   const QString path = folder.filePath(QStringLiteral("window.png"));
-  MainWindow wrong(
-      test::setup_with([](const Scenario& /*scenario*/,
-                          const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+  MainWindow wrong(test::setup_with(
+      [](const Scenario& /*scenario*/, const std::stop_token& /*stop*/) -> Result<Appraisal> {
         return Error::invalid_input("config.json", "/hidden_size", "-1", "a positive number");
       }));
   CHECK(run_grab(wrong, path) == 3);
-  MainWindow broken(
-      test::setup_with([](const Scenario& /*scenario*/,
-                          const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+  MainWindow broken(test::setup_with(
+      [](const Scenario& /*scenario*/, const std::stop_token& /*stop*/) -> Result<Appraisal> {
         throw InternalError("broken invariant");
       }));
   CHECK(run_grab(broken, path) == 5);
@@ -178,8 +176,9 @@ TEST_CASE("window_setup: a plan file's node and host memory have the verdict of 
     const auto setup = window_setup(*options);
     REQUIRE(setup);
     CHECK(setup->notes.isEmpty());
-    const auto estimate = setup->estimator(setup->scenario, {});
-    REQUIRE(estimate);
+    const auto appraisal = setup->estimator(setup->scenario, {});
+    REQUIRE(appraisal);
+    const cost::StepEstimate* const estimate = &appraisal->estimate;
     CHECK(name_of(estimate->verdict) == fit.text("verdict"));
     CHECK(estimate->margin == Bytes{fit.integer("margin_bytes")});
     CHECK(estimate->host.bytes == Bytes{fit.integer("host/bytes")});

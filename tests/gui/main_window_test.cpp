@@ -182,7 +182,7 @@ TEST_CASE("MainWindow: an answer to a question that is no longer asked is never 
 
 TEST_CASE("MainWindow: an error of the input takes the place of the verdict, with its remedy") {
   WindowScene scene(test::setup_with(
-      [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+      [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<Appraisal> {
         if (scenario.plan.workload.micro_batch == 2) {
           return Error::invalid_argument("gpu", "h1000", "a GPU of the catalogue", "use h100");
         }
@@ -202,7 +202,7 @@ TEST_CASE("MainWindow: an error of the input takes the place of the verdict, wit
 
 TEST_CASE("MainWindow: an exception is a message, not the end") {
   WindowScene scene(test::setup_with(
-      [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+      [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<Appraisal> {
         if (scenario.plan.workload.micro_batch == 1) {
           throw InternalError("broken invariant");
         }
