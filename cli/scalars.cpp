@@ -87,20 +87,4 @@ std::vector<std::string> split_at(std::string_view text, char separator) {
   }
 }
 
-Result<double> parse_quantity(std::string_view option, std::string_view text, double least,
-                              double greatest) {
-  constexpr std::array<std::pair<char, double>, 6> kSuffixes = {
-      {{'k', 1e3}, {'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'G', 1e9}, {'T', 1e12}}};
-  for (const auto& [suffix, factor] : kSuffixes) {
-    if (text.ends_with(suffix)) {
-      const std::string_view digits = text.substr(0, text.size() - 1);
-      const Result<double> value = parse_real(option, digits, least / factor, greatest / factor);
-      return value ? Result<double>(*value * factor)
-                   : Result<double>(Error::invalid_argument(
-                         option, text, "a number such as 15e12 or 15T (k, M, B or G, T)"));
-    }
-  }
-  return parse_real(option, text, least, greatest);
-}
-
 }  // namespace headroom::cli

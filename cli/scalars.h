@@ -12,6 +12,7 @@
 namespace headroom::cli {
 
 using ir::exact_size;
+using ir::parse_quantity;
 using ir::parse_real;
 using ir::parse_size;
 using ir::parse_switch;
@@ -46,8 +47,4 @@ struct TableUnit {
 /// between them.
 [[nodiscard]] std::vector<std::string> split_at(std::string_view text, char separator);
 
-/// Parses the value of an option as a number in [least, greatest] that may end in k, M, B (or G) or
-/// T: "15T" is 15e12.
-[[nodiscard]] Result<double> parse_quantity(std::string_view option, std::string_view text,
-                                            double least, double greatest);
 }  // namespace headroom::cli

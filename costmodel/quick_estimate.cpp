@@ -95,9 +95,8 @@ void judge_continued(StepEstimate& estimate, Bytes total, std::vector<OutsideTer
   estimate.capacity = std::max(total - estimate.outside_bytes, Bytes{0});
   estimate.margin = estimate.capacity - estimate.peak_reserved;
   const double wanted = kTightShare * static_cast<double>(total.value());
-  estimate.out_of_memory = estimate.margin < Bytes{0};
   estimate.device_verdict = Verdict::kFits;
-  if (estimate.out_of_memory) {
+  if (estimate.margin < Bytes{0}) {
     estimate.device_verdict = Verdict::kDoesNotFit;
   } else if (static_cast<double>(estimate.margin.value()) < wanted) {
     estimate.device_verdict = Verdict::kTight;

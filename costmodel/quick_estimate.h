@@ -12,7 +12,8 @@ namespace headroom::cost {
 ///
 /// Model:   the layers repeat. Peaks, phases and step time of models with three and with four
 ///          periods of layers are continued along a straight line. Both are replayed with a limit
-///          that no allocation reaches; the verdict is that of the continued peaks.
+///          that no allocation reaches, so that `out_of_memory` is never set; the verdict is that
+///          of the continued peaks.
 /// Ignores: what happens only near the capacity (retries of the allocator), buckets that fill up
 ///          unevenly, and the bubble's dependence on stages of unequal length. `timeline` and
 ///          `program` are those of the short model; only the peak of each phase is continued.

@@ -2,6 +2,7 @@
 
 #include <QApplication>
 #include <QLocale>
+#include <QStandardPaths>
 #include <QTemporaryDir>
 
 #include "gui/launch.h"
@@ -51,7 +52,8 @@ int main(int argc, char** argv) {
   if (QLocale().language() == QLocale::C) {
     QLocale::setDefault(QLocale(QLocale::English));  // The C locale does not group digits.
   }
-  QApplication::setApplicationName(QStringLiteral("Headroom"));
+  QApplication::setApplicationName(QStringLiteral("headroom"));
+  QApplication::setApplicationDisplayName(QStringLiteral("Headroom"));
   if (const headroom::Status fonts = check_fonts(); !fonts) {
     return fail(fonts.error());
   }
@@ -62,8 +64,17 @@ int main(int argc, char** argv) {
   for (const QString& note : setup->notes) {
     std::fprintf(stderr, "note: %s\n", qUtf8Printable(note));
   }
+  if (!options->grab) {
+    setup->settings = QStandardPaths::writableLocation(QStandardPaths::AppConfigLocation) +
+                      QStringLiteral("/window.ini");
+  }
   MainWindow window(std::move(setup).value());
   window.setLook(options->look);
+  if (options->view) {
+    if (const headroom::Status opened = open_view(window, *options->view); !opened) {
+      return fail(opened.error());
+    }
+  }
   if (options->grab) {
     return run_grab(window, *options->grab);
   }

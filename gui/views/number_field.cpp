@@ -25,7 +25,7 @@ class StepBox : public QSpinBox {
     }
     auto now = static_cast<unsigned>(value());
     for (; steps > 0; --steps) {  // To the next power of two from any value.
-      now = std::bit_floor(now) * 2;
+      now = std::max(std::bit_floor(now) * 2, 1U);
     }
     for (; steps < 0; ++steps) {
       now = std::bit_ceil(now) / 2;
@@ -57,14 +57,23 @@ NumberField::NumberField(const Range& range, const QString& accessible_name, QWi
   row->setContentsMargins(0, 0, 0, 0);
   row->addWidget(slider_, 1);
   row->addWidget(spin_);
-  // All fields have the same width, so that sliders and boxes are aligned.
-  spin_->setFixedWidth(fontMetrics().horizontalAdvance(QLocale().toString(kWidest)) +
-                       fontMetrics().height() * 2);
+  fixWidth();
   setFocusProxy(spin_);
   connect(slider_, &QSlider::valueChanged, this,
           [this](int position) { announce(valueAt(position)); });
   connect(slider_, &QSlider::sliderPressed, this, [this] { ++gesture_; });
   connect(spin_, &QSpinBox::valueChanged, this, &NumberField::announce);
+}
+
+void NumberField::setUnit(const QString& unit) {
+  spin_->setSuffix(QChar(0x00a0) + unit);
+}
+
+/// All fields have the same width, so that sliders and boxes are aligned.
+void NumberField::fixWidth() {
+  spin_->setFixedWidth(
+      fontMetrics().horizontalAdvance(QLocale().toString(kWidest) + QStringLiteral(" tok")) +
+      fontMetrics().height() * 2);
 }
 
 void NumberField::setValue(int value) {
@@ -94,7 +103,10 @@ int NumberField::positionOf(int value) const {
 }
 
 int NumberField::valueAt(int position) const {
-  return range_.steps == Steps::kOne ? position : 1 << position;
+  if (range_.steps == Steps::kOne) {
+    return position;
+  }
+  return position < 0 ? 0 : 1 << position;  // 0 is below 1 = 2^0.
 }
 
 }  // namespace headroom::gui

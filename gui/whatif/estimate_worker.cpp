@@ -34,6 +34,14 @@ quint64 EstimateWorker::ask(const Scenario& scenario, Urgency urgency) {
   return newest_;
 }
 
+void EstimateWorker::cancel() {
+  ++newest_;
+  debounce_.stop();
+  current_.request_stop();
+  const std::lock_guard lock(mutex_);
+  waiting_.reset();
+}
+
 void EstimateWorker::handOver() {
   current_ = std::stop_source();
   {

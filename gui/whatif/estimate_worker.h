@@ -75,6 +75,8 @@ class EstimateWorker : public QObject {
 
   /// Requests an answer for a copy of `scenario`; returns the number of the request.
   quint64 ask(const Scenario& scenario, Urgency urgency = Urgency::kDebounced);
+  /// Stops the running request; nothing asked before is answered.
+  void cancel();
 
  Q_SIGNALS:
   /// Emitted when the thread starts the newest request.

@@ -2,7 +2,6 @@
 
 #include <set>
 #include <string>
-#include <string_view>
 
 #include <QObject>
 #include <QUndoStack>
@@ -48,8 +47,5 @@ class WhatIf : public QObject {
 
 /// The name of `field` in a sentence: "micro-batch".
 [[nodiscard]] QString field_name(Field field);
-
-/// A label or detail of an `ir::PlanControl`, in the language of the user interface.
-[[nodiscard]] QString control_text(std::string_view text);
 
 }  // namespace headroom::gui

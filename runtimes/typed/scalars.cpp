@@ -60,6 +60,22 @@ Result<double> parse_real(std::string_view option, std::string_view text, double
   return value + 0.0;  // "-0" becomes 0.
 }
 
+Result<double> parse_quantity(std::string_view option, std::string_view text, double least,
+                              double greatest) {
+  constexpr std::array<std::pair<char, double>, 6> kSuffixes = {
+      {{'k', 1e3}, {'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'G', 1e9}, {'T', 1e12}}};
+  for (const auto& [suffix, factor] : kSuffixes) {
+    if (text.ends_with(suffix)) {
+      const std::string_view digits = text.substr(0, text.size() - 1);
+      const Result<double> value = parse_real(option, digits, least / factor, greatest / factor);
+      return value ? Result<double>(*value * factor)
+                   : Result<double>(Error::invalid_argument(
+                         option, text, "a number such as 15e12 or 15T (k, M, B or G, T)"));
+    }
+  }
+  return parse_real(option, text, least, greatest);
+}
+
 Result<Bytes> parse_size(std::string_view option, const std::string& text) {
   constexpr std::string_view kExpected = "a size with its unit, such as 70GiB or 80GB";
   const std::optional<Bytes> bytes = parse_bytes(text);

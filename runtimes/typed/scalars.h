@@ -29,6 +29,11 @@ namespace headroom::ir {
 [[nodiscard]] Result<double> parse_real(std::string_view option, std::string_view text,
                                         double least, double greatest);
 
+/// Parses the value of an option as a number in [least, greatest] that may end in k, M, B (or G) or
+/// T: "15T" is 15e12.
+[[nodiscard]] Result<double> parse_quantity(std::string_view option, std::string_view text,
+                                            double least, double greatest);
+
 /// Parses the value of an option as a size above zero with its unit: "70GiB", "80GB".
 ///
 /// Errors:  kInvalidArgument, also for a number without a unit.

@@ -51,7 +51,9 @@ cost::StepEstimate fake_estimate(std::int64_t micro_batch) {
 }
 
 Result<Appraisal> answer(const Scenario& scenario) {
-  return Appraisal{.estimate = fake_estimate(scenario.plan.workload.micro_batch)};
+  Appraisal appraisal;
+  appraisal.estimate = fake_estimate(scenario.plan.workload.micro_batch);
+  return appraisal;
 }
 
 Scenario with_micro_batch(Scenario scenario, std::int64_t micro_batch) {
