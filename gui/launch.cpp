@@ -234,7 +234,8 @@ Result<WindowSetup> window_setup(const LaunchOptions& options) {
                     .estimator = make_estimator(found->path),
                     .models = model_entries(found->path),
                     .gpus = gpu_entries(found->path),
-                    .notes = {}};
+                    .notes = {},
+                    .config_dir = found->path};
   if (options.plan) {
     if (Status taken = take_plan(options, found->path, setup); !taken) {
       return std::move(taken).error();

@@ -6,7 +6,6 @@
 #include <QDragEnterEvent>
 #include <QFileDialog>
 #include <QFileInfo>
-#include <QHeaderView>
 #include <QLabel>
 #include <QMenuBar>
 #include <QMessageBox>
@@ -15,13 +14,13 @@
 #include <QScreen>
 #include <QScrollArea>
 #include <QScrollBar>
-#include <QSplitter>
-#include <QStyledItemDelegate>
-#include <QTableView>
 #include <QUrl>
 #include <QVBoxLayout>
 
-#include "gui/views/breakdown_view.h"
+#include "gui/pages/memory_page.h"
+#include "gui/pages/page_book.h"
+#include "gui/pages/time_page.h"
+#include "gui/pages/timeline_page.h"
 #include "gui/views/scenario_editor.h"
 #include "gui/views/verdict_header.h"
 
@@ -40,26 +39,6 @@ QScrollArea* scrolling(QWidget* contents) {
   area->setMinimumWidth(contents->minimumSizeHint().width() +
                         area->verticalScrollBar()->sizeHint().width());
   return area;
-}
-
-/// A delegate that adds padding to cells, so that columns of numbers are distinguishable.
-class RoomyDelegate : public QStyledItemDelegate {
- public:
-  using QStyledItemDelegate::QStyledItemDelegate;
-
-  [[nodiscard]] QSize sizeHint(const QStyleOptionViewItem& option,
-                               const QModelIndex& index) const override {
-    const int em = option.fontMetrics.height();
-    return QStyledItemDelegate::sizeHint(option, index) + QSize(em, em / 4);
-  }
-};
-
-QLabel* section_title(const QString& text) {
-  auto* const label = new QLabel(text);
-  QFont bold = label->font();
-  bold.setBold(true);
-  label->setFont(bold);
-  return label;
 }
 
 /// Lines of text that wrap and that can be copied.
@@ -85,6 +64,7 @@ MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
       desktop_palette_(QApplication::palette()),
       models_(std::move(setup.models)),
       gpus_(std::move(setup.gpus)),
+      config_dir_(std::move(setup.config_dir)),
       what_if_(std::move(setup.scenario)),
       worker_(std::move(setup.estimator)) {
   setAcceptDrops(true);
@@ -114,28 +94,11 @@ QSize MainWindow::usualSize() const {
 void MainWindow::buildContents(const QStringList& notes) {
   editor_ = new ScenarioEditor({.models = &models_, .gpus = &gpus_});
   header_ = new VerdictHeader;
-  table_ = makeTable();
-  bars_ = new BreakdownView(&breakdown_, table_->selectionModel());
-
-  auto* const table_part = new QWidget;
-  auto* const table_column = new QVBoxLayout(table_part);
-  table_column->setContentsMargins(0, 0, 0, 0);
-  table_title_ = section_title(tr("The same in numbers"));
-  table_column->addWidget(table_title_);
-  table_column->addWidget(table_, 1);
-
-  auto* const bars_part = new QWidget;
-  auto* const bars_column = new QVBoxLayout(bars_part);
-  bars_column->setContentsMargins(0, 0, 0, 0);
-  bars_column->addWidget(section_title(tr("Peak of each phase, by category")));
-  bars_column->addWidget(bars_, 1);
-
-  pictures_ = new QSplitter(Qt::Vertical);
-  pictures_->setChildrenCollapsible(false);
-  pictures_->addWidget(bars_part);
-  pictures_->addWidget(table_part);
-  pictures_->setStretchFactor(0, 3);
-  pictures_->setStretchFactor(1, 2);
+  pages_ = new PageBook;
+  pages_->addPage(new MemoryPage);
+  pages_->addPage(new TimelinePage);
+  pages_->addPage(new TimePage(config_dir_));
+  connect(pages_, &PageBook::edited, &what_if_, &WhatIf::change);
 
   auto* const right = new QWidget;
   auto* const column = new QVBoxLayout(right);
@@ -145,7 +108,7 @@ void MainWindow::buildContents(const QStringList& notes) {
   if (!notes.isEmpty()) {
     column->addWidget(notes_label(notes));
   }
-  column->addWidget(pictures_, 1);
+  column->addWidget(pages_, 1);
 
   auto* const contents = new QWidget;
   auto* const row = new QHBoxLayout(contents);
@@ -155,24 +118,6 @@ void MainWindow::buildContents(const QStringList& notes) {
   row->addWidget(scrolling(editor_));
   row->addWidget(right, 1);
   setCentralWidget(contents);
-}
-
-QTableView* MainWindow::makeTable() {
-  auto* const table = new QTableView;
-  table->setModel(&breakdown_);
-  table->setItemDelegate(new RoomyDelegate(table));
-  table->setAccessibleName(tr("Peak of each phase, by category, as a table"));
-  table->setAlternatingRowColors(true);
-  table->setShowGrid(false);
-  table->setFrameShape(QFrame::NoFrame);
-  table->setSelectionMode(QAbstractItemView::SingleSelection);
-  table->setWordWrap(false);
-  table->setTabKeyNavigation(false);  // Tab leaves the table; arrow keys move inside.
-  table->verticalHeader()->hide();
-  table->verticalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-  table->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-  table->horizontalHeader()->setHighlightSections(false);
-  return table;
 }
 
 void MainWindow::buildMenus() {
@@ -231,28 +176,13 @@ void MainWindow::ask(const Scenario& scenario) {
 void MainWindow::showAnswer(const Answer& answer) {
   patience_.stop();
   header_->setBusy(false);
-  breakdown_.setEstimate(answer.estimate);
-  table_title_->setText(answer.estimate != nullptr
-                            ? tr("The same in numbers, %1").arg(breakdown_.scale().unit)
-                            : tr("The same in numbers"));
+  pages_->setAnswer(answer);
   if (answer.estimate != nullptr) {
     header_->showVerdict(*answer.estimate);
-    shareRoomOnce();
   } else {
     header_->showProblem(answer.error ? problem_text(*answer.error) : fault_text(answer.fault));
   }
   Q_EMIT answered(answer);
-}
-
-void MainWindow::shareRoomOnce() {
-  if (room_is_shared_) {
-    return;  // The user's layout stays from now on.
-  }
-  room_is_shared_ = true;
-  const int title = table_title_->sizeHint().height() + table_title_->fontMetrics().height();
-  const int rows = table_->verticalHeader()->length() + table_->horizontalHeader()->height() +
-                   table_->horizontalScrollBar()->sizeHint().height();
-  pictures_->setSizes({title + bars_->sizeHint().height(), title + rows});
 }
 
 void MainWindow::openModel(const QString& path) {

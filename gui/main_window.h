@@ -7,7 +7,6 @@
 #include <QStringList>
 #include <QTimer>
 
-#include "gui/models/breakdown_model.h"
 #include "gui/models/catalogue_model.h"
 #include "gui/theme/palette.h"
 #include "gui/whatif/estimate_worker.h"
@@ -15,12 +14,10 @@
 #include "gui/whatif/what_if.h"
 
 class QLabel;
-class QSplitter;
-class QTableView;
 
 namespace headroom::gui {
 
-class BreakdownView;
+class PageBook;
 class ScenarioEditor;
 class VerdictHeader;
 
@@ -30,7 +27,8 @@ struct WindowSetup {
   Estimator estimator;
   std::vector<CatalogueEntry> models;
   std::vector<CatalogueEntry> gpus;
-  QStringList notes{};  ///< What the user is to know of the scenario, as sentences.
+  QStringList notes{};       ///< What the user is to know of the scenario, as sentences.
+  std::string config_dir{};  ///< The catalogue's folder; empty: pages that need it say so.
 };
 
 /// The what-if window, with controls on the left and the answer on the right.
@@ -46,6 +44,8 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] QString savePicture(const QString& path);
   void setLook(Look look);
 
+  /// The pages below the verdict; `PageBook::openPage` chooses one by its object name.
+  [[nodiscard]] PageBook* pages() const { return pages_; }
   [[nodiscard]] const Scenario& scenario() const { return what_if_.scenario(); }
 
  Q_SIGNALS:
@@ -60,31 +60,24 @@ class MainWindow : public QMainWindow {
   void buildMenus();
   void addLooks(QMenu* menu);
   void buildContents(const QStringList& notes);
-  [[nodiscard]] QTableView* makeTable();
   [[nodiscard]] QSize usualSize() const;
   void nameWindow();
   void ask(const Scenario& scenario);
   void showAnswer(const Answer& answer);
-  /// Divides the room between chart and table, once, as the first answer needs it.
-  void shareRoomOnce();
   void chooseModelFile();
   void choosePicture();
 
   QPalette desktop_palette_;
   CatalogueModel models_;
   CatalogueModel gpus_;
-  BreakdownModel breakdown_;
+  std::string config_dir_;
   WhatIf what_if_;
   EstimateWorker worker_;
   QActionGroup looks_{this};
   QTimer patience_;  ///< When it expires, the window says that it is computing.
   ScenarioEditor* editor_ = nullptr;
   VerdictHeader* header_ = nullptr;
-  QSplitter* pictures_ = nullptr;
-  bool room_is_shared_ = false;
-  QTableView* table_ = nullptr;
-  QLabel* table_title_ = nullptr;
-  BreakdownView* bars_ = nullptr;
+  PageBook* pages_ = nullptr;
 };
 
 }  // namespace headroom::gui
