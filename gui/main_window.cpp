@@ -24,6 +24,8 @@
 #include "gui/pages/emit_page.h"
 #include "gui/pages/memory_page.h"
 #include "gui/pages/page_book.h"
+#include "gui/pages/time_page.h"
+#include "gui/pages/timeline_page.h"
 #include "gui/views/remedy_bar.h"
 #include "gui/views/scenario_editor.h"
 #include "gui/views/verdict_header.h"
@@ -97,6 +99,8 @@ void MainWindow::buildContents() {
   notes_ = notes_label();
   pages_ = new PageBook;
   pages_->addPage(new MemoryPage);
+  pages_->addPage(new TimelinePage);
+  pages_->addPage(new TimePage(config_dir_));
   compare_ = new ComparePage;
   emit_ = new EmitPage;
   pages_->addPage(compare_);

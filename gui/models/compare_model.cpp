@@ -133,8 +133,7 @@ std::vector<FigureChange> figure_changes(const Scenario& before_scenario, const 
   changes.push_back(
       of_bytes("Outside the allocator", old.outside_bytes, now.outside_bytes, Wish::kLess));
   if (old.host.bytes > Bytes{0} || now.host.bytes > Bytes{0}) {
-    changes.push_back(
-        of_bytes("Host memory", old.host.bytes, now.host.bytes, Wish::kLess));
+    changes.push_back(of_bytes("Host memory", old.host.bytes, now.host.bytes, Wish::kLess));
   }
   const cost::RunFigures old_run = run_of(before_scenario, before);
   const cost::RunFigures new_run = run_of(after_scenario, after);

@@ -22,10 +22,6 @@ QString option_words(const char* text) {
   return QCoreApplication::translate("Option", text);
 }
 
-QString text_of(std::string_view text) {
-  return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
-}
-
 QString translated(std::string_view text) {
   return option_words(std::string(text).c_str());
 }

@@ -1,23 +1,14 @@
 #include "gui/models/plan_choices.h"
 
-#include <string_view>
-
+#include "gui/models/words.h"
 #include "runtimes/registry.h"
 
 namespace headroom::gui {
-namespace {
-
-QString as_text(std::string_view text) {
-  return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
-}
-
-}  // namespace
-
 std::vector<Choice<std::string>> runtime_choices() {
   std::vector<Choice<std::string>> choices;
   for (const ir::Runtime* const runtime : ir::runtimes()) {
     choices.push_back(
-        {std::string(runtime->name()), as_text(runtime->name()), as_text(runtime->title())});
+        {std::string(runtime->name()), text_of(runtime->name()), text_of(runtime->title())});
   }
   return choices;
 }

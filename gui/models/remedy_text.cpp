@@ -19,7 +19,7 @@ QString remedy_words(const char* text) {
   return QCoreApplication::translate("Remedy", text);
 }
 
-QString text_of(std::string_view text) {
+QString translated_remedy(std::string_view text) {
   return remedy_words(std::string(text).c_str());
 }
 
@@ -32,7 +32,7 @@ QString title_of(const cost::Remedy& remedy) {
     while (end < remedy.changes.size() && remedy.changes[end] == change) {
       ++end;
     }
-    QString name = text_of(cost::describe(change));
+    QString name = translated_remedy(cost::describe(change));
     if (end - at > 1) {
       name = remedy_words("%1 (%2×)").arg(name, QLocale().toString(static_cast<int>(end - at)));
     }
@@ -52,7 +52,7 @@ QString signed_percent(double share) {
 }
 
 QString outcome_of(const cost::Remedy& remedy) {
-  const QString verdict = text_of(cost::verdict_words(remedy.verdict, remedy.chance));
+  const QString verdict = translated_remedy(cost::verdict_words(remedy.verdict, remedy.chance));
   QString text;
   if (const Bytes left = cost::least_margin(remedy.margin, remedy.host); left < Bytes{0}) {
     text = remedy_words("%1, %2 short").arg(verdict, bytes_text(-left));
@@ -72,7 +72,7 @@ QString tip_of(const cost::Remedy& remedy, const Scenario& scenario) {
     lines.append(remedy_words("%1: %2 → %3").arg(change.label, change.before, change.after));
   }
   for (const cost::Change& change : remedy.changes) {
-    const QString line = remedy_words("Costs: %1").arg(text_of(cost::cost_of(change)));
+    const QString line = remedy_words("Costs: %1").arg(translated_remedy(cost::cost_of(change)));
     if (!lines.contains(line)) {
       lines.append(line);
     }
@@ -80,7 +80,7 @@ QString tip_of(const cost::Remedy& remedy, const Scenario& scenario) {
   return lines.join(QLatin1Char('\n'));
 }
 
-RemedyText text_of(const cost::Remedy& remedy, const Scenario& scenario) {
+RemedyText remedy_text_of(const cost::Remedy& remedy, const Scenario& scenario) {
   RemedyText text{.title = title_of(remedy),
                   .outcome = outcome_of(remedy),
                   .tip = tip_of(remedy, scenario),
@@ -103,12 +103,12 @@ RemedyTexts remedy_texts(const cost::Remedies& found, const Scenario& scenario,
   };
   for (const cost::Remedy& remedy : found.cheapest) {
     if (texts.remedies.size() < count) {
-      texts.remedies.push_back(text_of(remedy, scenario));
+      texts.remedies.push_back(remedy_text_of(remedy, scenario));
     }
   }
   const bool mends = std::ranges::any_of(found.cheapest, is_answer);
   if (!mends && found.wider) {
-    texts.remedies.insert(texts.remedies.begin(), text_of(*found.wider, scenario));
+    texts.remedies.insert(texts.remedies.begin(), remedy_text_of(*found.wider, scenario));
     texts.remedies.resize(std::min(texts.remedies.size(), count));
   }
   if (mends) {

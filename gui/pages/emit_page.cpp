@@ -14,20 +14,13 @@
 #include <QVBoxLayout>
 
 #include "gui/models/verdict_text.h"
+#include "gui/models/words.h"
 #include "gui/pages/page_parts.h"
 #include "gui/whatif/plan_document.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 
 namespace headroom::gui {
-namespace {
-
-QString text_of(std::string_view text) {
-  return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
-}
-
-}  // namespace
-
 EmitPage::EmitPage(QWidget* parent) : Page(QStringLiteral("emit"), tr("Configuration"), parent) {
   auto* const column = new QVBoxLayout(this);
   auto* const row = new QHBoxLayout;
