@@ -326,6 +326,7 @@ int run_grab(MainWindow& window, const QString& path) {
   while (!answer || !mended || window.pages()->isBusy()) {
     wait.exec();
   }
+  QCoreApplication::processEvents();  // What has just been shown is laid out.
   if (answer->error) {
     std::fprintf(stderr, "%s\n", to_text(*answer->error).c_str());
     return exit_code_of(*answer->error);

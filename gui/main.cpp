@@ -24,6 +24,13 @@ QStringList arguments_of(int argc, char** argv) {
   return arguments;
 }
 
+/// Passes on all but what Qt's offscreen platform says about itself.
+void report(QtMsgType /*type*/, const QMessageLogContext& /*context*/, const QString& text) {
+  if (!text.startsWith(QLatin1String("This plugin does not support"))) {
+    std::fprintf(stderr, "%s\n", qUtf8Printable(text));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -48,6 +55,7 @@ int main(int argc, char** argv) {
       qputenv("XDG_RUNTIME_DIR", runtime.path().toLocal8Bit());
     }
   }
+  qInstallMessageHandler(report);
   const QApplication application(argc, argv);
   if (QLocale().language() == QLocale::C) {
     QLocale::setDefault(QLocale(QLocale::English));  // The C locale does not group digits.

@@ -42,6 +42,7 @@ constexpr qsizetype kRecentFiles = 8;
 QLabel* notes_label() {
   auto* const label = new QLabel;
   label->setObjectName(QStringLiteral("notes"));
+  label->setAccessibleName(MainWindow::tr("Notes"));
   label->setTextFormat(Qt::PlainText);  // Names come from files.
   label->setTextInteractionFlags(Qt::TextSelectableByMouse);
   label->setWordWrap(true);
@@ -236,8 +237,9 @@ void MainWindow::showQuickAnswer(const Answer& answer) {
 void MainWindow::showFigures(const Appraisal& appraisal, const Scenario& scenario) {
   header_->showAnswer(appraisal, scenario, pinned_ ? &*pinned_ : nullptr);
   const cost::StepEstimate& estimate = appraisal.estimate;
-  editor_->showUsable(tr("%1, of which the allocator may reserve %2")
-                          .arg(bytes_text(estimate.device_total), bytes_text(estimate.capacity)));
+  editor_->showUsable(tr("%1 of %2 for the allocator")
+                          .arg(bytes_text(estimate.capacity), bytes_text(estimate.device_total)));
+  Q_EMIT figuresShown();
 }
 
 void MainWindow::showAnswer(const Answer& answer) {
@@ -252,6 +254,7 @@ void MainWindow::showAnswer(const Answer& answer) {
     editor_->setGrounds(answer.appraisal->grounds);
   } else {
     header_->showProblem(answer.error ? problem_text(*answer.error) : fault_text(answer.fault));
+    Q_EMIT figuresShown();
   }
   editor_->showRefusal(answer.error);
   pages_->setAnswer(answer);

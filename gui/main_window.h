@@ -66,6 +66,9 @@ class MainWindow : public QMainWindow {
  Q_SIGNALS:
   /// Emitted when the newest request has been answered and the window shows the answer.
   void answered(const headroom::gui::Answer& answer);
+  /// Emitted when the header shows figures of the present scenario, approximate ones included, or
+  /// why there are none.
+  void figuresShown();
   /// Emitted when changes that help are shown, or when there are none to look for.
   void remediesShown();
 

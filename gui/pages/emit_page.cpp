@@ -37,6 +37,7 @@ EmitPage::EmitPage(QWidget* parent) : Page(QStringLiteral("emit"), tr("Configura
   file_ = addText({}, tr("Copy the configuration"), 0);
   launch_ = addText(tr("How the framework is started"), tr("Copy the launch command"), 4);
   command_ = addText(tr("The same question at the command line"), tr("Copy the command"), 3);
+  launch_height_ = launch_->height();
   connect(format_, &QComboBox::currentIndexChanged, this, &EmitPage::refresh);
   connect(save_, &QPushButton::clicked, this, &EmitPage::chooseFile);
 }
@@ -55,6 +56,7 @@ QPlainTextEdit* EmitPage::addText(const QString& title, const QString& copied, i
           [text] { QGuiApplication::clipboard()->setText(text->toPlainText()); });
   if (title.isEmpty()) {
     qobject_cast<QHBoxLayout*>(column->itemAt(0)->layout())->addWidget(copy);
+    copy_ = copy;
   } else {
     auto* const row = new QHBoxLayout;
     row->addWidget(section_title(title), 1);
@@ -65,7 +67,7 @@ QPlainTextEdit* EmitPage::addText(const QString& title, const QString& copied, i
                          margins.bottom() +
                          static_cast<int>(2 * text->document()->documentMargin()));
   }
-  column->addWidget(text, title.isEmpty() ? 1 : 0);
+  column->addWidget(text, 1);
   return text;
 }
 
@@ -91,7 +93,7 @@ void EmitPage::refresh() {
   file_->clear();
   launch_->clear();
   command_->clear();
-  save_->setEnabled(false);
+  showFile(false);
   format_->setVisible(format_->count() > 1);
   if (!answer_ || answer_->appraisal == nullptr || answer_->appraisal->grounds == nullptr) {
     problem_->setText(answer_ && answer_->error ? problem_text(*answer_->error).what : QString());
@@ -117,7 +119,15 @@ void EmitPage::refresh() {
   }
   problem_->setText(format_->currentData().toString());
   file_->setPlainText(QString::fromStdString(*text));
-  save_->setEnabled(true);
+  showFile(true);
+}
+
+void EmitPage::showFile(bool present) {
+  file_->setVisible(present);
+  save_->setVisible(present);
+  copy_->setVisible(present);
+  launch_->setMinimumHeight(launch_height_);
+  launch_->setMaximumHeight(present ? launch_height_ : QWIDGETSIZE_MAX);
 }
 
 QString EmitPage::command() const {

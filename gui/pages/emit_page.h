@@ -32,12 +32,16 @@ class EmitPage : public Page {
   /// A title with a button that copies, above a text that cannot be edited.
   QPlainTextEdit* addText(const QString& title, const QString& copied, int lines);
   void refresh();
+  /// Shows the file's text and its buttons, or leaves their room to the launch command.
+  void showFile(bool present);
   void chooseFile();
 
   std::optional<Answer> answer_;
   QComboBox* format_ = nullptr;
   QLabel* problem_ = nullptr;
   QPushButton* save_ = nullptr;
+  QPushButton* copy_ = nullptr;  ///< Of the file.
+  int launch_height_ = 0;
   QPlainTextEdit* file_ = nullptr;
   QPlainTextEdit* launch_ = nullptr;
   QPlainTextEdit* command_ = nullptr;

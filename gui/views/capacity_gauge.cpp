@@ -37,7 +37,7 @@ void CapacityGauge::clear() {
 }
 
 QSize CapacityGauge::sizeHint() const {
-  return {fontMetrics().height() * 20, fontMetrics().height()};
+  return {fontMetrics().height() * 20, fontMetrics().height() * 5 / 4};
 }
 
 /// The whole width is the device, or what the run takes if that is more.

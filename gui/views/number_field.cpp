@@ -6,6 +6,7 @@
 #include <QHBoxLayout>
 #include <QLocale>
 #include <QSignalBlocker>
+#include <QWheelEvent>
 
 namespace headroom::gui {
 namespace {
@@ -34,8 +35,21 @@ class StepBox : public QSpinBox {
         std::clamp(now, static_cast<unsigned>(minimum()), static_cast<unsigned>(maximum()))));
   }
 
+ protected:
+  void wheelEvent(QWheelEvent* event) override {
+    event->ignore();  // The panel scrolls; nobody changes a plan by scrolling.
+  }
+
  private:
   NumberField::Steps steps_;
+};
+
+class StillSlider : public QSlider {
+ public:
+  using QSlider::QSlider;
+
+ protected:
+  void wheelEvent(QWheelEvent* event) override { event->ignore(); }
 };
 
 }  // namespace
@@ -43,7 +57,7 @@ class StepBox : public QSpinBox {
 NumberField::NumberField(const Range& range, const QString& accessible_name, QWidget* parent)
     : QWidget(parent),
       range_(range),
-      slider_(new QSlider(Qt::Horizontal, this)),
+      slider_(new StillSlider(Qt::Horizontal, this)),
       spin_(new StepBox(range.steps, this)) {
   spin_->setRange(range.least, range.most);
   spin_->setKeyboardTracking(false);  // A half-typed number is no edit.
@@ -66,7 +80,8 @@ NumberField::NumberField(const Range& range, const QString& accessible_name, QWi
 }
 
 void NumberField::setUnit(const QString& unit) {
-  spin_->setSuffix(QChar(0x00a0) + unit);
+  unit_ = unit;
+  show(spin_->value());
 }
 
 /// All fields have the same width, so that sliders and boxes are aligned.
@@ -85,6 +100,10 @@ void NumberField::show(int value) {
   const QSignalBlocker spin(spin_);
   slider_->setValue(positionOf(value));
   spin_->setValue(value);
+  if (!unit_.isEmpty()) {
+    const bool one = value == 1 && unit_.endsWith(QLatin1Char('s'));
+    spin_->setSuffix(QChar(0x00a0) + (one ? unit_.chopped(1) : unit_));
+  }
 }
 
 void NumberField::announce(int value) {

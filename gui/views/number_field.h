@@ -45,6 +45,7 @@ class NumberField : public QWidget {
   [[nodiscard]] int valueAt(int position) const;
 
   Range range_;
+  QString unit_;
   QSlider* slider_;
   QSpinBox* spin_;
   qint64 gesture_ = 0;

@@ -4,23 +4,11 @@
 
 #include <QCheckBox>
 #include <QSignalBlocker>
-#include <QToolButton>
 #include <QVBoxLayout>
 
+#include "gui/views/flat_toggle.h"
+
 namespace headroom::gui {
-namespace {
-
-QToolButton* flat_button(QWidget* parent) {
-  auto* const button = new QToolButton(parent);
-  button->setAutoRaise(true);
-  button->setCheckable(true);
-  button->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
-  button->setFocusPolicy(Qt::TabFocus);
-  return button;
-}
-
-}  // namespace
-
 OptionSection::OptionSection(const OptionGroup& group, const Probe& probe, QWidget* parent)
     : QWidget(parent), group_(group) {
   auto* const column = new QVBoxLayout(this);
@@ -40,7 +28,7 @@ OptionSection::OptionSection(const OptionGroup& group, const Probe& probe, QWidg
       Q_EMIT freeToggled(QString::fromStdString(control->row().axis), free);
     });
   }
-  more_ = flat_button(this);
+  more_ = new FlatToggle({}, this);
   more_->setObjectName(QStringLiteral("more"));
   connect(more_, &QToolButton::toggled, this, &OptionSection::arrange);
   column->addWidget(more_);
@@ -48,8 +36,7 @@ OptionSection::OptionSection(const OptionGroup& group, const Probe& probe, QWidg
 }
 
 void OptionSection::addHeader(QVBoxLayout* column) {
-  header_ = flat_button(this);
-  header_->setText(group_.title);
+  header_ = new FlatToggle(group_.title, this);
   header_->setChecked(true);
   header_->setObjectName(QStringLiteral("header"));
   header_->setAccessibleName(tr("Section %1").arg(group_.title));
@@ -124,7 +111,6 @@ void OptionSection::arrange() {
     control->setVisible(shown);
     hidden += shown ? 0 : 1;
   }
-  header_->setArrowType(header_->isChecked() || filtered ? Qt::DownArrow : Qt::RightArrow);
   if (part_ != nullptr) {
     part_->setVisible(header_->isChecked() && !filtered);
   }
@@ -136,7 +122,9 @@ void OptionSection::arrange() {
                                           .replace(QStringLiteral("(s)"),
                                                    hidden == 1 ? QString() : QStringLiteral("s")));
   more_->setAccessibleName(tr("%1: %2").arg(group_.title, more_->text()));
-  setVisible(hasMatches());
+  // A part that the framework leaves out, such as that of several GPUs on one.
+  const bool left_out = group_.of_framework && !present_ && !filtered;
+  setVisible(hasMatches() && !left_out);
 }
 
 }  // namespace headroom::gui

@@ -8,10 +8,11 @@
 #include "gui/views/option_control.h"
 
 class QCheckBox;
-class QToolButton;
 class QVBoxLayout;
 
 namespace headroom::gui {
+
+class FlatToggle;
 
 /// The options of one part of a plan: those at hand and those that differ from their defaults,
 /// then, when they are asked for, all others. A filter shows what matches it, wherever it is.
@@ -48,9 +49,9 @@ class OptionSection : public QWidget {
   ir::ParallelPlan plan_;
   bool present_ = true;  ///< The plan has the part.
   QStringList filter_;
-  QToolButton* header_ = nullptr;
+  FlatToggle* header_ = nullptr;
   QCheckBox* part_ = nullptr;
-  QToolButton* more_ = nullptr;
+  FlatToggle* more_ = nullptr;
   std::vector<OptionControl*> controls_;
 };
 

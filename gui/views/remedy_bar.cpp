@@ -37,6 +37,7 @@ QStringList two_lines(const QString& text, const QFont& font, int width) {
 RemedyButton::RemedyButton(QWidget* parent) : QPushButton(parent) {
   setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
   setAutoDefault(false);
+  setAccessibleName(tr("A change that helps"));
 }
 
 void RemedyButton::showRemedy(const RemedyText& text) {

@@ -17,7 +17,6 @@
 #include <QScrollArea>
 #include <QScrollBar>
 #include <QSignalBlocker>
-#include <QToolButton>
 #include <QTreeView>
 #include <QWheelEvent>
 
@@ -25,6 +24,7 @@
 #include "gui/models/verdict_text.h"
 #include "gui/models/words.h"
 #include "gui/theme/palette.h"
+#include "gui/views/flat_toggle.h"
 #include "gui/views/number_field.h"
 #include "gui/views/option_section.h"
 #include "gui/whatif/refusal.h"
@@ -151,7 +151,8 @@ ScenarioEditor::ScenarioEditor(const Catalogues& catalogues, QWidget* parent)
   area_->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   area_->setVerticalScrollBarPolicy(Qt::ScrollBarAlwaysOn);  // The width must not jump.
   column->addWidget(area_, 1);
-  setFixedWidth(unit * 25);
+  constexpr int kWidth = 29;  // In lines of text.
+  setFixedWidth(unit * kWidth);
 
   idle_.setSingleShot(true);
   connect(&idle_, &QTimer::timeout, this, &ScenarioEditor::markImpossible);
@@ -324,14 +325,8 @@ void ScenarioEditor::addRuntimeRow(QFormLayout* form) {
 }
 
 void ScenarioEditor::addSiteRows(QVBoxLayout* column) {
-  auto* const header = new QToolButton(this);
-  header->setAutoRaise(true);
-  header->setCheckable(true);
-  header->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
-  header->setArrowType(Qt::RightArrow);
-  header->setText(tr("Budget, host and costs"));
+  auto* const header = new FlatToggle(tr("Budget, host and costs"), this);
   header->setAccessibleName(tr("Section %1").arg(header->text()));
-  header->setFocusPolicy(Qt::TabFocus);
   header->setObjectName(QStringLiteral("site"));
   QFont bold = header->font();
   bold.setBold(true);
@@ -340,10 +335,7 @@ void ScenarioEditor::addSiteRows(QVBoxLayout* column) {
   auto* const body = new QWidget(this);
   body->hide();
   column->addWidget(body);
-  connect(header, &QToolButton::toggled, this, [header, body](bool open) {
-    header->setArrowType(open ? Qt::DownArrow : Qt::RightArrow);
-    body->setVisible(open);
-  });
+  connect(header, &QToolButton::toggled, body, &QWidget::setVisible);
   QFormLayout* const form = make_form(body);
   QLineEdit* const budget = addText(
       form, tr("&Budget"), {.field = Field::kBudget},

@@ -125,8 +125,9 @@ TEST_CASE("EstimateWorker: reports when the newest request has begun") {
 TEST_CASE("EstimateWorker: an error of the input arrives whole") {
   const Error error = Error::invalid_argument("gpu", "h1000", "a GPU", "use h100");
   EstimateWorker worker(
-      [&error](const Scenario& /*scenario*/,
-               const std::stop_token& /*stop*/) -> Result<Appraisal> { return error; });
+      [&error](const Scenario& /*scenario*/, const std::stop_token& /*stop*/) -> Result<Appraisal> {
+        return error;
+      });
   const Listener listener(worker);
   worker.ask(default_scenario(), EstimateWorker::Urgency::kNow);
   REQUIRE(eventually([&] { return !listener.answers.empty(); }));

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "gui/pages/page_book.h"
 #include "tests/gui/fake_estimate.h"
 #include "tests/support/cli.h"
 
@@ -208,7 +209,7 @@ TEST_CASE("window_setup: a note says what the window leaves out of a plan file")
   CHECK(setup->scenario.plan.workload.sequence == 1024);  // All positions that GPT-2 has.
   MainWindow window(*setup);
   CHECK(window.findChild<QLabel*>(QStringLiteral("notes"))->text() == setup->notes[0]);
-  CHECK(MainWindow(test::fake_setup()).findChild<QLabel*>(QStringLiteral("notes")) == nullptr);
+  CHECK(MainWindow(test::fake_setup()).findChild<QLabel*>(QStringLiteral("notes"))->isHidden());
   options->gpu = "A100_80GB";  // Another name of the node's own GPU.
   CHECK(window_setup(*options)->scenario.host.node.has_value());
   options->gpu = "h100";  // The node holds the other GPU.
@@ -216,6 +217,28 @@ TEST_CASE("window_setup: a note says what the window leaves out of a plan file")
   write(path, R"({"schema_version": 1, "assumptions": {"host-memory": "much"},
     "plan": {"schema_version": 1}})");
   CHECK(window_setup(*options).error().pointer == "/assumptions/host-memory");
+}
+
+TEST_CASE("window_setup: the file in the place of MODEL may be a plan") {
+  const QTemporaryDir folder;
+  const std::string path = folder.filePath(QStringLiteral("plan.json")).toStdString();
+  write(path, R"({"schema_version": 1, "model": "gpt2", "device": "h100-80gb",
+    "assumptions": {"price": "2.5", "tokens": "15T"}, "plan": {"schema_version": 1, "micro_batch": 3}})");
+  auto options = parse_launch(arguments({path.c_str(), "--view", "compare"}));
+  REQUIRE(options);
+  options->config_dir = HEADROOM_SOURCE_DIR "/configs";
+  const auto setup = window_setup(*options);
+  REQUIRE(setup);
+  CHECK(setup->scenario.model.text == "gpt2");
+  CHECK(setup->scenario.plan.workload.micro_batch == 3);
+  CHECK(setup->scenario.price == doctest::Approx(2.5));
+  CHECK(setup->scenario.tokens == doctest::Approx(15e12));
+  MainWindow window(*setup);
+  CHECK(open_view(window, *options->view));
+  CHECK(window.pages()->currentPage()->objectName() == QStringLiteral("compare"));
+  const Status unknown = open_view(window, QStringLiteral("nothing"));
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().wanted.find("compare") != std::string::npos);
 }
 
 TEST_CASE("window_setup: a catalogue that is not there is the environment's fault") {

@@ -91,7 +91,7 @@ TEST_CASE("verdict_text: a step's time is a fact with its parts, unless memory r
   CHECK(time.tip.endsWith(QStringLiteral("\nmatrix products: 496\u00a0ms")));
   const std::size_t with = text.facts.size();
   estimate.verdict = cost::Verdict::kDoesNotFit;
-  CHECK(verdict_text(estimate).facts.size() == with - 1);
+  CHECK(verdict_text(estimate).facts.size() == with - 2);
 }
 
 TEST_CASE("verdict_text: host memory is named where a plan needs any") {

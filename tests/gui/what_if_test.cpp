@@ -48,8 +48,7 @@ TEST_CASE("WhatIf: edits of one gesture are one step of the stack") {
   WhatIf what_if(default_scenario());
   const Scenario first = what_if.scenario();
   for (int micro_batch = 2; micro_batch <= 9; ++micro_batch) {
-    what_if.change(with_micro_batch(first, micro_batch),
-                   {.field = Field::kOption, .gesture = 7});
+    what_if.change(with_micro_batch(first, micro_batch), {.field = Field::kOption, .gesture = 7});
   }
   CHECK(what_if.undoStack()->count() == 1);
   CHECK(what_if.scenario().plan.workload.micro_batch == 9);
@@ -62,11 +61,10 @@ TEST_CASE("WhatIf: options are steps of their own, named by their labels") {
   const Scenario first = what_if.scenario();
   what_if.change(with_micro_batch(first, 2),
                  {.field = Field::kOption, .gesture = 1, .control = "megatron.tp"});
-  what_if.change(with_micro_batch(first, 3),
-                 {.field = Field::kOption,
-                  .gesture = 1,
-                  .control = "fsdp.replicas",
-                  .text = QStringLiteral("Replicas")});
+  what_if.change(with_micro_batch(first, 3), {.field = Field::kOption,
+                                              .gesture = 1,
+                                              .control = "fsdp.replicas",
+                                              .text = QStringLiteral("Replicas")});
   CHECK(what_if.undoStack()->count() == 2);
   CHECK(what_if.undoStack()->undoText() == QStringLiteral("Replicas"));
 }
