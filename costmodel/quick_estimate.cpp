@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "costmodel/layer_bound.h"
@@ -13,33 +14,57 @@ namespace headroom::cost {
 namespace {
 
 /// More than any device has, so that the short models never run out of memory.
-constexpr Bytes kNoLimit{std::int64_t{1} << 60};
-/// Periods of layers that the shorter model keeps. Two are too few: the first and the last layer of
-/// a step have neighbours of another kind.
-constexpr std::size_t kKept = 3;
+constexpr Bytes kUnlimited{std::int64_t{1} << 60};
 
-/// The straight line through two models that differ by one period, continued by `more` periods.
+/// Periods of layers that the two short models keep.
+struct Kept {
+  std::size_t shorter = 0;
+  std::size_t longer = 0;
+};
+/// Two periods are too few: the first and the last layer of a step have neighbours of another kind.
+constexpr Kept kEven{.shorter = 3, .longer = 4};
+/// Where buckets fill up over several layers, the line must be drawn over several.
+constexpr Kept kUneven{.shorter = 6, .longer = 12};
+
+/// The straight line through two models that differ by `between` layers, continued by `more`.
 struct Line {
+  std::int64_t between = 1;
   std::int64_t more = 0;
+  std::int64_t kept = 1;  ///< Layers of the longer one.
 
+  [[nodiscard]] double ratio() const {
+    return static_cast<double>(more) / static_cast<double>(between);
+  }
   [[nodiscard]] Bytes at(Bytes shorter, Bytes longer) const {
-    return std::max(longer + more * (longer - shorter), Bytes{0});
+    return std::max(longer + Bytes{(more * (longer - shorter)).value() / between}, Bytes{0});
   }
   [[nodiscard]] double at(double shorter, double longer) const {
-    return longer + static_cast<double>(more) * (longer - shorter);
+    return longer + ratio() * (longer - shorter);
   }
   [[nodiscard]] Seconds at(Seconds shorter, Seconds longer) const {
     return Seconds{at(shorter.value(), longer.value())};
   }
 };
 
+/// What the allocator reserves beyond what tensors take. It depends on how requests happen to fill
+/// segments, so its line is kept between nothing and what grows as fast as the layers.
+Bytes reserved_at(const Line& line, const PhaseMemory& shorter, const PhaseMemory& longer,
+                  Bytes allocated) {
+  const Bytes before = shorter.peak_reserved - shorter.peak_allocated;
+  const Bytes after = longer.peak_reserved - longer.peak_allocated;
+  const Bytes most = after + Bytes{(line.more * after).value() / line.kept};
+  return allocated + std::clamp(line.at(before, after), Bytes{0}, most);
+}
+
 void continue_phase(const Line& line, const PhaseMemory& shorter, PhaseMemory& phase) {
+  const PhaseMemory longer = phase;
   for (Bytes PhaseMemory::*const figure :
        {&PhaseMemory::allocated_before, &PhaseMemory::allocated_after, &PhaseMemory::peak_allocated,
         &PhaseMemory::reserved_after, &PhaseMemory::peak_reserved, &PhaseMemory::requested_after,
         &PhaseMemory::peak_requested}) {
     phase.*figure = line.at(shorter.*figure, phase.*figure);
   }
+  phase.peak_reserved = reserved_at(line, shorter, longer, phase.peak_allocated);
   for (std::size_t role = 0; role < phase.after.size(); ++role) {
     phase.after.at(role) = line.at(shorter.after.at(role), phase.after.at(role));
     phase.at_peak.at(role) = line.at(shorter.at_peak.at(role), phase.at_peak.at(role));
@@ -49,8 +74,8 @@ void continue_phase(const Line& line, const PhaseMemory& shorter, PhaseMemory& p
 void continue_time(const Line& line, const StepTime& shorter, StepTime& time) {
   time.total = line.at(shorter.total, time.total);
   PartTimes parts;
-  parts.add(time.parts, static_cast<double>(1 + line.more));
-  parts.add(shorter.parts, static_cast<double>(-line.more));
+  parts.add(time.parts, 1 + line.ratio());
+  parts.add(shorter.parts, -line.ratio());
   time.parts = parts;
   time.model_flops = line.at(shorter.model_flops, time.model_flops);
   time.hardware_flops = line.at(shorter.hardware_flops, time.hardware_flops);
@@ -124,20 +149,24 @@ std::optional<Result<StepEstimate>> quick_estimate(const ir::ModelSpec& model,
   LayerStretch stretch = best_stretch(model.layers, every);
   stretch.period *=
       static_cast<std::size_t>(std::max<std::int64_t>(1, runtime.pipeline(plan).stages));
-  const std::size_t removed = stretch.removable(kKept + 1);
+  const Kept kept = runtime.grows_by_layers(plan) ? kEven : kUneven;
+  const std::size_t removed = stretch.removable(kept.longer);
   if (2 * removed < model.layers.size()) {
     return std::nullopt;  // The replay is as quick.
   }
-  const Result<StepEstimate> shorter = estimate(
-      without_layers(model, stretch, removed + stretch.period), plan, device, kNoLimit, machine);
+  const std::size_t between = (kept.longer - kept.shorter) * stretch.period;
+  const Result<StepEstimate> shorter = estimate(without_layers(model, stretch, removed + between),
+                                                plan, device, kUnlimited, machine);
   Result<StepEstimate> longer =
-      estimate(without_layers(model, stretch, removed), plan, device, kNoLimit, machine);
+      estimate(without_layers(model, stretch, removed), plan, device, kUnlimited, machine);
   if (!shorter || !longer || shorter->timeline.phases.size() != longer->timeline.phases.size() ||
       longer->timeline.phases.empty()) {
     return std::nullopt;
   }
   StepEstimate continued_one = std::move(longer).value();
-  const Line line{.more = static_cast<std::int64_t>(removed / stretch.period)};
+  const Line line{.between = static_cast<std::int64_t>(between),
+                  .more = static_cast<std::int64_t>(removed),
+                  .kept = static_cast<std::int64_t>(kept.longer * stretch.period)};
   for (std::size_t at = 0; at < continued_one.timeline.phases.size(); ++at) {
     continue_phase(line, shorter->timeline.phases[at], continued_one.timeline.phases[at]);
   }

@@ -10,8 +10,8 @@ namespace headroom::cost {
 /// takes a small part of the replay's time. Nothing if the model has few layers, or if its layers
 /// do not repeat.
 ///
-/// Model:   the layers repeat. Peaks, phases and step time of models with three and with four
-///          periods of layers are continued along a straight line. Both are replayed with a limit
+/// Model:   the layers repeat. Peaks, phases and step time of two models with few periods of layers
+///          are continued along a straight line. Both are replayed with a limit
 ///          that no allocation reaches, so that `out_of_memory` is never set; the verdict is that
 ///          of the continued peaks.
 /// Ignores: what happens only near the capacity (retries of the allocator), buckets that fill up

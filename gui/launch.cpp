@@ -1,6 +1,7 @@
 #include "gui/launch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -13,6 +14,7 @@
 #include <QFontDatabase>
 #include <QImage>
 #include <QPainter>
+#include <QTimer>
 
 #include "costmodel/hardware/catalogue.h"
 #include "gui/pages/page_book.h"
@@ -326,7 +328,10 @@ int run_grab(MainWindow& window, const QString& path) {
   while (!answer || !mended || window.pages()->isBusy()) {
     wait.exec();
   }
-  QCoreApplication::processEvents();  // What has just been shown is laid out.
+  // What has just been shown asks its parents for room, level by level.
+  constexpr std::chrono::milliseconds kLayout{50};
+  QTimer::singleShot(kLayout, &wait, &QEventLoop::quit);
+  wait.exec();
   if (answer->error) {
     std::fprintf(stderr, "%s\n", to_text(*answer->error).c_str());
     return exit_code_of(*answer->error);

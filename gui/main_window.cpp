@@ -228,9 +228,14 @@ void MainWindow::ask(const Scenario& scenario) {
 
 void MainWindow::showQuickAnswer(const Answer& answer) {
   const bool late = answer_ && answer_->scenario == answer.scenario;
-  if (!late && answer.appraisal != nullptr && answer.scenario == scenario()) {
+  if (late || !(answer.scenario == scenario())) {
+    return;
+  }
+  if (answer.appraisal != nullptr) {
     header_->remedies()->clear();
     showFigures(*answer.appraisal, answer.scenario);
+  } else if (answer.error && answer.error->code == ErrorCode::kInvalidArgument) {
+    showProblem(answer);  // A refusal is no approximation.
   }
 }
 
@@ -253,13 +258,18 @@ void MainWindow::showAnswer(const Answer& answer) {
     showFigures(*answer.appraisal, answer.scenario);
     editor_->setGrounds(answer.appraisal->grounds);
   } else {
-    header_->showProblem(answer.error ? problem_text(*answer.error) : fault_text(answer.fault));
-    Q_EMIT figuresShown();
+    showProblem(answer);
   }
   editor_->showRefusal(answer.error);
   pages_->setAnswer(answer);
   Q_EMIT answered(answer);
   lookForRemedies(answer);
+}
+
+void MainWindow::showProblem(const Answer& answer) {
+  header_->showProblem(answer.error ? problem_text(*answer.error) : fault_text(answer.fault));
+  editor_->showRefusal(answer.error);
+  Q_EMIT figuresShown();
 }
 
 void MainWindow::lookForRemedies(const Answer& answer) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include <QAction>
 #include <QActionGroup>
 #include <QMainWindow>
 #include <QStringList>
@@ -91,6 +92,7 @@ class MainWindow : public QMainWindow {
   void showRemedies(const Answer& answer);
   void lookForRemedies(const Answer& answer);
   void showFigures(const Appraisal& appraisal, const Scenario& scenario);
+  void showProblem(const Answer& answer);
   void showNotes(const QStringList& notes);
   void applyRemedy(const RemedyText& remedy);
   void chooseFile();

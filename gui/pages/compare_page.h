@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include <QAction>
+
 #include "gui/models/compare_model.h"
 #include "gui/pages/page.h"
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <QPaintEvent>
+#include <QString>
 #include <QToolButton>
+#include <QWidget>
 
 namespace headroom::gui {
 

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include <QStringList>
 #include <QWidget>
 
 #include "gui/models/option_rows.h"

@@ -182,8 +182,11 @@ Result<Appraisal> approximated(Shelf& shelf, const Scenario& scenario) {
   const Grounds& read = **grounds;
   std::optional<Result<cost::StepEstimate>> found = cost::quick_estimate(
       read.model, scenario.plan, read.device, scenario.budget, machine_of(read));
-  if (!found || !*found) {
+  if (!found) {
     return Error::environment("", "no short form of this plan", "one");
+  }
+  if (!*found) {
+    return std::move(*found).error();
   }
   Appraisal appraisal = judged(shelf, scenario, std::move(*found).value(), *grounds);
   appraisal.approximate = true;

@@ -21,7 +21,7 @@ struct Engine {
   /// Replays the plan: the answer of `headroom fit`.
   Estimator estimate;
   /// An approximate answer for a model whose layers repeat (`cost::quick_estimate`), many times as
-  /// quick. Errors: kEnvironment if there is none.
+  /// quick. Errors: those of the estimate; kEnvironment if the plan has no short form.
   Estimator quick;
   /// The changes after which the plan fits (`cost::find_remedies`); the estimate is empty.
   Estimator remedies;

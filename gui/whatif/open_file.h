@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <QStringList>
+
 #include "gui/whatif/scenario.h"
 #include "gui/whatif/what_if_command.h"
 #include "model_ir/base/result.h"

@@ -65,7 +65,7 @@ const std::vector<Layer>& layers() {
         "runtimes/fsdp"}},
       {"runtimes/megatron", {"model_ir", "runtimes/interface", "runtimes/torch"}},
       // A plan as what a user types for it, which the command line reads and the window shows.
-      {"runtimes/typed", {"model_ir", "runtimes"}},
+      {"runtimes/typed", {"model_ir", "runtimes/interface", "runtimes"}},
       {"runtimes", {"model_ir"}},
       {"costmodel/hardware", {"model_ir"}},
       {"costmodel/memory", {"model_ir", "costmodel/hardware"}},

@@ -6,7 +6,7 @@
 #include <QCheckBox>
 #include <QComboBox>
 #include <QDoubleSpinBox>
-#include <QLineEdit>
+#include <QLatin1String>
 #include <QSlider>
 #include <QSpinBox>
 #include <QToolButton>
