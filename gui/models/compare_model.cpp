@@ -63,7 +63,7 @@ std::optional<FigureChange> of_number(const char* name, const std::optional<doub
                       .difference = {}};
   if (before && after && change.before != change.after) {
     change.difference = signed_text(*after < *before, shown(std::abs(*after - *before)));
-    if (*before > 0) {
+    if (*before > 0 && shown != percent) {
       const double ratio = *after / *before - 1;
       change.difference +=
           compare_words(" (%1)").arg(signed_text(ratio < 0, percent(std::abs(ratio))));

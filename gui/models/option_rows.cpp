@@ -174,7 +174,12 @@ QString shown_value(const ir::OptionField& field, const ir::ParallelPlan& plan) 
       return *value.as_bool() ? option_words("yes") : option_words("no");
     case ir::OptionKind::kWhole: {
       const QString number = locale.toString(static_cast<qlonglong>(*value.as_integer()));
-      return field.unit.empty() ? number : number + QChar(0x00a0) + translated(field.unit);
+      if (field.unit.empty()) {
+        return number;
+      }
+      const QString unit = translated(field.unit);
+      const bool one = *value.as_integer() == 1 && unit.endsWith(QLatin1Char('s'));
+      return number + QChar(0x00a0) + (one ? unit.chopped(1) : unit);
     }
     case ir::OptionKind::kReal:
       return locale.toString(*value.as_number(), 'g', 6);

@@ -289,12 +289,13 @@ VerdictText verdict_text(const Appraisal& appraisal, const Scenario& scenario,
     for (Fact& fact : text.facts) {
       const auto known = std::ranges::find(differences, fact.caption, &FigureChange::name);
       if (known != differences.end()) {
-        fact.change = known->difference;
+        // "37.2 GiB": what it was, of which the table of differences says more.
+        fact.change = known->difference.isEmpty() ? QString() : known->before;
         continue;
       }
       const auto old = std::ranges::find(before.facts, fact.caption, &Fact::caption);
       if (old != before.facts.end() && old->value != fact.value) {
-        fact.change = verdict_words("was %1").arg(old->value);
+        fact.change = old->value;
       }
     }
     if (const QString margin =

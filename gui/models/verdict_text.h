@@ -18,8 +18,7 @@ struct Fact {
   QString value;
   QString detail;
   QString tip;  ///< Exact bytes and sources.
-  QString
-      change{};  ///< The difference to a pinned answer; empty: none is pinned, or it is the same.
+  QString change{};  ///< The value of a pinned answer if it is another one; else empty.
 };
 
 /// The texts of the header for an estimate.

@@ -54,6 +54,7 @@ ComparePage::ComparePage(QWidget* parent) : Page(QStringLiteral("compare"), tr("
   table_->setAccessibleName(tr("Figures and options, pinned and now"));
   table_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
   column->addWidget(table_, 1);
+  column->addStretch(0);
   connect(restore_, &QPushButton::clicked, this, &ComparePage::restoreRequested);
   refresh();
 }

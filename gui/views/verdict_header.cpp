@@ -161,11 +161,12 @@ void VerdictHeader::showFacts(const std::vector<Fact>& facts) {
     label->setVisible(fact < facts.size());
     if (fact < facts.size()) {
       const Fact& shown = facts[fact];
-      const QString value =
-          shown.change.isEmpty() ? shown.value : tr("%1  (%2)").arg(shown.value, shown.change);
-      const std::array<QString, kLinesPerFact> lines = {shown.caption, value, shown.detail};
+      const std::array<QString, kLinesPerFact> lines = {
+          shown.caption, shown.value,
+          shown.change.isEmpty() ? shown.detail : tr("pinned: %1").arg(shown.change)};
       label->setText(lines.at(i % kLinesPerFact));
-      label->setToolTip(facts[fact].tip);
+      label->setToolTip(shown.change.isEmpty() ? shown.tip
+                                               : shown.detail + QLatin1Char('\n') + shown.tip);
       // Only the last fact wraps, because its detail is the longest: it says where the peak is.
       label->setWordWrap(fact + 1 == facts.size());
     }

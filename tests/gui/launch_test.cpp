@@ -5,6 +5,7 @@
 
 #include <QFile>
 #include <QLabel>
+#include <QSet>
 #include <QTemporaryDir>
 
 #include <doctest/doctest.h>
@@ -99,6 +100,32 @@ TEST_CASE("run_grab: waits for the answer and writes it") {
   const QImage picture(path);
   CHECK(picture.width() > 600);
   CHECK(picture.height() > 400);
+}
+
+TEST_CASE("run_grab: the picture of every page has text and colours where the page is") {
+  const QTemporaryDir folder;
+  const QStringList names = MainWindow(test::fake_setup()).pages()->pageNames();
+  REQUIRE(names.size() >= 3);
+  for (const QString& name : names) {
+    CAPTURE(name.toStdString());
+    MainWindow window(test::fake_setup());
+    window.setLook(Look::kLight);
+    REQUIRE(open_view(window, name));
+    const QString path = folder.filePath(name + QStringLiteral(".png"));
+    REQUIRE(run_grab(window, path) == 0);
+    const QImage picture(path);
+    REQUIRE_FALSE(picture.isNull());
+    // The page without its tabs: a blank one has a handful of colours, and text has many greys.
+    const QWidget* const page = window.pages()->currentPage();
+    const QRect area(page->mapTo(&window, QPoint(0, 0)), page->size());
+    QSet<QRgb> colours;
+    for (int y = area.top(); y < area.bottom(); ++y) {
+      for (int x = area.left(); x < area.right(); ++x) {
+        colours.insert(picture.pixel(x, y));
+      }
+    }
+    CHECK(colours.size() > 30);
+  }
 }
 
 TEST_CASE("run_grab: without an answer there is no picture, and the exit code says why") {

@@ -97,8 +97,7 @@ TEST_CASE("changes_between: names what differs, in both directions") {
   after.lora.emplace();
   const auto changes = changes_between(before, after);
   REQUIRE(changes.size() == 3);
-  CHECK(changes[0] == OptionChange{QStringLiteral("Micro-batch"),
-                                   QStringLiteral("1\u00a0sequences"),
+  CHECK(changes[0] == OptionChange{QStringLiteral("Micro-batch"), QStringLiteral("1\u00a0sequence"),
                                    QStringLiteral("4\u00a0sequences")});
   CHECK(changes[1].label == QStringLiteral("Sequence length"));
   CHECK(changes[2].after == QStringLiteral("yes"));
