@@ -64,11 +64,15 @@ void continue_phase(const Line& line, const PhaseMemory& shorter, PhaseMemory& p
         &PhaseMemory::peak_requested}) {
     phase.*figure = line.at(shorter.*figure, phase.*figure);
   }
-  phase.peak_reserved = reserved_at(line, shorter, longer, phase.peak_allocated);
   for (std::size_t role = 0; role < phase.after.size(); ++role) {
     phase.after.at(role) = line.at(shorter.after.at(role), phase.after.at(role));
     phase.at_peak.at(role) = line.at(shorter.at_peak.at(role), phase.at_peak.at(role));
   }
+  phase.peak_allocated = {};  // The sum of the roles, each of which was rounded.
+  for (const Bytes role : phase.at_peak) {
+    phase.peak_allocated += role;
+  }
+  phase.peak_reserved = reserved_at(line, shorter, longer, phase.peak_allocated);
 }
 
 void continue_time(const Line& line, const StepTime& shorter, StepTime& time) {

@@ -17,7 +17,8 @@
 namespace headroom::gui {
 namespace {
 
-constexpr int kSteps = headroom::test::kSanitized ? 60 : 400;
+constexpr std::uint64_t kPlans = 7;  // One for each framework.
+constexpr int kSteps = headroom::test::kSanitized ? 20 : 80;
 
 /// A small model of the catalogue, so that a replay takes a moment.
 Scenario small_scenario() {
@@ -51,7 +52,7 @@ TEST_CASE("window walk: any order of changes can be undone to the beginning and 
   walk(window, random, kSteps);
   const Scenario last = window.scenario();
   QUndoStack* const steps = window.whatIf().undoStack();
-  CHECK(steps->count() > 10);
+  CHECK(steps->count() > 5);
   while (steps->canUndo()) {
     steps->undo();
   }
@@ -68,7 +69,7 @@ TEST_CASE("window walk: the verdict is that of headroom fit for the plan that th
   const QString path = folder.filePath(QStringLiteral("plan.json"));
   int answered = 0;
   int refused = 0;
-  for (std::uint64_t number = 0; number < 12; ++number) {
+  for (std::uint64_t number = 0; number < kPlans; ++number) {
     headroom::test::Random random = headroom::test::seeded_random(number);
     CAPTURE(random.seed());
     WindowSetup setup = test::fake_setup();
@@ -78,7 +79,7 @@ TEST_CASE("window walk: the verdict is that of headroom fit for the plan that th
         moved_to(setup.scenario, std::string(runtimes[number % runtimes.size()]->name()));
     MainWindow window(std::move(setup));
     window.show();
-    walk(window, random, 12);
+    walk(window, random, 8);
     Scenario scenario = window.scenario();
     scenario.plan.workload.micro_batch =
         std::min<std::int64_t>(scenario.plan.workload.micro_batch, 4);
@@ -101,8 +102,8 @@ TEST_CASE("window walk: the verdict is that of headroom fit for the plan that th
     CHECK(appraisal->estimate.margin == Bytes{document.integer("margin_bytes")});
     ++answered;
   }
-  CHECK(answered > 2);
-  CHECK(answered + refused == 12);
+  CHECK(answered > 1);
+  CHECK(answered + refused == static_cast<int>(kPlans));
 }
 
 TEST_CASE("window walk: the command that the window copies has the verdict of the window") {
