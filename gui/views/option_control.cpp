@@ -434,6 +434,7 @@ void OptionControl::addText() {
 }
 
 void OptionControl::announce(const JsonValue& value, qint64 gesture) {
+  touched_ = true;
   if (!same_value(value, value_)) {
     Q_EMIT edited(value, gesture);
   }
@@ -443,12 +444,14 @@ void OptionControl::showPlan(const ir::ParallelPlan& plan) {
   value_ = row_.field->get(plan);
   show_(value_);
   showRefusal({});
+  touched_ = false;
 }
 
 void OptionControl::showRefusal(const QString& reason) {
   if (refusal_->text() == reason) {
     return;
   }
+  touched_ = true;
   refusal_->setText(reason);
   refusal_->setVisible(!reason.isEmpty());
   editor_->setAccessibleDescription(reason.isEmpty() ? row_.help : reason);

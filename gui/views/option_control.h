@@ -29,6 +29,8 @@ class OptionControl : public QWidget {
 
   /// Shows the option's value in `plan` without emitting a signal.
   void showPlan(const ir::ParallelPlan& plan);
+  /// Whether the user has turned the control, or a reason is shown, since `showPlan`.
+  [[nodiscard]] bool isTouched() const { return touched_; }
   /// Shows why the value is refused; empty: it is not.
   void showRefusal(const QString& reason);
   /// Marks a switch that cannot be turned, with the reason. Lists mark their values when they open.
@@ -66,6 +68,7 @@ class OptionControl : public QWidget {
   QWidget* editor_ = nullptr;
   std::function<void(const ir::JsonValue&)> show_;
   QString impossible_;
+  bool touched_ = true;  ///< Nothing has been shown yet.
 };
 
 }  // namespace headroom::gui

@@ -64,15 +64,17 @@ void OptionSection::showPlan(const ir::ParallelPlan& plan) {
   present_ = group_.part->has(plan) || group_.part->always;
   // A plan without the part has none of its values; the defaults stand in their place.
   const ir::ParallelPlan& shown = present_ ? plan : group_.part->usual();
-  plan_ = shown;
   if (part_ != nullptr) {
     const QSignalBlocker quiet(part_);
     part_->setChecked(present_);
   }
   for (OptionControl* const control : controls_) {
-    control->showPlan(shown);
+    if (control->isTouched() || !control->row().field->same(plan_, shown)) {
+      control->showPlan(shown);
+    }
     control->setEnabled(present_ || part_ == nullptr);
   }
+  plan_ = shown;
   arrange();
 }
 

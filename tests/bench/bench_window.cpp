@@ -8,6 +8,7 @@
 #include <QCheckBox>
 #include <QComboBox>
 #include <QEventLoop>
+#include <QPixmapCache>
 #include <QSpinBox>
 #include <QTemporaryDir>
 
@@ -139,9 +140,11 @@ bench::Measurement growth(int steps) {
         QApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
       }
     }
+    window.whatIf().reset();               // The same widgets at both ends.
     window.whatIf().undoStack()->clear();  // Undo is meant to grow.
     QApplication::processEvents();
     QApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
+    QPixmapCache::clear();  // Pictures of controls, which Qt limits.
     return static_cast<double>(mallinfo2().uordblks);
   };
   const double before = walk(steps / 2);

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "planner/space/all_axes.h"
 #include "runtimes/interface/common_options.h"
 #include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
@@ -71,6 +72,26 @@ TEST_CASE("option rows: a framework that is added brings its options without cod
   const ir::RegisteredRuntime registered(toy);
   const std::vector<OptionGroup> groups = option_groups(toy);
   CHECK(row_of(groups, "toy.wheels").label == QStringLiteral("Wheels"));
+}
+
+TEST_CASE("option rows: what can be freed for the search is an axis of the search") {
+  std::set<std::string> axes;
+  for (const plan::Axis axis : plan::all_axes()) {
+    axes.insert(std::string(plan::option_of(axis)));
+  }
+  std::size_t found = 0;
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    for (const OptionGroup& group : option_groups(*runtime)) {
+      for (const OptionRow& row : group.rows) {
+        if (!row.axis.empty()) {
+          CAPTURE(row.id);
+          CHECK(axes.contains(row.axis));
+          ++found;
+        }
+      }
+    }
+  }
+  CHECK(found > 20);
 }
 
 TEST_CASE("option rows: names become labels") {
