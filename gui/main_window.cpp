@@ -17,8 +17,11 @@
 #include <QUrl>
 #include <QVBoxLayout>
 
+#include "gui/pages/evidence_page.h"
+#include "gui/pages/layers_page.h"
 #include "gui/pages/memory_page.h"
 #include "gui/pages/page_book.h"
+#include "gui/pages/search_page.h"
 #include "gui/pages/time_page.h"
 #include "gui/pages/timeline_page.h"
 #include "gui/views/scenario_editor.h"
@@ -97,7 +100,10 @@ void MainWindow::buildContents(const QStringList& notes) {
   pages_ = new PageBook;
   pages_->addPage(new MemoryPage);
   pages_->addPage(new TimelinePage);
+  pages_->addPage(new LayersPage(config_dir_));
   pages_->addPage(new TimePage(config_dir_));
+  pages_->addPage(new SearchPage(config_dir_));
+  pages_->addPage(new EvidencePage(config_dir_));
   connect(pages_, &PageBook::edited, &what_if_, &WhatIf::change);
 
   auto* const right = new QWidget;

@@ -51,7 +51,10 @@ struct WindowScene {
   [[nodiscard]] QString text(const char* label) const {
     return window.findChild<QLabel*>(QLatin1String(label))->text();
   }
-  [[nodiscard]] QAbstractItemModel* table() { return window.findChild<QTableView*>()->model(); }
+  [[nodiscard]] QTableView* breakdown() {
+    return window.findChild<QWidget*>(QStringLiteral("memory"))->findChild<QTableView*>();
+  }
+  [[nodiscard]] QAbstractItemModel* table() { return breakdown()->model(); }
 
   MainWindow window;
   std::vector<Answer> answers;
@@ -237,7 +240,7 @@ TEST_CASE("MainWindow: bars and table share the current cell") {
   WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   auto* const bars = scene.window.findChild<BreakdownView*>();
-  auto* const table = scene.window.findChild<QTableView*>();
+  auto* const table = scene.breakdown();
   QTest::keyClick(bars, Qt::Key_End);
   CHECK(table->currentIndex().row() == 2);
   table->setCurrentIndex(table->model()->index(1, BreakdownModel::kFirstCategoryColumn));
