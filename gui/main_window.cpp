@@ -22,8 +22,11 @@
 #include "gui/models/words.h"
 #include "gui/pages/compare_page.h"
 #include "gui/pages/emit_page.h"
+#include "gui/pages/evidence_page.h"
+#include "gui/pages/layers_page.h"
 #include "gui/pages/memory_page.h"
 #include "gui/pages/page_book.h"
+#include "gui/pages/search_page.h"
 #include "gui/pages/time_page.h"
 #include "gui/pages/timeline_page.h"
 #include "gui/views/remedy_bar.h"
@@ -101,10 +104,14 @@ void MainWindow::buildContents() {
   pages_ = new PageBook;
   pages_->addPage(new MemoryPage);
   pages_->addPage(new TimelinePage);
+  pages_->addPage(new LayersPage(config_dir_));
   pages_->addPage(new TimePage(config_dir_));
+  search_ = new SearchPage(config_dir_);
+  pages_->addPage(search_);
   compare_ = new ComparePage;
   emit_ = new EmitPage;
   pages_->addPage(compare_);
+  pages_->addPage(new EvidencePage(config_dir_));
   pages_->addPage(emit_);
 
   auto* const right = new QWidget;
@@ -128,8 +135,10 @@ void MainWindow::buildContents() {
 void MainWindow::connectParts() {
   connect(&patience_, &QTimer::timeout, this, [this] { header_->setBusy(true); });
   connect(&what_if_, &WhatIf::changed, this, &MainWindow::ask);
-  connect(&what_if_, &WhatIf::freeAxesChanged, this,
-          [this] { editor_->setFreeAxes(what_if_.freeAxes()); });
+  connect(&what_if_, &WhatIf::freeAxesChanged, this, [this] {
+    editor_->setFreeAxes(what_if_.freeAxes());
+    search_->setFreeAxes(what_if_.freeAxes());
+  });
   connect(&worker_, &EstimateWorker::answered, this, &MainWindow::showAnswer);
   if (quick_ != nullptr) {
     connect(quick_.get(), &EstimateWorker::answered, this, &MainWindow::showQuickAnswer);

@@ -25,6 +25,7 @@ namespace headroom::gui {
 class ComparePage;
 class EmitPage;
 class PageBook;
+class SearchPage;
 class ScenarioEditor;
 class VerdictHeader;
 
@@ -122,6 +123,7 @@ class MainWindow : public QMainWindow {
   VerdictHeader* header_ = nullptr;
   QLabel* notes_ = nullptr;
   PageBook* pages_ = nullptr;
+  SearchPage* search_ = nullptr;
   ComparePage* compare_ = nullptr;
   EmitPage* emit_ = nullptr;
   QMenu* recent_ = nullptr;

@@ -93,7 +93,7 @@ void AddressMap::layOut() {
       legend_.push_back({.name = role_name(role), .style = theme().of(role)});
     }
   }
-  legend_.push_back({.name = tr("free"), .style = {.fill = theme().grid}});
+  legend_.push_back({.name = tr("free"), .style = {.fill = theme().grid, .ink = theme().grid}});
   const qreal margin = em() * 0.5;
   legend_area_ = QRectF(margin, 0, width() - 2 * margin, 0);
   legend_area_.setHeight(draw_legend(nullptr, legend_, theme(), legend_area_, font()));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <QBrush>
+#include <QPointF>
 
 #include "costmodel/memory/allocator_state.h"
 #include "gui/charts/chart.h"

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <QBrush>
+#include <QContextMenuEvent>
+#include <QImage>
+#include <QPen>
 #include <QWidget>
 
 #include "gui/theme/palette.h"

@@ -37,11 +37,16 @@ GanttChart::GanttChart(QWidget* parent) : SpanChart(parent) {
 QSize GanttChart::sizeHint() const {
   const auto rows = data_ != nullptr ? static_cast<int>(data_->rows.size()) : 2;
   const int em_height = fontMetrics().height();
-  return {em_height * 50, em_height * 5 + rows * em_height * 2};
+  constexpr int kAround = 6;  // Lines of text for legend, axis and margins.
+  return {em_height * 50, em_height * (kAround + 2 * rows)};
 }
 
 QSize GanttChart::minimumSizeHint() const {
-  return {fontMetrics().height() * 20, fontMetrics().height() * 6};
+  const auto rows = data_ != nullptr ? static_cast<int>(data_->rows.size()) : 1;
+  constexpr int kAround = 5;
+  constexpr int kMostRows = 8;  // More scroll no further: they become thin.
+  return {fontMetrics().height() * 20,
+          fontMetrics().height() * (kAround + std::min(rows, kMostRows))};
 }
 
 void GanttChart::setData(std::shared_ptr<const GanttData> shown, const QString& reason) {
@@ -87,6 +92,7 @@ void GanttChart::layOut() {
   legend_area_ = QRectF(margin, margin / 2, width() - 2 * margin, 0);
   legend_area_.setHeight(draw_legend(nullptr, legend_, theme(), legend_area_, font()));
   const qreal top = legend_area_.bottom() + margin;
+  legend_area_.setHeight(std::min(legend_area_.height(), height() * 0.4));
   plot_ = QRectF(margin + names, top, std::max<qreal>(1, width() - names - 2 * margin),
                  std::max<qreal>(1, height() - top - em() * 1.8));
   const auto rows = std::max<std::size_t>(1, data_->rows.size());
@@ -174,7 +180,7 @@ void GanttChart::drawRow(QPainter& painter, std::size_t row) const {
   const GanttRow& line = data_->rows[row];
   const QRectF area = rowArea(row);
   painter.setPen(theme().text);
-  const qreal room = plot_.left() - em();
+  const qreal room = row_height_ < em() * 0.8 ? 0 : plot_.left() - em();
   painter.drawText(QRectF(em() * 0.4, area.top(), room, area.height()),
                    Qt::AlignVCenter | Qt::AlignRight,
                    QFontMetricsF(font()).elidedText(line.name, Qt::ElideMiddle, room));

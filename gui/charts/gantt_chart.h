@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <QBrush>
+#include <QPointF>
 
 #include "gui/charts/legend.h"
 #include "gui/charts/span_chart.h"

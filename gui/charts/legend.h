@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include <QFont>
 #include <QString>
 
 #include "gui/theme/palette.h"

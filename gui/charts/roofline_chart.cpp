@@ -53,7 +53,7 @@ void RooflineChart::layOut() {
   const double ridge = timed->roofs.flops_per_second / timed->roofs.bytes_per_second;
   least_intensity_ = std::log10(ridge) - 1.5;
   most_intensity_ = std::log10(ridge) + 1.5;
-  most_rate_ = std::log10(timed->roofs.flops_per_second) + 0.3;
+  most_rate_ = std::log10(timed->roofs.flops_per_second) + 0.45;
   least_rate_ = most_rate_ - 2.2;
   double longest = 1e-12;
   for (const cost::OperatorTime& one : timed->operators) {
@@ -64,7 +64,7 @@ void RooflineChart::layOut() {
       least_rate_ = std::min(least_rate_, std::log10(flops_rate(one)) - 0.3);
     }
   }
-  const qreal left = em() * 3.4;
+  const qreal left = em() * 4.4;
   plot_ = QRectF(left, em() * 0.8, std::max<qreal>(1, width() - left - em()),
                  std::max<qreal>(1, height() - em() * 3.6));
   for (int row = 0; row < model_->rowCount(); ++row) {
@@ -126,7 +126,7 @@ void RooflineChart::drawRoofs(QPainter& painter) const {
   painter.restore();
   painter.setPen(theme().text);
   painter.drawText(
-      QRectF(corner.x(), corner.y() - em() * 1.1, plot_.right() - corner.x(), em()),
+      QRectF(corner.x(), corner.y() - em() * 1.5, plot_.right() - corner.x(), em()),
       Qt::AlignRight | Qt::AlignVCenter,
       tr("%1 TFLOP/s, %2")
           .arg(QLocale().toString(roofs.flops_per_second / 1e12, 'f', 0), roofs.product_type));
@@ -156,7 +156,11 @@ void RooflineChart::draw(QPainter& painter) {
   }
   // The longest operators are named, the others by the mouse and in the table.
   constexpr std::size_t kNamed = 5;
-  std::vector<QRectF> taken;
+  const QPointF corner = at(timed->roofs.flops_per_second / timed->roofs.bytes_per_second,
+                            timed->roofs.flops_per_second);
+  std::vector<QRectF> taken = {
+      // The name of the roof.
+      QRectF(corner.x(), corner.y() - em() * 1.5, plot_.right() - corner.x(), em() * 1.4)};
   painter.setPen(theme().text);
   const QFontMetricsF metrics(font());
   for (std::size_t i = 0; i < std::min(kNamed, dots_.size()); ++i) {

@@ -3,6 +3,8 @@
 #include <optional>
 #include <vector>
 
+#include <QPointF>
+
 #include "gui/charts/chart.h"
 #include "gui/models/operator_model.h"
 

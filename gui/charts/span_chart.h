@@ -1,5 +1,8 @@
 #pragma once
 
+#include <QPointF>
+#include <QWheelEvent>
+
 #include "gui/charts/chart.h"
 #include "gui/charts/zoom_span.h"
 

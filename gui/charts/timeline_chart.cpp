@@ -74,6 +74,7 @@ void TimelineChart::setData(std::shared_ptr<const TimelineData> shown) {
   }
   const auto count = static_cast<double>(data_->history.size());
   findRoles();
+  chooseScale();
   layOut();
   const ir::RankProgram& program = data_->estimate->program;
   if (before != nullptr && moment_ && has_same_phases(before->estimate->program, program)) {
@@ -121,13 +122,33 @@ void TimelineChart::choosePeak() {
   }
 }
 
+void TimelineChart::chooseScale() {
+  if (scale_is_chosen_) {
+    return;
+  }
+  constexpr int kLeastShare = 3;  // A third of the capacity is still readable.
+  const Bytes used = std::max(data_->history.whole().reserved, data_->history.whole().most);
+  const bool fits = kLeastShare * used < data_->estimate->capacity;
+  if (fits != fits_contents_) {
+    fits_contents_ = fits;
+    Q_EMIT fitsContentsChanged(fits);
+  }
+}
+
 void TimelineChart::setFitsContents(bool fits) {
+  scale_is_chosen_ = scale_is_chosen_ || fits != fits_contents_;
   if (fits != fits_contents_) {
     fits_contents_ = fits;
     layOut();
     update();
     Q_EMIT fitsContentsChanged(fits);
   }
+}
+
+void TimelineChart::setMeasured(std::vector<MeasuredPeak> measured) {
+  measured_ = std::move(measured);
+  layOut();
+  update();
 }
 
 double TimelineChart::focusPoint() const {
@@ -189,8 +210,14 @@ void TimelineChart::layOut() {
     legend_.push_back({.name = role_name(role), .style = theme().of(role)});
     brushes_.push_back(series_brush(theme().of(role), pitch(), devicePixelRatioF()));
   }
-  legend_.push_back(
-      {.name = tr("reserved"), .style = {.fill = theme().text}, .sign = LegendEntry::Sign::kLine});
+  legend_.push_back({.name = tr("reserved"),
+                     .style = {.fill = theme().text, .ink = theme().text},
+                     .sign = LegendEntry::Sign::kLine});
+  if (!measured_.empty()) {
+    legend_.push_back({.name = tr("measured peak of a phase"),
+                       .style = theme().of(ir::TensorRole::kInput),
+                       .sign = LegendEntry::Sign::kDashed});
+  }
   const qreal margin = em() * 0.7;
   const qreal labels = QFontMetricsF(font()).horizontalAdvance(QStringLiteral("000.0")) + em();
   legend_area_ = QRectF(margin, margin / 2, width() - 2 * margin, 0);
@@ -198,7 +225,7 @@ void TimelineChart::layOut() {
   overview_ =
       QRectF(labels, legend_area_.bottom() + margin / 2, width() - labels - margin, em() * 1.6);
   const qreal rows = em() * 1.35;
-  const qreal top = overview_.bottom() + em() * 0.9;
+  const qreal top = overview_.bottom() + em() * 1.3;
   plot_ = QRectF(labels, top, overview_.width(),
                  std::max<qreal>(1, height() - top - 2 * rows - margin / 2));
   phases_ = QRectF(plot_.left(), plot_.bottom(), plot_.width(), rows);
@@ -244,6 +271,7 @@ void TimelineChart::draw(QPainter& painter) {
   painter.restore();
   drawCapacity(painter);
   drawPhases(painter);
+  drawMeasured(painter);
   drawMoment(painter);
   drawPeak(painter);
   drawPointer(painter);
@@ -348,8 +376,8 @@ void TimelineChart::drawCapacity(QPainter& painter) const {
   const QString name = tr("capacity %1").arg(bytes_text(capacity));
   painter.setPen(QPen(theme().capacity, 2));
   if (y < plot_.top()) {
-    painter.drawText(QRectF(plot_.left(), plot_.top() - em() * 1.1, plot_.width(), em()),
-                     Qt::AlignVCenter | Qt::AlignRight, name + QChar(0x2191));
+    painter.drawText(QRectF(plot_.left(), plot_.top() - em() * 1.15, plot_.width(), em()),
+                     Qt::AlignVCenter | Qt::AlignRight, name + QLatin1Char(' ') + QChar(0x2191));
     return;
   }
   QColor beyond = theme().capacity;
@@ -405,6 +433,26 @@ void TimelineChart::drawPhases(QPainter& painter) const {
   painter.setPen(QPen(theme().grid, 1));
   painter.drawLine(plot_.bottomLeft(), plot_.bottomRight());
   painter.drawLine(phases_.bottomLeft(), phases_.bottomRight());
+}
+
+void TimelineChart::drawMeasured(QPainter& painter) const {
+  painter.save();
+  painter.setClipRect(plot_);
+  for (const MeasuredPeak& peak : measured_) {
+    for (const ir::Phase& phase : data_->estimate->program.phases) {
+      if (phase.name != peak.phase) {
+        continue;
+      }
+      const qreal left = xOf(static_cast<double>(phase.begin));
+      const qreal right = xOf(static_cast<double>(phase.end));
+      const qreal y = std::round(yOf(peak.allocated)) + 0.5;
+      painter.setPen(QPen(palette().color(QPalette::Base), 4));
+      painter.drawLine(QPointF(left, y), QPointF(right, y));
+      painter.setPen(QPen(theme().of(ir::TensorRole::kInput).fill, 2, Qt::DashLine));
+      painter.drawLine(QPointF(left, y), QPointF(right, y));
+    }
+  }
+  painter.restore();
 }
 
 void TimelineChart::drawPeak(QPainter& painter) const {

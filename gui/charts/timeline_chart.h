@@ -5,8 +5,11 @@
 #include <vector>
 
 #include <QBrush>
+#include <QImage>
+#include <QPointF>
 
 #include "gui/charts/legend.h"
+#include "gui/charts/measured_phases.h"
 #include "gui/charts/span_chart.h"
 #include "gui/charts/timeline_data.h"
 #include "gui/models/words.h"
@@ -36,6 +39,8 @@ class TimelineChart : public SpanChart {
   void showPeakStep();
   [[nodiscard]] bool fitsContents() const { return fits_contents_; }
   void setFitsContents(bool fits);
+  /// Lays the measured peaks of phases over the timeline; none: removes them.
+  void setMeasured(std::vector<MeasuredPeak> measured);
 
   /// The event at a place of the widget; nothing outside the plot.
   [[nodiscard]] std::optional<std::size_t> eventAt(const QPointF& place) const;
@@ -69,6 +74,8 @@ class TimelineChart : public SpanChart {
   [[nodiscard]] qreal yOf(Bytes bytes) const;
   void findRoles();
   void findScale();
+  /// Until the user chooses a scale: that of the contents if the capacity would dwarf them.
+  void chooseScale();
   void moveBy(double events);
 
   void drawOverview(QPainter& painter);
@@ -77,14 +84,17 @@ class TimelineChart : public SpanChart {
   void drawReserved(QPainter& painter, const std::vector<Column>& columns) const;
   void drawCapacity(QPainter& painter) const;
   void drawPhases(QPainter& painter) const;
+  void drawMeasured(QPainter& painter) const;
   void drawPeak(QPainter& painter) const;
   void drawMoment(QPainter& painter) const;
   void drawPointer(QPainter& painter) const;
 
   std::shared_ptr<const TimelineData> data_;
   std::optional<std::size_t> moment_;
+  std::vector<MeasuredPeak> measured_;
   std::optional<qreal> pointer_;  ///< x of the mouse in the plot.
   bool fits_contents_ = false;
+  bool scale_is_chosen_ = false;
 
   std::vector<ir::TensorRole> roles_;  ///< Those that occur.
   std::vector<LegendEntry> legend_;

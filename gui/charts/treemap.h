@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <QBrush>
+#include <QPointF>
 #include <QRectF>
 
 #include "gui/charts/chart.h"

@@ -20,6 +20,10 @@ double whole_time(const TimeData& data) {
   return sum;
 }
 
+bool is_words(int column) {
+  return column == OperatorModel::kNameColumn || column == OperatorModel::kPartColumn;
+}
+
 QString rate_text(double rate, double unit) {
   return rate > 0 ? QLocale().toString(rate / unit, 'f', rate / unit < 10 ? 1 : 0)
                   : QStringLiteral("–");
@@ -131,7 +135,7 @@ QVariant OperatorModel::data(const QModelIndex& index, int role) const {
       return sentence(one);
     case Qt::TextAlignmentRole:
       return QVariant::fromValue(Qt::Alignment(
-          Qt::AlignVCenter | (index.column() <= kPartColumn ? Qt::AlignLeft : Qt::AlignRight)));
+          Qt::AlignVCenter | (is_words(index.column()) ? Qt::AlignLeft : Qt::AlignRight)));
     default:
       return {};
   }
@@ -142,8 +146,8 @@ QVariant OperatorModel::headerData(int section, Qt::Orientation orientation, int
     return {};
   }
   if (role == Qt::TextAlignmentRole) {
-    return QVariant::fromValue(Qt::Alignment(
-        Qt::AlignVCenter | (section <= kPartColumn ? Qt::AlignLeft : Qt::AlignRight)));
+    return QVariant::fromValue(
+        Qt::Alignment(Qt::AlignVCenter | (is_words(section) ? Qt::AlignLeft : Qt::AlignRight)));
   }
   if (role == Qt::ToolTipRole && section == kRoofColumn) {
     return tr(
@@ -168,8 +172,10 @@ QVariant OperatorModel::headerData(int section, Qt::Orientation orientation, int
       return tr("TFLOP/s");
     case kBandwidthColumn:
       return tr("GB/s");
-    default:
+    case kRoofColumn:
       return tr("of roof, %");
+    default:
+      return {};
   }
 }
 

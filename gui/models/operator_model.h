@@ -15,13 +15,13 @@ class OperatorModel : public QAbstractTableModel {
  public:
   enum Column {
     kNameColumn,
-    kPartColumn,
-    kCallsColumn,
     kTimeColumn,
     kShareColumn,
     kFlopsColumn,
     kBandwidthColumn,
     kRoofColumn,
+    kCallsColumn,
+    kPartColumn,
     kColumns
   };
   static constexpr int kSortRole = Qt::UserRole;  ///< A number, or the text of a name.

@@ -23,6 +23,9 @@ class Page : public QWidget {
   /// Shows an answer. What needs more than the estimate is computed on another thread; `settled` is
   /// emitted when it is shown.
   virtual void setAnswer(const Answer& answer) = 0;
+  /// Does what the user would have to ask for first, before a picture is taken: the page of the
+  /// search searches.
+  virtual void prepare() {}
   /// Whether something is still being computed for what was set last.
   [[nodiscard]] virtual bool isBusy() const { return false; }
 

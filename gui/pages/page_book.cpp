@@ -1,18 +1,37 @@
 #include "gui/pages/page_book.h"
 
+#include <QAbstractButton>
 #include <QShortcut>
+#include <QTabBar>
 
 namespace headroom::gui {
+namespace {
+
+/// Gives buttons without a name for screen readers the name that they show, and tabs one.
+void name_controls(const QWidget* page) {
+  for (QAbstractButton* const button : page->findChildren<QAbstractButton*>()) {
+    if (button->accessibleName().isEmpty()) {
+      button->setAccessibleName(button->text().remove(QLatin1Char('&')));
+    }
+  }
+  for (QTabBar* const tabs : page->findChildren<QTabBar*>()) {
+    tabs->setAccessibleName(PageBook::tr("Views"));
+  }
+}
+
+}  // namespace
 
 PageBook::PageBook(QWidget* parent) : QTabWidget(parent) {
   setDocumentMode(true);
   setObjectName(QStringLiteral("pages"));
   setAccessibleName(tr("Views of the answer"));
+  tabBar()->setAccessibleName(tr("Pages"));
   connect(this, &QTabWidget::currentChanged, this, [this] { tell(currentPage()); });
 }
 
 void PageBook::addPage(Page* page) {
   addTab(page, page->title());
+  name_controls(page);
   connect(page, &Page::edited, this, &PageBook::edited);
   connect(page, &Page::settled, this, [this, page] {
     if (page == currentPage()) {

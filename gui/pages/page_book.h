@@ -1,5 +1,7 @@
 #pragma once
 
+#include <QHash>
+#include <QStringList>
 #include <QTabWidget>
 
 #include "gui/pages/page.h"

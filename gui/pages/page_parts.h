@@ -1,6 +1,10 @@
 #pragma once
 
 #include <QLabel>
+#include <QModelIndex>
+#include <QSize>
+#include <QString>
+#include <QStyleOptionViewItem>
 #include <QStyledItemDelegate>
 
 class QAbstractItemView;

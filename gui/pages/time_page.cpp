@@ -59,18 +59,16 @@ TimePage::TimePage(std::string config_dir, QWidget* parent)
   streams_->setAccessibleName(tr("Streams of the rank over time"));
   streams_title_ = section_title({});
 
-  auto* const parts = new QSplitter(Qt::Vertical);
-  parts->setChildrenCollapsible(false);
-  parts->addWidget(stages_part_);
-  parts->addWidget(with_title(streams_title_, streams_));
-  parts->addWidget(makeOperators());
-  parts->setStretchFactor(0, 2);
-  parts->setStretchFactor(1, 2);
-  parts->setStretchFactor(2, 3);
+  parts_ = new QSplitter(Qt::Vertical);
+  parts_->setChildrenCollapsible(false);
+  parts_->addWidget(stages_part_);
+  parts_->addWidget(with_title(streams_title_, streams_));
+  parts_->addWidget(makeOperators());
+  parts_->setStretchFactor(2, 1);
   auto* const column = new QVBoxLayout(this);
   column->setContentsMargins(0, fontMetrics().height() / 2, 0, 0);
   column->addWidget(summary_);
-  column->addWidget(parts, 1);
+  column->addWidget(parts_, 1);
   connect(&job_, &NewestJob::finished, this, &Page::settled);
   connect(&job_, &NewestJob::failed, this, [this](const QString& fault) {
     showData(nullptr, fault);
@@ -101,8 +99,8 @@ QWidget* TimePage::makeOperators() {
   parts->setChildrenCollapsible(false);
   parts->addWidget(with_title(section_title(tr("Operators, slowest first")), table_));
   parts->addWidget(with_title(section_title(tr("Roofline")), roofline_));
-  parts->setStretchFactor(0, 3);
-  parts->setStretchFactor(1, 2);
+  parts->setStretchFactor(0, 5);
+  parts->setStretchFactor(1, 3);
   return parts;
 }
 
@@ -139,12 +137,13 @@ void TimePage::showData(std::shared_ptr<const TimeData> timed, const QString& re
   operators_.setTimes(data_);
   summary_->setText(data_ != nullptr ? parts_text(*data_->estimate->time) : QString());
   streams_title_->setText(
-      data_ != nullptr ? tr("Streams of rank %1, %2")
-                             .arg(static_cast<int>(data_->estimate->rank))
-                             .arg(data_->time.micro_batches == 1
-                                      ? tr("one micro-batch")
-                                      : tr("%1 micro-batches").arg(data_->time.micro_batches))
-                       : tr("Streams"));
+      data_ != nullptr
+          ? tr("Streams of rank %1, %2")
+                .arg(static_cast<int>(data_->estimate->rank))
+                .arg(data_->time.micro_batches == 1
+                         ? tr("one micro-batch")
+                         : tr("%1 replayed micro-batches").arg(data_->time.micro_batches))
+          : tr("Streams"));
   showCharts();
 }
 
@@ -155,6 +154,14 @@ void TimePage::showCharts() {
   stages_part_->setVisible(stages != nullptr);
   stages_->setData(stages, reason_);
   streams_->setData(data_ != nullptr ? stream_rows(data_, theme) : nullptr, reason_);
+  shareRoom();
+}
+
+void TimePage::shareRoom() {
+  const int title = streams_title_->sizeHint().height();
+  const int stages = stages_->data() != nullptr ? stages_->minimumSizeHint().height() + title : 0;
+  const int streams = streams_->minimumSizeHint().height() + title;
+  parts_->setSizes({stages, streams, std::max(1, parts_->height() - stages - streams)});
 }
 
 }  // namespace headroom::gui

@@ -8,6 +8,7 @@
 #include "gui/pages/page.h"
 
 class QLabel;
+class QSplitter;
 class QTableView;
 
 namespace headroom::gui {
@@ -34,6 +35,8 @@ class TimePage : public Page {
   [[nodiscard]] QWidget* makeOperators();
   void showData(std::shared_ptr<const TimeData> timed, const QString& reason);
   void showCharts();
+  /// Divides the room among the parts as their contents need it.
+  void shareRoom();
 
   std::string config_dir_;
   std::shared_ptr<const TimeData> data_;
@@ -41,6 +44,7 @@ class TimePage : public Page {
   OperatorModel operators_;
   QSortFilterProxyModel rows_;
   QLabel* summary_ = nullptr;
+  QSplitter* parts_ = nullptr;
   QWidget* stages_part_ = nullptr;
   GanttChart* stages_ = nullptr;
   QLabel* streams_title_ = nullptr;

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include <QFileDialog>
 #include <QLabel>
+#include <QMessageBox>
 #include <QSplitter>
 #include <QTabWidget>
 #include <QToolButton>
@@ -11,6 +13,7 @@
 #include "gui/charts/address_map.h"
 #include "gui/charts/timeline_chart.h"
 #include "gui/charts/treemap.h"
+#include "gui/models/verdict_text.h"
 #include "gui/pages/page_parts.h"
 #include "gui/pages/tensor_table.h"
 
@@ -74,11 +77,15 @@ QWidget* TimelinePage::makeToolBar() {
   connect(fit, &QToolButton::toggled, chart_, &TimelineChart::setFitsContents);
   connect(chart_, &TimelineChart::fitsContentsChanged, fit, &QToolButton::setChecked);
 
+  auto* const measured = tool_button(
+      tr("Measured…"), tr("Lay the phases of a report over the timeline: the JSON document of "
+                          "headroom validate or headroom dryrun"));
+  connect(measured, &QToolButton::clicked, this, &TimelinePage::chooseMeasured);
   auto* const bar = new QWidget;
   auto* const row = new QHBoxLayout(bar);
   row->setContentsMargins(0, 0, 0, 0);
   row->addWidget(readout_, 1);
-  for (QWidget* const button : {whole, step, peak, closer, wider, fit}) {
+  for (QWidget* const button : {whole, step, peak, closer, wider, fit, measured}) {
     row->addWidget(button);
   }
   return bar;
@@ -191,6 +198,26 @@ void TimelinePage::choose(quint32 block) {
   table_->choose(block);
   treemap_->setChosen(block);
   map_->setChosen(block);
+}
+
+QString TimelinePage::openMeasured(const QString& path) {
+  Result<std::vector<MeasuredPeak>> peaks = read_measured_peaks(path.toStdString());
+  if (!peaks) {
+    return problem_text(peaks.error()).what;
+  }
+  chart_->setMeasured(std::move(peaks).value());
+  return {};
+}
+
+void TimelinePage::chooseMeasured() {
+  const QString path =
+      QFileDialog::getOpenFileName(this, tr("Open a measured report"), {}, tr("Reports (*.json)"));
+  if (path.isEmpty()) {
+    return;
+  }
+  if (const QString reason = openMeasured(path); !reason.isEmpty()) {
+    QMessageBox::warning(this, tr("Open a measured report"), reason);
+  }
 }
 
 void TimelinePage::settleIfDone() {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <QPointF>
+
 #include "gui/charts/timeline_data.h"
 #include "gui/models/tensor_model.h"
 #include "gui/pages/newest_job.h"
@@ -25,6 +27,9 @@ class TimelinePage : public Page {
   void setAnswer(const Answer& answer) override;
   [[nodiscard]] bool isBusy() const override { return replay_.isBusy() || map_job_.isBusy(); }
 
+  /// Lays the phases of a measured report over the timeline. Returns the reason if that failed,
+  /// else an empty string.
+  [[nodiscard]] QString openMeasured(const QString& path);
   [[nodiscard]] TimelineChart* chart() const { return chart_; }
   [[nodiscard]] TensorModel* tensors() { return &tensors_; }
 
@@ -37,6 +42,7 @@ class TimelinePage : public Page {
   void point(const QPointF& place);
   [[nodiscard]] QString momentText(std::size_t event) const;
   void choose(quint32 block);
+  void chooseMeasured();
   void settleIfDone();
 
   TensorModel tensors_;

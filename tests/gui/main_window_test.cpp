@@ -58,10 +58,10 @@ struct WindowScene {
   [[nodiscard]] QString text(const char* label) const {
     return window.findChild<QLabel*>(QLatin1String(label))->text();
   }
-  [[nodiscard]] QTableView* tableView() {
+  [[nodiscard]] QTableView* breakdown() {
     return window.findChild<QWidget*>(QStringLiteral("memory"))->findChild<QTableView*>();
   }
-  [[nodiscard]] QAbstractItemModel* table() { return tableView()->model(); }
+  [[nodiscard]] QAbstractItemModel* table() { return breakdown()->model(); }
 
   MainWindow window;
   std::vector<Answer> answers;
@@ -247,7 +247,7 @@ TEST_CASE("MainWindow: bars and table share the current cell") {
   WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   auto* const bars = scene.window.findChild<BreakdownView*>();
-  QTableView* const table = scene.tableView();
+  auto* const table = scene.breakdown();
   QTest::keyClick(bars, Qt::Key_End);
   CHECK(table->currentIndex().row() == 2);
   table->setCurrentIndex(table->model()->index(1, BreakdownModel::kFirstCategoryColumn));
