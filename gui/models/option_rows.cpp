@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,8 @@
 #include <QStringList>
 
 #include "gui/models/words.h"
+#include "gui/whatif/scenario.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/interface/common_options.h"
 #include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
@@ -77,14 +80,73 @@ QString help_of(const ir::PlanPart& part, const ir::OptionField& field) {
   return lines.join(QLatin1Char('\n'));
 }
 
+/// Other values of an option than that of `plan`, enough to see what depends on it.
+std::vector<ir::JsonValue> other_values(const ir::OptionField& field,
+                                        const ir::ParallelPlan& plan) {
+  const ir::JsonValue now = field.get(plan);
+  std::vector<ir::JsonValue> values;
+  if (field.words != nullptr) {
+    for (const std::string& word : field.words()) {
+      values.push_back(field.kind == ir::OptionKind::kNames
+                           ? ir::JsonValue{ir::JsonValue::Array{ir::JsonValue{word}}}
+                           : ir::JsonValue{word});
+    }
+  } else if (field.kind == ir::OptionKind::kSwitch) {
+    values.emplace_back(!now.as_bool().value_or(false));
+  } else if (field.kind == ir::OptionKind::kWhole) {
+    values.emplace_back(now.as_integer().value_or(0) + 1);
+  } else if (field.kind == ir::OptionKind::kReal) {
+    constexpr double kHalf = 0.5;
+    values.emplace_back(kHalf);
+  } else if (!field.examples.empty()) {
+    for (const QString& text : text_of(field.examples).split(QLatin1Char(' '))) {
+      values.emplace_back(text.toStdString());
+    }
+  }
+  std::erase_if(values,
+                [&field](const ir::JsonValue& value) { return !ir::accepts(field, value); });
+  return values;
+}
+
+/// A plan of a framework, and its value on every axis of the search.
+struct AxisValues {
+  ir::ParallelPlan plan;
+  std::vector<std::pair<plan::Axis, std::int64_t>> values;
+};
+
+AxisValues axis_values(const ir::Runtime& runtime) {
+  Scenario usual = default_scenario();
+  constexpr std::int64_t kSomeRanks = 8;
+  usual.plan.world = kSomeRanks;
+  AxisValues found{.plan = moved_to(std::move(usual), std::string(runtime.name())).plan,
+                   .values = {}};
+  for (const plan::Axis axis : plan::all_axes()) {
+    found.values.emplace_back(axis, plan::value_of(found.plan, axis));
+  }
+  return found;
+}
+
+/// The axis whose value depends on the option; empty if there is none.
+std::string axis_of(const ir::OptionField& field, const AxisValues& usual) {
+  for (const ir::JsonValue& value : other_values(field, usual.plan)) {
+    ir::ParallelPlan changed = usual.plan;
+    if (!field.set(changed, value)) {
+      continue;
+    }
+    for (const auto& [axis, before] : usual.values) {
+      if (plan::value_of(changed, axis) != before) {
+        return std::string(plan::option_of(axis));
+      }
+    }
+  }
+  return {};
+}
+
 OptionRow row_of(const ir::PlanPart& part, const ir::OptionField& field) {
   OptionRow row;
   row.part = &part;
   row.field = &field;
   row.id = std::string(part.name) + "." + std::string(field.name);
-  if (field.searched) {
-    row.axis = ir::plain_key(field.in_spec ? field.key : field.option);
-  }
   row.label = label_of(field);
   row.help = help_of(part, field);
   row.words = QStringList({row.label, text_of(field.name), text_of(field.option),
@@ -207,6 +269,14 @@ std::vector<OptionGroup> option_groups(const ir::Runtime& runtime) {
   groups.back().title = option_words("Allocator");
   groups.push_back(optional_group(ir::generation_options(), option_words("Generation"),
                                   option_words("Generate text after the steps")));
+  const AxisValues usual = axis_values(runtime);
+  for (OptionGroup& group : groups) {
+    for (OptionRow& row : group.rows) {
+      if (row.part->has(usual.plan)) {
+        row.axis = axis_of(*row.field, usual);
+      }
+    }
+  }
   return groups;
 }
 

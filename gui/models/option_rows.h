@@ -16,7 +16,7 @@ struct OptionRow {
   const ir::PlanPart* part = nullptr;
   const ir::OptionField* field = nullptr;
   std::string id;    ///< "fsdp.replicas": unique among the rows of a framework.
-  std::string axis;  ///< The axis of `headroom plan` that chooses it; empty: none does.
+  std::string axis;  ///< The axis of `headroom plan` that depends on it; empty: none does.
   QString label;     ///< "Replicas"
   QString help;      ///< What it does, its default, and what one types for it.
   QString words;     ///< What a filter searches, in lower case.

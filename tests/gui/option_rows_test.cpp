@@ -92,6 +92,11 @@ TEST_CASE("option rows: what can be freed for the search is an axis of the searc
     }
   }
   CHECK(found > 20);
+  const std::vector<OptionGroup> groups = option_groups(*ir::find_runtime("transformers"));
+  CHECK(row_of(groups, "plan.checkpointing").axis == "recompute");
+  CHECK(row_of(groups, "plan.sequence").axis == "seq");
+  CHECK(row_of(groups, "optimizer.kind").axis == "optimizer");
+  CHECK(row_of(groups, "plan.keep_logits").axis.empty());
 }
 
 TEST_CASE("option rows: names become labels") {

@@ -326,4 +326,18 @@ TEST_CASE("OperatorModel and PlanTableModel: are sound models") {
   CHECK(plans.rowCount() == 0);
 }
 
+TEST_CASE("PlanFinder: with free axes, all others keep the values of the plan") {
+  const auto finder =
+      PlanFinder::make(test::catalogue(), test::small_scenario(), SearchedFrameworks::kOwn);
+  REQUIRE(finder);
+  const plan::Constraints before = (*finder)->question().space.constraints;
+  (*finder)->holdAllBut({}, test::small_scenario().plan);
+  plan::Constraints& held = (*finder)->question().space.constraints;
+  CHECK(held.of(plan::Axis::kMicroBatch) == before.of(plan::Axis::kMicroBatch));
+  (*finder)->holdAllBut({"micro-batch"}, test::small_scenario().plan);
+  CHECK(held.of(plan::Axis::kMicroBatch) == before.of(plan::Axis::kMicroBatch));
+  CHECK(held.of(plan::Axis::kSequence) == plan::AxisValues{128});
+  CHECK(held.of(plan::Axis::kGpus) == plan::AxisValues{1});
+}
+
 }  // namespace headroom::gui
