@@ -197,7 +197,7 @@ OptionControl::OptionControl(const OptionRow& row, Probe probe, QWidget* parent)
   label_ = new QLabel(this);
   label_->setToolTip(row_.help);
   label_->setMinimumWidth(1);
-  label_->setFixedWidth(fontMetrics().averageCharWidth() * 22);
+  label_->setFixedWidth(fontMetrics().averageCharWidth() * 24);
   editor_ = makeEditor();
   editor_->setToolTip(row_.help);
   label_->setBuddy(editor_);
