@@ -135,20 +135,25 @@ QString Chart::savePicture(const QString& path) {
   return written ? QString() : tr("%1: %2").arg(path, file.errorString());
 }
 
-QBrush series_brush(const SeriesStyle& style, qreal pitch, qreal ratio) {
-  if (style.pattern == Pattern::kPlain) {
-    return style.fill;
-  }
+QImage series_tile(const SeriesStyle& style, qreal pitch, qreal ratio) {
   // Every pattern repeats itself after 84 pitches, because its lines are 0.8, 1, 1.4, 2 or 2.4
   // pitches apart. A tile of that length in whole pixels has no seams.
   constexpr int kPeriod = 84;
-  const int side = std::max(kPeriod, static_cast<int>(std::lround(kPeriod * pitch * ratio)));
+  const int side = style.pattern == Pattern::kPlain
+                       ? 1
+                       : std::max(kPeriod, static_cast<int>(std::lround(kPeriod * pitch * ratio)));
   const qreal whole = static_cast<qreal>(side) / kPeriod;
   QImage tile(side, side, QImage::Format_ARGB32_Premultiplied);
   QPainter painter(&tile);
   fill_series(painter, QRectF(0, 0, side, side), style, whole);
-  painter.end();
-  QBrush brush(tile);
+  return tile;
+}
+
+QBrush series_brush(const SeriesStyle& style, qreal pitch, qreal ratio) {
+  if (style.pattern == Pattern::kPlain) {
+    return style.fill;
+  }
+  QBrush brush(series_tile(style, pitch, ratio));
   brush.setTransform(QTransform::fromScale(1 / ratio, 1 / ratio));
   return brush;
 }

@@ -53,6 +53,10 @@ class Chart : public QWidget {
   Theme theme_;
 };
 
+/// A picture of `style` that can be repeated without seams, in device pixels, for a device with
+/// `ratio` pixels per logical pixel.
+[[nodiscard]] QImage series_tile(const SeriesStyle& style, qreal pitch, qreal ratio);
+
 /// A brush of `style` for areas that are no rectangles, for a device with `ratio` pixels per
 /// logical pixel.
 [[nodiscard]] QBrush series_brush(const SeriesStyle& style, qreal pitch, qreal ratio);

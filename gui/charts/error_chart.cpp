@@ -4,9 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include <QFont>
 #include <QHelpEvent>
 #include <QLocale>
 #include <QPainter>
+#include <QStringList>
 #include <QToolTip>
 
 #include "gui/charts/axis.h"
@@ -15,6 +17,8 @@
 
 namespace headroom::gui {
 namespace {
+
+constexpr double kMostShown = 0.3;
 
 std::size_t series_of(cost::Measurand measurand) {
   return static_cast<std::size_t>(measurand);
@@ -40,15 +44,26 @@ ErrorChart::ErrorChart(QWidget* parent) : Chart(parent) {
 
 QSize ErrorChart::sizeHint() const {
   return {fontMetrics().height() * 50,
-          fontMetrics().height() * (4 + static_cast<int>(sets_.size()))};
+          fontMetrics().height() * (4 + static_cast<int>(rows_.size()))};
 }
 
 QSize ErrorChart::minimumSizeHint() const {
-  return {fontMetrics().height() * 20, fontMetrics().height() * 8};
+  constexpr int kMostRows = 14;
+  return {fontMetrics().height() * 20,
+          fontMetrics().height() * (4 + std::min(kMostRows, static_cast<int>(rows_.size())))};
 }
 
 void ErrorChart::setErrors(std::vector<cost::ResidualSet> sets) {
   sets_ = std::move(sets);
+  std::ranges::stable_sort(sets_, {}, &cost::ResidualSet::source);
+  rows_.clear();
+  for (std::size_t i = 0; i < sets_.size(); ++i) {
+    if (rows_.empty() || sets_[i].source != sets_[i - 1].source) {
+      rows_.push_back({.first = i, .last = i, .runs = 0});
+    }
+    rows_.back().last = i + 1;
+    rows_.back().runs = std::max(rows_.back().runs, sets_[i].errors.size());
+  }
   setAccessibleDescription({});
   for (const cost::ResidualSet& set : sets_) {
     setAccessibleDescription(accessibleDescription() + textOf(set) + QLatin1Char('\n'));
@@ -65,7 +80,7 @@ void ErrorChart::layOut() {
   for (const cost::ResidualSet& set : sets_) {
     occurs.at(series_of(set.measurand)) = true;
     for (const double error : set.errors) {
-      range_ = std::max(range_, std::abs(error) * 1.05);
+      range_ = std::min(kMostShown, std::max(range_, std::abs(error) * 1.05));
     }
   }
   for (std::size_t i = 0; i < occurs.size(); ++i) {
@@ -87,9 +102,9 @@ void ErrorChart::layOut() {
   const qreal top = legend_area_.bottom() + margin;
   plot_ = QRectF(names + margin, top, std::max<qreal>(1, width() - names - counts - 2 * margin),
                  std::max<qreal>(1, height() - top - em() * 1.6));
-  row_height_ = std::min(
-      em() * 1.5, plot_.height() / static_cast<qreal>(std::max<std::size_t>(1, sets_.size())));
-  plot_.setHeight(row_height_ * static_cast<qreal>(std::max<std::size_t>(1, sets_.size())));
+  const auto rows = static_cast<qreal>(std::max<std::size_t>(1, rows_.size()));
+  row_height_ = std::min(em() * 1.8, plot_.height() / rows);
+  plot_.setHeight(row_height_ * rows);
 }
 
 QRectF ErrorChart::rowArea(std::size_t row) const {
@@ -115,42 +130,55 @@ void ErrorChart::draw(QPainter& painter) {
     return;
   }
   draw_legend(&painter, legend_, theme(), legend_area_, font());
-  const auto x = [this](double error) {
-    return plot_.center().x() + error / range_ * plot_.width() / 2;
-  };
   for (const double tick : round_ticks(-range_, range_, plot_.width() / (em() * 5))) {
+    const qreal x = xOf(tick);
     painter.setPen(QPen(std::abs(tick) < 1e-12 ? theme().outline : theme().grid, 1));
-    painter.drawLine(QPointF(x(tick), plot_.top()), QPointF(x(tick), plot_.bottom()));
+    painter.drawLine(QPointF(x, plot_.top()), QPointF(x, plot_.bottom()));
     painter.setPen(theme().quiet_text);
     painter.drawText(
-        QRectF(x(tick) - em() * 3, plot_.bottom() + em() * 0.2, em() * 6, em()), Qt::AlignCenter,
+        QRectF(x - em() * 3, plot_.bottom() + em() * 0.2, em() * 6, em()), Qt::AlignCenter,
         QLocale().toString(100 * tick, 'g', 3) + QChar(QChar::Nbsp) + QLatin1Char('%'));
   }
   painter.setRenderHint(QPainter::Antialiasing);
-  for (std::size_t row = 0; row < sets_.size(); ++row) {
-    const cost::ResidualSet& set = sets_[row];
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
     const QRectF area = rowArea(row);
-    painter.setPen(theme().text);
-    const bool first = row == 0 || sets_[row - 1].source != set.source;
-    if (first) {
+    if (row_height_ > em() * 0.45) {
+      QFont fitting = font();
+      fitting.setPixelSize(std::max(1, static_cast<int>(std::min(row_height_ * 0.95, em() * 0.8))));
+      painter.setFont(fitting);
+      painter.setPen(theme().text);
       painter.drawText(QRectF(0, area.top(), plot_.left() - em() * 0.5, area.height()),
-                       Qt::AlignVCenter | Qt::AlignRight, QString::fromStdString(set.source));
+                       Qt::AlignVCenter | Qt::AlignRight,
+                       QString::fromStdString(sets_[rows_[row].first].source));
+      painter.setPen(theme().quiet_text);
+      painter.drawText(QRectF(plot_.right() + em() * 0.4, area.top(), em() * 5, area.height()),
+                       Qt::AlignVCenter | Qt::AlignLeft, tr("%L1 runs").arg(rows_[row].runs));
     }
-    painter.setPen(theme().quiet_text);
-    painter.drawText(QRectF(plot_.right() + em() * 0.4, area.top(), em() * 5, area.height()),
-                     Qt::AlignVCenter | Qt::AlignLeft, tr("%L1 runs").arg(set.errors.size()));
-    QColor fill = numbered_style(theme(), series_of(set.measurand)).fill;
-    fill.setAlphaF(0.7F);
-    painter.setPen(Qt::NoPen);
-    painter.setBrush(fill);
-    const qreal radius = std::min(em() * 0.28, row_height_ * 0.3);
-    for (const double error : set.errors) {
-      const QPointF place(x(error), area.center().y());
-      if (set.on_gpu) {
-        painter.drawRect(QRectF(place.x() - radius, place.y() - radius, 2 * radius, 2 * radius));
-      } else {
-        painter.drawEllipse(place, radius, radius);
-      }
+    const auto count = static_cast<qreal>(rows_[row].last - rows_[row].first);
+    for (std::size_t i = rows_[row].first; i < rows_[row].last; ++i) {
+      const qreal place = (static_cast<qreal>(i - rows_[row].first) + 0.5) / count;
+      drawMarks(painter, sets_[i], area.top() + area.height() * (0.1 + 0.8 * place));
+    }
+  }
+}
+
+qreal ErrorChart::xOf(double error) const {
+  const double shown = std::clamp(error, -range_, range_);
+  return plot_.center().x() + shown / range_ * plot_.width() / 2;
+}
+
+void ErrorChart::drawMarks(QPainter& painter, const cost::ResidualSet& set, qreal y) const {
+  QColor fill = numbered_style(theme(), series_of(set.measurand)).fill;
+  fill.setAlphaF(0.7F);
+  painter.setPen(Qt::NoPen);
+  painter.setBrush(fill);
+  const qreal radius = std::min(em() * 0.24, row_height_ * 0.22);
+  for (const double error : set.errors) {
+    const QPointF place(xOf(error), y);
+    if (set.on_gpu) {
+      painter.drawRect(QRectF(place.x() - radius, place.y() - radius, 2 * radius, 2 * radius));
+    } else {
+      painter.drawEllipse(place, radius, radius);
     }
   }
 }
@@ -160,8 +188,12 @@ bool ErrorChart::event(QEvent* event) {
     const auto* const help = static_cast<QHelpEvent*>(event);
     const auto row =
         static_cast<std::size_t>(std::max<qreal>(0, (help->pos().y() - plot_.top()) / row_height_));
-    QToolTip::showText(help->globalPos(), row < sets_.size() ? textOf(sets_[row]) : QString(),
-                       this);
+    QStringList lines;
+    for (std::size_t i = row < rows_.size() ? rows_[row].first : 0;
+         row < rows_.size() && i < rows_[row].last; ++i) {
+      lines.append(textOf(sets_[i]));
+    }
+    QToolTip::showText(help->globalPos(), lines.join(QLatin1Char('\n')), this);
     return true;
   }
   return Chart::event(event);

@@ -9,7 +9,7 @@
 namespace headroom::gui {
 
 /// The errors of predictions for the measured runs of one framework: a row per source, a mark per
-/// run.
+/// run. Errors beyond 30 % are marked at the edge.
 class ErrorChart : public Chart {
   Q_OBJECT
 
@@ -28,9 +28,18 @@ class ErrorChart : public Chart {
   bool event(QEvent* event) override;
 
  private:
+  /// The sets of one source.
+  struct Row {
+    std::size_t first = 0;  ///< Into `sets_`.
+    std::size_t last = 0;   ///< One past the last.
+    std::size_t runs = 0;   ///< The most of one set.
+  };
   [[nodiscard]] QRectF rowArea(std::size_t row) const;
+  void drawMarks(QPainter& painter, const cost::ResidualSet& set, qreal y) const;
+  [[nodiscard]] qreal xOf(double error) const;
 
   std::vector<cost::ResidualSet> sets_;
+  std::vector<Row> rows_;
   std::vector<LegendEntry> legend_;
   QRectF legend_area_;
   QRectF plot_;

@@ -69,6 +69,21 @@ std::vector<const ir::PlanPart*> parts_of_plan(const ir::ParallelPlan& plan) {
   return parts;
 }
 
+/// Whether a word of the framework says that parts of every layer run again, also parts that
+/// `ir::PlanExecution` has no word for.
+bool says_selective(const ir::ParallelPlan& plan) {
+  for (const ir::PlanPart* const part : parts_of_plan(plan)) {
+    for (const ir::OptionField& field : part->fields) {
+      const bool about = !part->runtime.empty() && is_about_layers(field);
+      const ir::JsonValue value = about ? field.get(plan) : ir::JsonValue();
+      if (value.as_string() != nullptr && *value.as_string() == "selective") {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 /// Values that are tried for an option.
 std::vector<ir::JsonValue> values_of(const ir::OptionField& field, std::int64_t layers) {
   std::vector<ir::JsonValue> values;
@@ -191,10 +206,14 @@ LayerMap layer_map(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   LayerMap map;
   map.stages = std::max<std::int64_t>(1, runtime.pipeline(plan).stages);
   const std::vector<std::int64_t> stages = stages_of(model, plan, map.stages);
+  const bool selective = says_selective(plan);
   for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
     LayerCell cell{.layer = static_cast<std::int64_t>(layer), .stage = stages[layer]};
     if (layer < execution.layers.size()) {
       cell.treatment = treatment_of(execution.layers[layer]);
+    }
+    if (selective && cell.treatment == LayerTreatment::kKeep) {
+      cell.treatment = LayerTreatment::kSelective;
     }
     if (execution.activations_on_host) {
       cell.treatment = LayerTreatment::kOffload;
@@ -240,16 +259,6 @@ void add_costs(LayerMap& map, const cost::StepEstimate& estimate, const cost::Pr
     if (copy != nullptr && copy->kind == ir::CopyKind::kDeviceToHost && in_forward &&
         cell->treatment == LayerTreatment::kKeep) {
       cell->treatment = LayerTreatment::kOffload;
-    }
-  }
-  // Modules that `ir::PlanExecution` has no word for show in what runs again; they are recomputed
-  // in every layer.
-  const bool selective = std::ranges::any_of(map.cells, [](const LayerCell& cell) {
-    return cell.treatment == LayerTreatment::kKeep && cell.again > Seconds{};
-  });
-  for (LayerCell& cell : map.cells) {
-    if (selective && cell.treatment == LayerTreatment::kKeep) {
-      cell.treatment = LayerTreatment::kSelective;
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include <QHelpEvent>
 #include <QKeyEvent>
+#include <QLocale>
 #include <QMouseEvent>
 #include <QPainter>
 #include <QToolTip>
@@ -126,7 +127,7 @@ void RooflineChart::drawRoofs(QPainter& painter) const {
   painter.restore();
   painter.setPen(theme().text);
   painter.drawText(
-      QRectF(corner.x(), corner.y() - em() * 1.5, plot_.right() - corner.x(), em()),
+      QRectF(plot_.left(), corner.y() - em() * 1.5, plot_.width(), em()),
       Qt::AlignRight | Qt::AlignVCenter,
       tr("%1 TFLOP/s, %2")
           .arg(QLocale().toString(roofs.flops_per_second / 1e12, 'f', 0), roofs.product_type));
@@ -134,8 +135,8 @@ void RooflineChart::drawRoofs(QPainter& painter) const {
       tr("%1 GB/s").arg(QLocale().toString(roofs.bytes_per_second / 1e9, 'f', 0));
   const QPointF along = at(ridge / 8, roofs.bytes_per_second * ridge / 8);
   const qreal wide = QFontMetricsF(font()).horizontalAdvance(memory);
-  painter.drawText(QRectF(along.x() - wide - em() * 0.8, along.y() - em(), wide + 2, em()),
-                   Qt::AlignRight | Qt::AlignVCenter, memory);
+  painter.drawText(QRectF(along.x() + em() * 0.6, along.y(), wide + 2, em()),
+                   Qt::AlignLeft | Qt::AlignVCenter, memory);
 }
 
 void RooflineChart::draw(QPainter& painter) {
@@ -160,7 +161,7 @@ void RooflineChart::draw(QPainter& painter) {
                             timed->roofs.flops_per_second);
   std::vector<QRectF> taken = {
       // The name of the roof.
-      QRectF(corner.x(), corner.y() - em() * 1.5, plot_.right() - corner.x(), em() * 1.4)};
+      QRectF(plot_.left(), corner.y() - em() * 1.5, plot_.width(), em() * 1.2)};
   painter.setPen(theme().text);
   const QFontMetricsF metrics(font());
   for (std::size_t i = 0; i < std::min(kNamed, dots_.size()); ++i) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <QCoreApplication>
+#include <QLocale>
 
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/hardware/host.h"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <QKeyEvent>
+#include <QLocale>
 #include <QMouseEvent>
 #include <QPainter>
 
@@ -205,10 +206,9 @@ void TimelineChart::layOut() {
   }
   findScale();
   legend_.clear();
-  brushes_.clear();
+  tile_ratio_ = 0;  // Tiles are made when they are needed.
   for (const ir::TensorRole role : roles_) {
     legend_.push_back({.name = role_name(role), .style = theme().of(role)});
-    brushes_.push_back(series_brush(theme().of(role), pitch(), devicePixelRatioF()));
   }
   legend_.push_back({.name = tr("reserved"),
                      .style = {.fill = theme().text, .ink = theme().text},
@@ -323,31 +323,52 @@ void TimelineChart::drawAxis(QPainter& painter) const {
   }
 }
 
-void TimelineChart::drawAreas(QPainter& painter, const std::vector<Column>& columns) const {
-  const qreal floor = std::round(plot_.bottom());
-  std::vector<qreal> lower(columns.size(), floor);
-  std::vector<qreal> upper(columns.size(), floor);
-  std::vector<Bytes> sums(columns.size());
-  for (std::size_t series = 0; series < roles_.size(); ++series) {
-    const auto role = static_cast<std::size_t>(roles_[series]);
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      sums[i] += columns[i].roles.at(role);
-      upper[i] = std::round(yOf(sums[i]));
-    }
-    for (std::size_t i = 0; i < columns.size();) {
-      std::size_t next = i + 1;  // Columns with the same rectangle are painted at once.
-      while (next < columns.size() && upper[next] == upper[i] && lower[next] == lower[i]) {
-        ++next;
-      }
-      if (lower[i] > upper[i]) {
-        painter.fillRect(
-            QRectF(columns[i].x, upper[i], static_cast<qreal>(next - i), lower[i] - upper[i]),
-            brushes_[series]);
-      }
-      i = next;
-    }
-    lower = upper;
+void TimelineChart::makeTiles(qreal ratio) {
+  if (tile_ratio_ == ratio) {
+    return;
   }
+  tile_ratio_ = ratio;
+  tiles_.clear();
+  for (const ir::TensorRole role : roles_) {
+    tiles_.push_back(series_tile(theme().of(role), pitch(), ratio));
+  }
+}
+
+// The areas are written pixel by pixel: thousands of narrow rectangles with a pattern would take a
+// painter several times as long.
+void TimelineChart::drawAreas(QPainter& painter, const std::vector<Column>& columns) {
+  const qreal ratio = painter.device()->devicePixelRatioF();
+  makeTiles(ratio);
+  const QPointF origin(columns.front().x, std::floor(plot_.top()));
+  const auto wide = static_cast<int>(static_cast<qreal>(columns.size()) * ratio);
+  const auto high = static_cast<int>(std::ceil((plot_.bottom() - origin.y()) * ratio));
+  QImage image(wide, high, QImage::Format_ARGB32_Premultiplied);
+  image.fill(Qt::transparent);
+  auto* const pixels = reinterpret_cast<QRgb*>(image.bits());
+  const auto stride = static_cast<std::ptrdiff_t>(image.bytesPerLine() / 4);
+  for (int x = 0; x < wide; ++x) {
+    const auto at = static_cast<std::size_t>(static_cast<qreal>(x) / ratio);
+    const Column& column = columns[std::min(at, columns.size() - 1)];
+    Bytes sum;
+    int below = high;
+    for (std::size_t series = 0; series < roles_.size(); ++series) {
+      sum += column.roles.at(static_cast<std::size_t>(roles_[series]));
+      const auto edge = static_cast<int>(std::lround((yOf(sum) - origin.y()) * ratio));
+      const int top = std::clamp(edge, 0, below);
+      const QImage& tile = tiles_[series];
+      const auto* const source = reinterpret_cast<const QRgb*>(tile.constBits());
+      const auto source_stride = static_cast<std::ptrdiff_t>(tile.bytesPerLine() / 4);
+      const int across = x % tile.width();
+      int down = top % tile.height();
+      for (int y = top; y < below; ++y) {
+        pixels[y * stride + x] = source[down * source_stride + across];
+        down = down + 1 == tile.height() ? 0 : down + 1;
+      }
+      below = top;
+    }
+  }
+  image.setDevicePixelRatio(ratio);
+  painter.drawImage(origin, image);
 }
 
 void TimelineChart::drawReserved(QPainter& painter, const std::vector<Column>& columns) const {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include <QBrush>
 #include <QImage>
 #include <QPointF>
 
@@ -74,13 +73,14 @@ class TimelineChart : public SpanChart {
   [[nodiscard]] qreal yOf(Bytes bytes) const;
   void findRoles();
   void findScale();
+  void makeTiles(qreal ratio);
   /// Until the user chooses a scale: that of the contents if the capacity would dwarf them.
   void chooseScale();
   void moveBy(double events);
 
   void drawOverview(QPainter& painter);
   void drawAxis(QPainter& painter) const;
-  void drawAreas(QPainter& painter, const std::vector<Column>& columns) const;
+  void drawAreas(QPainter& painter, const std::vector<Column>& columns);
   void drawReserved(QPainter& painter, const std::vector<Column>& columns) const;
   void drawCapacity(QPainter& painter) const;
   void drawPhases(QPainter& painter) const;
@@ -98,7 +98,8 @@ class TimelineChart : public SpanChart {
 
   std::vector<ir::TensorRole> roles_;  ///< Those that occur.
   std::vector<LegendEntry> legend_;
-  std::vector<QBrush> brushes_;  ///< By role.
+  std::vector<QImage> tiles_;  ///< Of `roles_`, for `tile_ratio_` pixels per logical pixel.
+  qreal tile_ratio_ = 0;
   QImage overview_picture_;
   QRectF legend_area_;
   QRectF overview_;

@@ -96,6 +96,10 @@ void add_comparison(const check::Scoring& scoring, EvidenceRow& row) {
   }
 }
 
+bool is_figure(int column) {
+  return column >= EvidenceModel::kMeasuredColumn && column <= EvidenceModel::kErrorColumn;
+}
+
 QString count_text(std::int64_t count) {
   constexpr double kMillion = 1e6;
   constexpr double kBillion = 1e9;
@@ -188,6 +192,10 @@ QString error_text(double error) {
   if (std::abs(error) < kExact) {
     return EvidenceModel::tr("exact");
   }
+  constexpr double kShown = 5e-5;  // Less would be shown as 0.00 %.
+  if (std::abs(error) < kShown) {
+    return EvidenceModel::tr("< 0.01 %");
+  }
   const QString number = QLocale().toString(100 * error, 'f', std::abs(error) < 0.0095 ? 2 : 1);
   return (error > 0 ? QStringLiteral("+") : QString()) + number + QChar(QChar::Nbsp) +
          QLatin1Char('%');
@@ -276,7 +284,7 @@ QVariant EvidenceModel::data(const QModelIndex& index, int role) const {
                text(row, kMeasuredColumn), text(row, kPredictedColumn), text(row, kErrorColumn));
     case Qt::TextAlignmentRole:
       return QVariant::fromValue(Qt::Alignment(
-          Qt::AlignVCenter | (index.column() >= kMeasuredColumn ? Qt::AlignRight : Qt::AlignLeft)));
+          Qt::AlignVCenter | (is_figure(index.column()) ? Qt::AlignRight : Qt::AlignLeft)));
     default:
       return {};
   }
@@ -287,16 +295,21 @@ QVariant EvidenceModel::headerData(int section, Qt::Orientation orientation, int
     return {};
   }
   if (role == Qt::TextAlignmentRole) {
-    return QVariant::fromValue(Qt::Alignment(
-        Qt::AlignVCenter | (section >= kMeasuredColumn ? Qt::AlignRight : Qt::AlignLeft)));
+    return QVariant::fromValue(
+        Qt::Alignment(Qt::AlignVCenter | (is_figure(section) ? Qt::AlignRight : Qt::AlignLeft)));
   }
   if (role != Qt::DisplayRole && role != Qt::AccessibleTextRole) {
     return {};
   }
-  const std::array<QString, kColumns> names = {
-      tr("source"),   tr("run"),  tr("model"),    tr("micro-batch × sequence on GPUs"),
-      tr("recorded"), tr("what"), tr("measured"), tr("predicted"),
-      tr("error")};
+  const std::array<QString, kColumns> names = {tr("source"),
+                                               tr("measured"),
+                                               tr("predicted"),
+                                               tr("error"),
+                                               tr("what"),
+                                               tr("model"),
+                                               tr("micro-batch × sequence on GPUs"),
+                                               tr("recorded"),
+                                               tr("run")};
   return names.at(static_cast<std::size_t>(section));
 }
 

@@ -60,14 +60,14 @@ class EvidenceModel : public QAbstractTableModel {
  public:
   enum Column {
     kSourceColumn,
-    kRunColumn,
-    kModelColumn,
-    kBatchColumn,
-    kWhereColumn,
-    kWhatColumn,
     kMeasuredColumn,
     kPredictedColumn,
     kErrorColumn,
+    kWhatColumn,
+    kModelColumn,
+    kBatchColumn,
+    kWhereColumn,
+    kRunColumn,
     kColumns
   };
   static constexpr int kSortRole = Qt::UserRole;

@@ -7,6 +7,13 @@
 #include "runtimes/registry.h"
 
 namespace headroom::gui {
+namespace {
+
+bool is_plan_text(int column) {
+  return column == PlanTableModel::kRuntimeColumn || column == PlanTableModel::kPlanColumn;
+}
+
+}  // namespace
 
 QString plan_text(const ir::ParallelPlan& plan) {
   QString text = QString::fromStdString(ir::runtime_of(plan).describe(plan));
@@ -151,7 +158,7 @@ QVariant PlanTableModel::data(const QModelIndex& index, int role) const {
       return sentence(row);
     case Qt::TextAlignmentRole:
       return QVariant::fromValue(Qt::Alignment(
-          Qt::AlignVCenter | (index.column() <= kPlanColumn ? Qt::AlignLeft : Qt::AlignRight)));
+          Qt::AlignVCenter | (is_plan_text(index.column()) ? Qt::AlignLeft : Qt::AlignRight)));
     default:
       return {};
   }
@@ -162,8 +169,8 @@ QVariant PlanTableModel::headerData(int section, Qt::Orientation orientation, in
     return {};
   }
   if (role == Qt::TextAlignmentRole) {
-    return QVariant::fromValue(Qt::Alignment(
-        Qt::AlignVCenter | (section <= kPlanColumn ? Qt::AlignLeft : Qt::AlignRight)));
+    return QVariant::fromValue(
+        Qt::Alignment(Qt::AlignVCenter | (is_plan_text(section) ? Qt::AlignLeft : Qt::AlignRight)));
   }
   if (role != Qt::DisplayRole && role != Qt::AccessibleTextRole) {
     return {};
@@ -181,8 +188,10 @@ QVariant PlanTableModel::headerData(int section, Qt::Orientation orientation, in
       return tr("peak");
     case kSpareColumn:
       return tr("to spare");
-    default:
+    case kGpusColumn:
       return tr("GPUs");
+    default:
+      return {};
   }
 }
 

@@ -16,12 +16,12 @@ class PlanTableModel : public QAbstractTableModel {
  public:
   enum Column {
     kRuntimeColumn,
-    kPlanColumn,
     kStepColumn,
     kTokensColumn,
     kPeakColumn,
     kSpareColumn,
     kGpusColumn,
+    kPlanColumn,
     kColumns
   };
   static constexpr int kSortRole = Qt::UserRole;  ///< A number, or the text of a name.

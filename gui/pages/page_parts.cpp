@@ -29,6 +29,7 @@ QLabel* quiet_label() {
   auto* const label = new QLabel;
   label->setTextFormat(Qt::PlainText);  // Names come from files.
   label->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  label->setFocusPolicy(Qt::NoFocus);  // Selecting by the mouse does not need it.
   label->setWordWrap(true);
   return label;
 }
