@@ -1,18 +1,9 @@
 #pragma once
 
-#include <string>
-#include <string_view>
-
-#include "model_ir/base/result.h"
-#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/typed/allocator_options.h"
 
 namespace headroom::cli {
 
-/// Parses "alloc-conf" and similar values in PyTorch's form: "expandable_segments:True,...".
-///
-/// Errors:  kInvalidArgument for an unknown name, or for a value that the name does not accept.
-[[nodiscard]] Result<ir::AllocatorSettings> parse_allocator_settings(std::string_view text,
-                                                                     ir::AllocatorSettings base);
-[[nodiscard]] std::string to_text(const ir::AllocatorSettings& settings);
+using ir::parse_allocator_settings;
 
 }  // namespace headroom::cli

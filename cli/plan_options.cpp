@@ -22,8 +22,6 @@ namespace {
 
 using ir::ParallelPlan;
 
-constexpr std::int64_t kUsualSequence = 2048;
-
 /// The keys of an option that are always shown, with their defaults: "bucket=25MiB".
 std::string usual_keys(const ir::PlanPart& part, std::string_view option) {
   std::string text;
@@ -272,13 +270,6 @@ Status apply(const Arguments& arguments, ParallelPlan& plan) {
   return reader.error() ? Status(*reader.error()) : ok();
 }
 
-ParallelPlan usual_plan(const ir::ModelSpec& model) {
-  ParallelPlan plan;
-  plan.workload.sequence =
-      model.max_positions > 0 ? std::min(kUsualSequence, model.max_positions) : kUsualSequence;
-  return plan;
-}
-
 Status check_adapters(const Arguments& arguments) {
   if (arguments.has("lora") && arguments.has("qlora")) {
     return Error::invalid_argument("lora", "and --qlora exclude each other", {},
@@ -461,93 +452,6 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
     note_trainers(arguments, request);
   }
   return request;
-}
-
-std::string adapter_text(const ParallelPlan& plan) {
-  std::string text = spec_text(ir::lora_options(), plan);
-  if (plan.quant) {
-    const std::string quant = spec_text(ir::quant_options(), plan);
-    text += (quant.empty() ? "" : ",") + quant;
-  }
-  return text;
-}
-
-std::vector<OptionValue> usual_options() {
-  return {{"gpus", "1"},
-          {"precision", "bf16"},
-          {"micro-batch", "1"},
-          {"accumulation", "1"},
-          {"checkpointing", "none"},
-          {"optimizer", "adamw"},
-          {"attention", "sdpa"},
-          {"loss", "hf"}};
-}
-
-std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpec& model) {
-  const ir::Runtime& runtime = ir::runtime_of(plan);
-  const ParallelPlan usual = usual_plan(model);
-  ParallelPlan completed = plan;
-  runtime.complete(completed);
-  std::vector<OptionValue> options;
-  const auto add_if = [&](bool differs, std::string_view name, std::string value) {
-    if (differs) {
-      options.push_back({std::string(name), std::move(value)});
-    }
-  };
-  /// Compares fields of the plan itself with `before`.
-  const auto own = [&](std::initializer_list<std::string_view> names, const ParallelPlan& before) {
-    for (const std::string_view name : names) {
-      const ir::OptionField& field = *ir::find_field(ir::plan_options().fields, name);
-      const bool flag = field.kind == ir::OptionKind::kSwitch;
-      add_if(!field.same(plan, before), field.option,
-             flag ? "" : value_text(field, field.get(plan)));
-    }
-  };
-  bool says_runtime = false;
-  ParallelPlan formats = usual;
-  const auto parts = [&](PartPlace place) {
-    for (const ir::PlanPart* const part : ir::framework_parts()) {
-      if (place_of(*part) != place) {
-        continue;
-      }
-      const ParallelPlan& with = part->has(plan) ? plan : completed;
-      for (OptionValue& option : options_of_part(*part, with)) {
-        options.push_back(std::move(option));
-      }
-      if (part->precision != nullptr && part->has(with)) {
-        formats.precision = part->precision(usual.precision);
-      }
-    }
-  };
-  for (const ir::PlanPart* const part : ir::framework_parts()) {
-    says_runtime = says_runtime || (part->runtime == plan.runtime && part->has(completed));
-  }
-  own({"gpus", "rank"}, usual);
-  parts(PartPlace::kFirst);
-  if (!says_runtime) {
-    own({"runtime"}, usual);
-  }
-  own({"runtime_version"}, usual);
-  parts(PartPlace::kBeforePrecision);
-  own({"precision"}, formats);
-  own({"micro_batch", "sequence", "accumulation"}, usual);
-  // "none" is said where the framework would recompute otherwise.
-  const ir::Recompute unsaid = runtime.usual_recomputation(plan).recompute;
-  ParallelPlan other = usual;
-  other.recompute = unsaid == plan.recompute ? usual.recompute : unsaid;
-  own({"checkpointing"}, other);
-  add_if(!(plan.optimizer == runtime.usual_optimizer(plan)), "optimizer",
-         std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
-  own({"attention", "loss", "liger"}, usual);
-  add_if(plan.workload.generation.has_value(), "generate",
-         plan.workload.generation ? std::to_string(plan.workload.generation->new_tokens) : "");
-  add_if(plan.lora.has_value(), plan.quant ? "qlora" : "lora", plan.lora ? adapter_text(plan) : "");
-  parts(PartPlace::kLast);
-  add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));
-  own({"clip_norm", "padded_batch", "keep_logits", "keep_batch", "evaluation", "checkpoint_save",
-       "resume", "steps"},
-      usual);
-  return options;
 }
 
 }  // namespace headroom::cli

@@ -9,8 +9,14 @@
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/typed/plan_options.h"
 
 namespace headroom::cli {
+
+using ir::adapter_text;
+using ir::options_of;
+using ir::usual_options;
+using ir::usual_plan;
 
 /// The options that define a plan. They are the same in every verb that takes a plan.
 [[nodiscard]] std::span<const OptionSpec> plan_option_specs();
@@ -35,17 +41,5 @@ struct PlanRequest {
 /// Errors:  kInvalidArgument with the option, its value and what it accepts; those of the files.
 [[nodiscard]] Result<PlanRequest> read_plan_options(const Arguments& arguments,
                                                     const ir::ModelSpec& model);
-
-/// The options that request `plan`: `read_plan_options` turns them into it again. Bucket sizes and
-/// thresholds of ZeRO have no options; they come from `--plan` or `--deepspeed`.
-[[nodiscard]] std::vector<OptionValue> options_of(const ir::ParallelPlan& plan,
-                                                  const ir::ModelSpec& model);
-
-/// The adapters of a plan as the value of their option: "r=16,targets=q_proj+v_proj". Adapters
-/// share one list of keys with the quantisation of the frozen weights.
-[[nodiscard]] std::string adapter_text(const ir::ParallelPlan& plan);
-
-/// The options for the defaults that `options_of` leaves out.
-[[nodiscard]] std::vector<OptionValue> usual_options();
 
 }  // namespace headroom::cli

@@ -7,14 +7,18 @@
 
 #include "model_ir/base/result.h"
 #include "model_ir/base/units.h"
+#include "runtimes/typed/scalars.h"
 
 namespace headroom::cli {
 
-/// Parses the value of `key`: "yes", "true" or empty, and "no" or "false".
-[[nodiscard]] Result<bool> parse_switch(std::string_view option, const std::string& key,
-                                        const std::string& text);
-/// The shortest text that is read back as `value`.
-[[nodiscard]] std::string real_text(double value);
+using ir::exact_size;
+using ir::parse_quantity;
+using ir::parse_real;
+using ir::parse_size;
+using ir::parse_switch;
+using ir::parse_whole;
+using ir::real_text;
+
 /// "12.50": `value` with `digits` digits after the decimal point.
 [[nodiscard]] std::string decimal_text(double value, int digits);
 /// "3.21", "0.046", "4,120": `value` with three significant digits, never an exponent.
@@ -36,30 +40,11 @@ struct TableUnit {
 [[nodiscard]] std::string table_figure(Bytes bytes, const TableUnit& unit);
 [[nodiscard]] std::string table_figure(Seconds time, const TableUnit& unit);
 
-/// "25MiB", "26214401B": a size as `parse_size` reads it, to the byte.
-[[nodiscard]] std::string exact_size(Bytes bytes);
 /// "12.5 %" for a share of 0.125.
 [[nodiscard]] std::string percent_text(double share);
 
 /// The parts of `text` between separators, at least one. Two separators in a row have an empty part
 /// between them.
 [[nodiscard]] std::vector<std::string> split_at(std::string_view text, char separator);
-
-/// Parses the value of an option as a whole number in [least, greatest].
-///
-/// Errors:  kInvalidArgument.
-[[nodiscard]] Result<std::int64_t> parse_whole(std::string_view option, std::string_view text,
-                                               std::int64_t least, std::int64_t greatest);
-/// The same for a number that may end in k, M, B (or G) or T: "15T" is 15e12.
-[[nodiscard]] Result<double> parse_quantity(std::string_view option, std::string_view text,
-                                            double least, double greatest);
-/// The same for a real number in [least, greatest].
-[[nodiscard]] Result<double> parse_real(std::string_view option, std::string_view text,
-                                        double least, double greatest);
-
-/// Parses the value of an option as a size above zero with its unit: "70GiB", "80GB".
-///
-/// Errors:  kInvalidArgument, also for a number without a unit.
-[[nodiscard]] Result<Bytes> parse_size(std::string_view option, const std::string& text);
 
 }  // namespace headroom::cli

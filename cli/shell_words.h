@@ -6,13 +6,12 @@
 #include <vector>
 
 #include "cli/plan_options.h"
+#include "runtimes/typed/shell_words.h"
 
 namespace headroom::cli {
 
-/// A word as a POSIX shell reads it back.
-[[nodiscard]] std::string shell_word(const std::string& text);
-/// The same for a word of a launch command: the variables of `ir::kLaunchVariables` stay variables.
-[[nodiscard]] std::string shell_word_with_variables(const std::string& text);
+using ir::shell_word;
+using ir::shell_word_with_variables;
 
 /// Whether the option is typed with this value: a flag never is, and --fsdp may stand alone. An
 /// option that is not among `options` is.

@@ -27,5 +27,6 @@ if(NOT HEADROOM_BUILD_GUI STREQUAL "OFF")
   endif()
   if(Qt6_FOUND)
     set(HEADROOM_GUI_FOUND ON)
+    find_package(Qt6Svg QUIET)  # Without it, charts are saved as PNG only.
   endif()
 endif()

@@ -14,6 +14,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs
 if(TARGET headroom-gui)
   list(APPEND HEADROOM_COMPONENTS gui)
   install(TARGETS headroom-gui RUNTIME DESTINATION bin COMPONENT gui)
+  # The measured runs that the window's page "Evidence" predicts anew (gui/models/evidence.h).
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/tests/measured/ DESTINATION share/headroom/measured
+          COMPONENT gui FILES_MATCHING PATTERN "*.json*")
   install(FILES ${PROJECT_SOURCE_DIR}/gui/desktop/headroom-gui.desktop
           DESTINATION share/applications COMPONENT gui)
   install(FILES ${PROJECT_SOURCE_DIR}/gui/desktop/headroom.svg

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <vector>
 
 #include "costmodel/estimate.h"
@@ -88,7 +89,8 @@ struct RemedyQuestion {
   /// No replay starts after this time. Half of it is for the plan's own number of GPUs. The answer
   /// does not depend on the clock before.
   Seconds limit{20};
-  Judge judge{};  ///< Applied to every replay; none: the replay's own verdict.
+  Judge judge{};           ///< Applied to every replay; none: the replay's own verdict.
+  std::stop_token stop{};  ///< Ends the search as the time limit does.
 };
 
 }  // namespace headroom::cost

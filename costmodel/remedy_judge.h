@@ -47,7 +47,9 @@ class RemedyJudge {
   void make_exact(Remedy& remedy);
 
   [[nodiscard]] std::size_t replays() const { return replays_; }
-  [[nodiscard]] bool out_of_time() const { return std::chrono::steady_clock::now() > deadline_; }
+  [[nodiscard]] bool out_of_time() const {
+    return std::chrono::steady_clock::now() > deadline_ || question_.stop.stop_requested();
+  }
   [[nodiscard]] const RemedyQuestion& question() const { return question_; }
   [[nodiscard]] const ir::ParallelPlan& plan() const { return question_.plan; }
 

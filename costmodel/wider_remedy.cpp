@@ -66,7 +66,9 @@ class WiderSearch {
   }
 
   [[nodiscard]] WiderRemedies& found() { return found_; }
-  [[nodiscard]] bool out_of_time() const { return std::chrono::steady_clock::now() > deadline_; }
+  [[nodiscard]] bool out_of_time() const {
+    return std::chrono::steady_clock::now() > deadline_ || question_.stop.stop_requested();
+  }
 
  private:
   /// The plan on at least `gpus`; with twice the stages where the framework has stages.

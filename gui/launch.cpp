@@ -1,7 +1,10 @@
 #include "gui/launch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <QCommandLineParser>
@@ -11,9 +14,12 @@
 #include <QFontDatabase>
 #include <QImage>
 #include <QPainter>
+#include <QTimer>
 
 #include "costmodel/hardware/catalogue.h"
+#include "gui/pages/page_book.h"
 #include "gui/whatif/estimator.h"
+#include "gui/whatif/open_file.h"
 #include "gui/whatif/plan_scenario.h"
 #include "model_ir/base/config_dir.h"
 #include "model_ir/spec/model_catalogue.h"
@@ -33,9 +39,11 @@ class Grammar {
         words("Shows what memory a training plan needs, and whether it fits.\n"
               "Example: headroom-gui llama-3.1-8b --gpu h100-80gb"));
     parser.addPositionalArgument(
-        words("MODEL"), words("Name of the catalogue, or path of a config.json or .gguf file"),
-        words("[MODEL]"));
-    parser.addOptions({help, version, gpu, plan, grab, theme, config_dir});
+        words("MODEL"),
+        words("Name of the catalogue, or path of a model (config.json, the folder with it, "
+              "safetensors, GGUF), of a plan file or of a DeepSpeed configuration"),
+        words("[MODEL | PLAN.json]"));
+    parser.addOptions({help, version, gpu, plan, grab, view, theme, config_dir});
   }
 
   QCommandLineOption help{{QStringLiteral("h"), QStringLiteral("help")}, words("Print this.")};
@@ -48,6 +56,10 @@ class Grammar {
   QCommandLineOption grab{QStringLiteral("grab"),
                           words("Write a picture of the window and leave; needs no display."),
                           words("FILE.png")};
+  QCommandLineOption view{
+      QStringLiteral("view"),
+      words("Page that the window opens with: memory, timeline, compare, emit and others."),
+      words("NAME")};
   QCommandLineOption theme{QStringLiteral("theme"),
                            words("desktop, light or dark (default desktop)."), words("THEME")};
   QCommandLineOption config_dir{QStringLiteral("config-dir"), words("Folder of the catalogue."),
@@ -143,6 +155,26 @@ Status take_plan(const LaunchOptions& options, const std::string& config_dir, Wi
   return ok();
 }
 
+/// MODEL: a name of the catalogue, or a file of any kind that the window opens.
+Status take_model(const LaunchOptions& options, const std::string& config_dir, WindowSetup& setup) {
+  std::error_code fault;
+  if (!std::filesystem::exists(*options.model, fault) ||
+      model_source(*options.model).kind == ModelSource::Kind::kCatalogue) {
+    setup.scenario.model = model_source(*options.model);
+    if (!options.plan) {
+      setup.scenario = with_possible_sequence(config_dir, std::move(setup.scenario));
+    }
+    return ok();
+  }
+  Result<Opened> opened = open_file(config_dir, *options.model, setup.scenario);
+  if (!opened) {
+    return std::move(opened).error();
+  }
+  setup.scenario = std::move(opened->scenario);
+  setup.notes.append(opened->notes);
+  return ok();
+}
+
 }  // namespace
 
 Result<LaunchOptions> parse_launch(const QStringList& arguments) {
@@ -163,6 +195,9 @@ Result<LaunchOptions> parse_launch(const QStringList& arguments) {
   options.gpu = value_of(grammar, grammar.gpu);
   options.plan = value_of(grammar, grammar.plan);
   options.config_dir = value_of(grammar, grammar.config_dir);
+  if (grammar.parser.isSet(grammar.view)) {
+    options.view = grammar.parser.value(grammar.view);
+  }
   if (grammar.parser.isSet(grammar.grab)) {
     options.grab = grammar.parser.value(grammar.grab);
   }
@@ -230,20 +265,23 @@ Result<WindowSetup> window_setup(const LaunchOptions& options) {
   if (!found) {
     return found.error();
   }
+  Engine engine = make_engine(found->path);
   WindowSetup setup{.scenario = default_scenario(),
-                    .estimator = make_estimator(found->path),
+                    .estimator = std::move(engine.estimate),
                     .models = model_entries(found->path),
                     .gpus = gpu_entries(found->path),
-                    .notes = {}};
+                    .notes = {},
+                    .config_dir = found->path,
+                    .quick = std::move(engine.quick),
+                    .remedies = std::move(engine.remedies)};
   if (options.plan) {
     if (Status taken = take_plan(options, found->path, setup); !taken) {
       return std::move(taken).error();
     }
   }
   if (options.model) {
-    setup.scenario.model = model_source(*options.model);
-    if (!options.plan) {
-      setup.scenario = with_possible_sequence(found->path, std::move(setup.scenario));
+    if (Status taken = take_model(options, found->path, setup); !taken) {
+      return std::move(taken).error();
     }
   }
   if (options.gpu) {
@@ -264,17 +302,36 @@ int exit_code_of(const Error& error) {
   return kBugExitCode;
 }
 
+Status open_view(MainWindow& window, const QString& name) {
+  if (window.pages()->openPage(name)) {
+    return ok();
+  }
+  return Error::invalid_argument(
+      "--view", name.toStdString(),
+      window.pages()->pageNames().join(QStringLiteral(", ")).toStdString());
+}
+
 int run_grab(MainWindow& window, const QString& path) {
   std::optional<Answer> answer;
+  bool mended = false;
   QEventLoop wait;
-  QObject::connect(&window, &MainWindow::answered, &wait, [&](const Answer& given) {
-    answer = given;
+  QObject::connect(&window, &MainWindow::answered, &wait,
+                   [&](const Answer& given) { answer = given; });
+  QObject::connect(&window, &MainWindow::remediesShown, &wait, [&] {
+    mended = true;
     wait.quit();
   });
-  wait.exec();
-  if (!answer) {
-    return kBugExitCode;
+  QObject::connect(window.pages(), &PageBook::settled, &wait, &QEventLoop::quit);
+  // The window is laid out without being shown on a screen.
+  window.setAttribute(Qt::WA_DontShowOnScreen);
+  window.show();
+  while (!answer || !mended || window.pages()->isBusy()) {
+    wait.exec();
   }
+  // What has just been shown asks its parents for room, level by level.
+  constexpr std::chrono::milliseconds kLayout{50};
+  QTimer::singleShot(kLayout, &wait, &QEventLoop::quit);
+  wait.exec();
   if (answer->error) {
     std::fprintf(stderr, "%s\n", to_text(*answer->error).c_str());
     return exit_code_of(*answer->error);

@@ -20,6 +20,7 @@ struct LaunchOptions {
   std::optional<std::string> plan;  ///< A plan file; MODEL and --gpu change it.
   std::optional<std::string> config_dir;
   std::optional<QString> grab;  ///< Where to save a picture before exiting.
+  std::optional<QString> view;  ///< The page to open.
   Look look = Look::kDesktop;
   bool help = false;
   bool version = false;
@@ -59,8 +60,13 @@ struct DisplayEnvironment {
 [[nodiscard]] int exit_code_of(const Error& error);
 inline constexpr int kBugExitCode = 5;
 
-/// Waits for the window's first answer, saves the picture and returns the exit code of the process.
-/// Without an answer it writes no picture. Errors are printed to stderr.
+/// Opens the page that `--view` names.
+///
+/// Errors:  kInvalidArgument with the names of all pages.
+[[nodiscard]] Status open_view(MainWindow& window, const QString& name);
+
+/// Waits for the window's first answer and all of its page, saves the picture and returns the exit
+/// code of the process. Without an answer it writes no picture. Errors are printed to stderr.
 [[nodiscard]] int run_grab(MainWindow& window, const QString& path);
 
 }  // namespace headroom::gui

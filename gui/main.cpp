@@ -2,6 +2,7 @@
 
 #include <QApplication>
 #include <QLocale>
+#include <QStandardPaths>
 #include <QTemporaryDir>
 
 #include "gui/launch.h"
@@ -21,6 +22,13 @@ QStringList arguments_of(int argc, char** argv) {
     arguments.append(QString::fromLocal8Bit(argv[i]));
   }
   return arguments;
+}
+
+/// Passes on all but what Qt's offscreen platform says about itself.
+void report(QtMsgType /*type*/, const QMessageLogContext& /*context*/, const QString& text) {
+  if (!text.startsWith(QLatin1String("This plugin does not support"))) {
+    std::fprintf(stderr, "%s\n", qUtf8Printable(text));
+  }
 }
 
 }  // namespace
@@ -47,11 +55,13 @@ int main(int argc, char** argv) {
       qputenv("XDG_RUNTIME_DIR", runtime.path().toLocal8Bit());
     }
   }
+  qInstallMessageHandler(report);
   const QApplication application(argc, argv);
   if (QLocale().language() == QLocale::C) {
     QLocale::setDefault(QLocale(QLocale::English));  // The C locale does not group digits.
   }
-  QApplication::setApplicationName(QStringLiteral("Headroom"));
+  QApplication::setApplicationName(QStringLiteral("headroom"));
+  QApplication::setApplicationDisplayName(QStringLiteral("Headroom"));
   if (const headroom::Status fonts = check_fonts(); !fonts) {
     return fail(fonts.error());
   }
@@ -62,8 +72,17 @@ int main(int argc, char** argv) {
   for (const QString& note : setup->notes) {
     std::fprintf(stderr, "note: %s\n", qUtf8Printable(note));
   }
+  if (!options->grab) {
+    setup->settings = QStandardPaths::writableLocation(QStandardPaths::AppConfigLocation) +
+                      QStringLiteral("/window.ini");
+  }
   MainWindow window(std::move(setup).value());
   window.setLook(options->look);
+  if (options->view) {
+    if (const headroom::Status opened = open_view(window, *options->view); !opened) {
+      return fail(opened.error());
+    }
+  }
   if (options->grab) {
     return run_grab(window, *options->grab);
   }

@@ -1,71 +1,51 @@
 #include "gui/main_window.h"
 
+#include <array>
 #include <utility>
 
 #include <QApplication>
+#include <QClipboard>
 #include <QDragEnterEvent>
 #include <QFileDialog>
 #include <QFileInfo>
-#include <QHeaderView>
+#include <QHBoxLayout>
 #include <QLabel>
 #include <QMenuBar>
 #include <QMessageBox>
 #include <QMimeData>
 #include <QSaveFile>
 #include <QScreen>
-#include <QScrollArea>
-#include <QScrollBar>
-#include <QSplitter>
-#include <QStyledItemDelegate>
-#include <QTableView>
+#include <QSettings>
 #include <QUrl>
 #include <QVBoxLayout>
 
-#include "gui/views/breakdown_view.h"
+#include "gui/models/words.h"
+#include "gui/pages/compare_page.h"
+#include "gui/pages/emit_page.h"
+#include "gui/pages/evidence_page.h"
+#include "gui/pages/layers_page.h"
+#include "gui/pages/memory_page.h"
+#include "gui/pages/page_book.h"
+#include "gui/pages/search_page.h"
+#include "gui/pages/time_page.h"
+#include "gui/pages/timeline_page.h"
+#include "gui/views/remedy_bar.h"
 #include "gui/views/scenario_editor.h"
 #include "gui/views/verdict_header.h"
+#include "gui/whatif/open_file.h"
+#include "gui/whatif/plan_document.h"
 
 namespace headroom::gui {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{300};
-
-QScrollArea* scrolling(QWidget* contents) {
-  auto* const area = new QScrollArea;
-  area->setWidget(contents);
-  area->setWidgetResizable(true);
-  area->setFrameShape(QFrame::NoFrame);
-  area->setFocusPolicy(Qt::NoFocus);  // The controls inside take the keyboard focus.
-  area->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-  area->setMinimumWidth(contents->minimumSizeHint().width() +
-                        area->verticalScrollBar()->sizeHint().width());
-  return area;
-}
-
-/// A delegate that adds padding to cells, so that columns of numbers are distinguishable.
-class RoomyDelegate : public QStyledItemDelegate {
- public:
-  using QStyledItemDelegate::QStyledItemDelegate;
-
-  [[nodiscard]] QSize sizeHint(const QStyleOptionViewItem& option,
-                               const QModelIndex& index) const override {
-    const int em = option.fontMetrics.height();
-    return QStyledItemDelegate::sizeHint(option, index) + QSize(em, em / 4);
-  }
-};
-
-QLabel* section_title(const QString& text) {
-  auto* const label = new QLabel(text);
-  QFont bold = label->font();
-  bold.setBold(true);
-  label->setFont(bold);
-  return label;
-}
+constexpr qsizetype kRecentFiles = 8;
 
 /// Lines of text that wrap and that can be copied.
-QLabel* notes_label(const QStringList& notes) {
-  auto* const label = new QLabel(notes.join(QLatin1Char('\n')));
+QLabel* notes_label() {
+  auto* const label = new QLabel;
   label->setObjectName(QStringLiteral("notes"));
+  label->setAccessibleName(MainWindow::tr("Notes"));
   label->setTextFormat(Qt::PlainText);  // Names come from files.
   label->setTextInteractionFlags(Qt::TextSelectableByMouse);
   label->setWordWrap(true);
@@ -78,25 +58,31 @@ QString dragged_path(const QMimeData* data) {
   return urls.size() == 1 ? urls.front().toLocalFile() : QString();
 }
 
+QString reason_of(const Error& error) {
+  return QString::fromStdString(to_text(error)).trimmed();
+}
+
 }  // namespace
 
 MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
     : QMainWindow(parent),
       desktop_palette_(QApplication::palette()),
+      config_dir_(std::move(setup.config_dir)),
+      settings_(std::move(setup.settings)),
       models_(std::move(setup.models)),
       gpus_(std::move(setup.gpus)),
       what_if_(std::move(setup.scenario)),
-      worker_(std::move(setup.estimator)) {
+      worker_(std::move(setup.estimator)),
+      quick_(setup.quick ? std::make_unique<EstimateWorker>(std::move(setup.quick)) : nullptr),
+      remedies_(setup.remedies ? std::make_unique<EstimateWorker>(std::move(setup.remedies))
+                               : nullptr) {
   setAcceptDrops(true);
-  buildContents(setup.notes);
+  buildContents();
   buildMenus();
+  connectParts();
+  showNotes(setup.notes);
   patience_.setSingleShot(true);
   patience_.setInterval(kPatience);
-  connect(&patience_, &QTimer::timeout, this, [this] { header_->setBusy(true); });
-  connect(&what_if_, &WhatIf::changed, this, &MainWindow::ask);
-  connect(&worker_, &EstimateWorker::answered, this, &MainWindow::showAnswer);
-  connect(editor_, &ScenarioEditor::edited, &what_if_, &WhatIf::change);
-  connect(editor_, &ScenarioEditor::openRequested, this, &MainWindow::chooseModelFile);
   editor_->setScenario(scenario());
   nameWindow();
   worker_.ask(scenario(), EstimateWorker::Urgency::kNow);
@@ -111,77 +97,85 @@ QSize MainWindow::usualSize() const {
   return seen ? wanted.boundedTo(screen()->availableSize() * 0.95) : wanted;
 }
 
-void MainWindow::buildContents(const QStringList& notes) {
+void MainWindow::buildContents() {
   editor_ = new ScenarioEditor({.models = &models_, .gpus = &gpus_});
   header_ = new VerdictHeader;
-  table_ = makeTable();
-  bars_ = new BreakdownView(&breakdown_, table_->selectionModel());
-
-  auto* const table_part = new QWidget;
-  auto* const table_column = new QVBoxLayout(table_part);
-  table_column->setContentsMargins(0, 0, 0, 0);
-  table_title_ = section_title(tr("The same in numbers"));
-  table_column->addWidget(table_title_);
-  table_column->addWidget(table_, 1);
-
-  auto* const bars_part = new QWidget;
-  auto* const bars_column = new QVBoxLayout(bars_part);
-  bars_column->setContentsMargins(0, 0, 0, 0);
-  bars_column->addWidget(section_title(tr("Peak of each phase, by category")));
-  bars_column->addWidget(bars_, 1);
-
-  pictures_ = new QSplitter(Qt::Vertical);
-  pictures_->setChildrenCollapsible(false);
-  pictures_->addWidget(bars_part);
-  pictures_->addWidget(table_part);
-  pictures_->setStretchFactor(0, 3);
-  pictures_->setStretchFactor(1, 2);
+  notes_ = notes_label();
+  pages_ = new PageBook;
+  pages_->addPage(new MemoryPage);
+  pages_->addPage(new TimelinePage);
+  pages_->addPage(new LayersPage(config_dir_));
+  pages_->addPage(new TimePage(config_dir_));
+  search_ = new SearchPage(config_dir_);
+  pages_->addPage(search_);
+  compare_ = new ComparePage;
+  emit_ = new EmitPage;
+  pages_->addPage(compare_);
+  pages_->addPage(new EvidencePage(config_dir_));
+  pages_->addPage(emit_);
 
   auto* const right = new QWidget;
   auto* const column = new QVBoxLayout(right);
   column->setContentsMargins(0, 0, 0, 0);
-  column->setSpacing(fontMetrics().height());
+  column->setSpacing(fontMetrics().height() * 2 / 3);
   column->addWidget(header_);
-  if (!notes.isEmpty()) {
-    column->addWidget(notes_label(notes));
-  }
-  column->addWidget(pictures_, 1);
+  column->addWidget(notes_);
+  column->addWidget(pages_, 1);
 
   auto* const contents = new QWidget;
   auto* const row = new QHBoxLayout(contents);
   const int margin = fontMetrics().height();
   row->setContentsMargins(margin, margin, margin, margin);
-  row->setSpacing(margin * 3 / 2);
-  row->addWidget(scrolling(editor_));
+  row->setSpacing(margin);
+  row->addWidget(editor_);
   row->addWidget(right, 1);
   setCentralWidget(contents);
 }
 
-QTableView* MainWindow::makeTable() {
-  auto* const table = new QTableView;
-  table->setModel(&breakdown_);
-  table->setItemDelegate(new RoomyDelegate(table));
-  table->setAccessibleName(tr("Peak of each phase, by category, as a table"));
-  table->setAlternatingRowColors(true);
-  table->setShowGrid(false);
-  table->setFrameShape(QFrame::NoFrame);
-  table->setSelectionMode(QAbstractItemView::SingleSelection);
-  table->setWordWrap(false);
-  table->setTabKeyNavigation(false);  // Tab leaves the table; arrow keys move inside.
-  table->verticalHeader()->hide();
-  table->verticalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-  table->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-  table->horizontalHeader()->setHighlightSections(false);
-  return table;
+void MainWindow::connectParts() {
+  connect(&patience_, &QTimer::timeout, this, [this] { header_->setBusy(true); });
+  connect(&what_if_, &WhatIf::changed, this, &MainWindow::ask);
+  connect(&what_if_, &WhatIf::freeAxesChanged, this, [this] {
+    editor_->setFreeAxes(what_if_.freeAxes());
+    search_->setFreeAxes(what_if_.freeAxes());
+  });
+  connect(&worker_, &EstimateWorker::answered, this, &MainWindow::showAnswer);
+  if (quick_ != nullptr) {
+    connect(quick_.get(), &EstimateWorker::answered, this, &MainWindow::showQuickAnswer);
+  }
+  if (remedies_ != nullptr) {
+    connect(remedies_.get(), &EstimateWorker::answered, this, &MainWindow::showRemedies);
+  }
+  connect(editor_, &ScenarioEditor::edited, &what_if_, &WhatIf::change);
+  connect(editor_, &ScenarioEditor::freeAxesEdited, &what_if_, &WhatIf::setFreeAxes);
+  connect(editor_, &ScenarioEditor::openRequested, this, &MainWindow::chooseFile);
+  connect(pages_, &PageBook::edited, &what_if_, &WhatIf::change);
+  connect(header_->remedies(), &RemedyBar::chosen, this, &MainWindow::applyRemedy);
+  connect(compare_, &ComparePage::restoreRequested, this, &MainWindow::restorePinned);
+  compare_->setPinAction(pin_);
 }
 
 void MainWindow::buildMenus() {
+  buildFileMenu();
+  buildEditMenu();
+  addLooks(menuBar()->addMenu(tr("&View")));
+}
+
+void MainWindow::buildFileMenu() {
   QMenu* const file = menuBar()->addMenu(tr("&File"));
-  file->addAction(tr("&Open config.json…"), QKeySequence::Open, this, &MainWindow::chooseModelFile);
-  file->addAction(tr("&Save picture…"), QKeySequence::Save, this, &MainWindow::choosePicture);
+  file->addAction(tr("&Open…"), QKeySequence::Open, this, &MainWindow::chooseFile)
+      ->setToolTip(tr("A model, a plan file or the configuration of a framework"));
+  recent_ = file->addMenu(tr("Open &recent"));
+  connect(recent_, &QMenu::aboutToShow, this, &MainWindow::fillRecent);
+  file->addAction(tr("&Save plan…"), QKeySequence::Save, this, &MainWindow::choosePlan);
+  file->addAction(tr("Save pi&cture…"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_S), this,
+                  &MainWindow::choosePicture);
   file->addSeparator();
   file->addAction(tr("&Quit"), QKeySequence::Quit, this, &QWidget::close);
+  fillRecent();
+}
 
+void MainWindow::buildEditMenu() {
   QMenu* const edit = menuBar()->addMenu(tr("&Edit"));
   QAction* const undo = what_if_.undoStack()->createUndoAction(this, tr("&Undo"));
   undo->setShortcut(QKeySequence(Qt::CTRL | Qt::Key_Z));
@@ -190,9 +184,16 @@ void MainWindow::buildMenus() {
   edit->addAction(undo);
   edit->addAction(redo);
   edit->addSeparator();
+  pin_ = edit->addAction(tr("&Pin scenario"));
+  pin_->setShortcut(QKeySequence(Qt::CTRL | Qt::Key_D));
+  pin_->setCheckable(true);
+  pin_->setToolTip(tr("Every figure then shows the difference to this scenario"));
+  connect(pin_, &QAction::triggered, this, &MainWindow::setPinned);
+  edit->addAction(tr("&Copy command"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_C), this,
+                  &MainWindow::copyCommand);
+  edit->addAction(tr("&Find an option"), QKeySequence::Find, editor_, &ScenarioEditor::focusFilter);
+  edit->addSeparator();
   edit->addAction(tr("Re&set"), QKeySequence(Qt::CTRL | Qt::Key_R), &what_if_, &WhatIf::reset);
-
-  addLooks(menuBar()->addMenu(tr("&View")));
 }
 
 void MainWindow::addLooks(QMenu* menu) {
@@ -225,47 +226,168 @@ void MainWindow::ask(const Scenario& scenario) {
   editor_->setScenario(scenario);
   nameWindow();
   patience_.start();
+  if (remedies_ != nullptr) {
+    remedies_->cancel();
+  }
+  if (quick_ != nullptr) {
+    quick_->ask(scenario, EstimateWorker::Urgency::kNow);
+  }
   worker_.ask(scenario);
+}
+
+void MainWindow::showQuickAnswer(const Answer& answer) {
+  const bool late = answer_ && answer_->scenario == answer.scenario;
+  if (late || !(answer.scenario == scenario())) {
+    return;
+  }
+  if (answer.appraisal != nullptr) {
+    header_->remedies()->clear();
+    showFigures(*answer.appraisal, answer.scenario);
+  } else if (answer.error && answer.error->code == ErrorCode::kInvalidArgument) {
+    showProblem(answer);  // A refusal is no approximation.
+  }
+}
+
+void MainWindow::showFigures(const Appraisal& appraisal, const Scenario& scenario) {
+  header_->showAnswer(appraisal, scenario, pinned_ ? &*pinned_ : nullptr);
+  const cost::StepEstimate& estimate = appraisal.estimate;
+  editor_->showUsable(tr("%1 of %2 for the allocator")
+                          .arg(bytes_text(estimate.capacity), bytes_text(estimate.device_total)));
+  Q_EMIT figuresShown();
 }
 
 void MainWindow::showAnswer(const Answer& answer) {
   patience_.stop();
   header_->setBusy(false);
-  breakdown_.setEstimate(answer.estimate);
-  table_title_->setText(answer.estimate != nullptr
-                            ? tr("The same in numbers, %1").arg(breakdown_.scale().unit)
-                            : tr("The same in numbers"));
-  if (answer.estimate != nullptr) {
-    header_->showVerdict(*answer.estimate);
-    shareRoomOnce();
+  answer_ = answer;
+  if (quick_ != nullptr) {
+    quick_->cancel();
+  }
+  if (answer.appraisal != nullptr) {
+    showFigures(*answer.appraisal, answer.scenario);
+    editor_->setGrounds(answer.appraisal->grounds);
   } else {
-    header_->showProblem(answer.error ? problem_text(*answer.error) : fault_text(answer.fault));
+    showProblem(answer);
   }
+  editor_->showRefusal(answer.error);
+  pages_->setAnswer(answer);
   Q_EMIT answered(answer);
+  lookForRemedies(answer);
 }
 
-void MainWindow::shareRoomOnce() {
-  if (room_is_shared_) {
-    return;  // The user's layout stays from now on.
+void MainWindow::showProblem(const Answer& answer) {
+  header_->showProblem(answer.error ? problem_text(*answer.error) : fault_text(answer.fault));
+  editor_->showRefusal(answer.error);
+  Q_EMIT figuresShown();
+}
+
+void MainWindow::lookForRemedies(const Answer& answer) {
+  const bool wanted =
+      answer.estimate != nullptr && answer.estimate->verdict != cost::Verdict::kFits;
+  if (!wanted || remedies_ == nullptr) {
+    header_->remedies()->clear();
+    Q_EMIT remediesShown();
+    return;
   }
-  room_is_shared_ = true;
-  const int title = table_title_->sizeHint().height() + table_title_->fontMetrics().height();
-  const int rows = table_->verticalHeader()->length() + table_->horizontalHeader()->height() +
-                   table_->horizontalScrollBar()->sizeHint().height();
-  pictures_->setSizes({title + bars_->sizeHint().height(), title + rows});
+  header_->remedies()->showSearching();
+  remedies_->ask(answer.scenario, EstimateWorker::Urgency::kNow);
 }
 
-void MainWindow::openModel(const QString& path) {
+void MainWindow::showRemedies(const Answer& answer) {
+  if (!answer_ || answer_->estimate == nullptr || !(answer.scenario == answer_->scenario)) {
+    return;
+  }
+  if (answer.appraisal != nullptr && answer.appraisal->remedies) {
+    header_->remedies()->showRemedies(
+        remedy_texts(*answer.appraisal->remedies, answer.scenario, *answer_->estimate));
+  } else {
+    header_->remedies()->clear();
+  }
+  Q_EMIT remediesShown();
+}
+
+void MainWindow::applyRemedy(const RemedyText& remedy) {
   Scenario after = scenario();
-  after.model = model_source(path.toStdString());
-  what_if_.change(after, {.field = Field::kModel, .gesture = 0});
+  after.plan = remedy.plan;
+  what_if_.change(after, {.field = Field::kPlan, .text = remedy.title});
 }
 
-void MainWindow::chooseModelFile() {
-  const QString path = QFileDialog::getOpenFileName(this, tr("Open a config.json"), {},
-                                                    tr("Models (*.json *.gguf)"));
+void MainWindow::setPinned(bool pinned) {
+  const bool possible = answer_ && answer_->appraisal != nullptr;
+  pinned_ =
+      pinned && possible
+          ? std::optional(Pinned{.scenario = answer_->scenario, .appraisal = answer_->appraisal})
+          : std::nullopt;
+  pin_->setChecked(pinned_.has_value());
+  compare_->setPinned(pinned_);
+  if (possible) {
+    showFigures(*answer_->appraisal, answer_->scenario);
+  }
+}
+
+void MainWindow::restorePinned() {
+  if (pinned_) {
+    const Scenario before = pinned_->scenario;
+    what_if_.change(before,
+                    {.field = Field::kEverything, .text = tr("go back to what was pinned")});
+  }
+}
+
+void MainWindow::copyCommand() {
+  if (answer_ && answer_->appraisal != nullptr && answer_->appraisal->grounds != nullptr) {
+    QGuiApplication::clipboard()->setText(
+        fit_command(answer_->scenario, answer_->appraisal->grounds->model));
+  }
+}
+
+void MainWindow::showNotes(const QStringList& notes) {
+  notes_->setText(notes.join(QLatin1Char('\n')));
+  notes_->setVisible(!notes.isEmpty());
+}
+
+QString MainWindow::openPath(const QString& path) {
+  Result<Opened> opened = open_file(config_dir_, path.toStdString(), scenario());
+  if (!opened) {
+    return reason_of(opened.error());
+  }
+  showNotes(opened->notes);
+  what_if_.change(opened->scenario, opened->edit);
+  remember(path);
+  return {};
+}
+
+void MainWindow::openAndTell(const QString& path) {
+  if (const QString reason = openPath(path); !reason.isEmpty()) {
+    QMessageBox::warning(this, tr("Open"), reason);
+  }
+}
+
+void MainWindow::chooseFile() {
+  const QString path = QFileDialog::getOpenFileName(
+      this, tr("Open a model, a plan or a configuration"), {},
+      tr("Models, plans and configurations (*.json *.gguf *.safetensors *.toml *.yaml *.yml);;All "
+         "files (*)"));
   if (!path.isEmpty()) {
-    openModel(path);
+    openAndTell(path);
+  }
+}
+
+QString MainWindow::savePlan(const QString& path) {
+  if (const Status written = write_plan_file(path, scenario()); !written) {
+    return reason_of(written.error());
+  }
+  remember(path);
+  return {};
+}
+
+void MainWindow::choosePlan() {
+  const QString path = QFileDialog::getSaveFileName(
+      this, tr("Save plan"), QStringLiteral("plan.json"), tr("Plans (*.json)"));
+  if (path.isEmpty()) {
+    return;
+  }
+  if (const QString reason = savePlan(path); !reason.isEmpty()) {
+    QMessageBox::warning(this, tr("Save plan"), reason);
   }
 }
 
@@ -289,17 +411,43 @@ QString MainWindow::savePicture(const QString& path) {
   return {};
 }
 
+void MainWindow::remember(const QString& path) {
+  if (settings_.isEmpty()) {
+    return;
+  }
+  QSettings settings(settings_, QSettings::IniFormat);
+  QStringList files = settings.value(QStringLiteral("recent")).toStringList();
+  const QString whole = QFileInfo(path).absoluteFilePath();
+  files.removeAll(whole);
+  files.prepend(whole);
+  settings.setValue(QStringLiteral("recent"), files.mid(0, kRecentFiles));
+  fillRecent();
+}
+
+void MainWindow::fillRecent() {
+  recent_->clear();
+  QStringList files;
+  if (!settings_.isEmpty()) {
+    files =
+        QSettings(settings_, QSettings::IniFormat).value(QStringLiteral("recent")).toStringList();
+  }
+  for (const QString& path : files) {
+    recent_->addAction(QString(path).replace(QLatin1Char('&'), QStringLiteral("&&")), this,
+                       [this, path] { openAndTell(path); });
+  }
+  recent_->setEnabled(!files.isEmpty());
+}
+
 void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
-  const QString path = dragged_path(event->mimeData());
-  if (path.endsWith(QLatin1String(".json")) || path.endsWith(QLatin1String(".gguf")) ||
-      QFileInfo(path).isDir()) {
+  if (const QFileInfo file(dragged_path(event->mimeData()));
+      !file.filePath().isEmpty() && file.exists()) {
     event->acceptProposedAction();
   }
 }
 
 void MainWindow::dropEvent(QDropEvent* event) {
-  openModel(dragged_path(event->mimeData()));
   event->acceptProposedAction();
+  openAndTell(dragged_path(event->mimeData()));
 }
 
 }  // namespace headroom::gui

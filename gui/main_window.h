@@ -1,36 +1,45 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include <QAction>
 #include <QActionGroup>
 #include <QMainWindow>
 #include <QStringList>
 #include <QTimer>
 
-#include "gui/models/breakdown_model.h"
 #include "gui/models/catalogue_model.h"
+#include "gui/models/compare_model.h"
+#include "gui/models/remedy_text.h"
 #include "gui/theme/palette.h"
 #include "gui/whatif/estimate_worker.h"
 #include "gui/whatif/scenario.h"
 #include "gui/whatif/what_if.h"
 
 class QLabel;
-class QSplitter;
-class QTableView;
+class QMenu;
 
 namespace headroom::gui {
 
-class BreakdownView;
+class ComparePage;
+class EmitPage;
+class PageBook;
+class SearchPage;
 class ScenarioEditor;
 class VerdictHeader;
 
-/// What the window is constructed with. Tests can replace the estimator.
+/// What the window is constructed with. Tests can replace the estimators.
 struct WindowSetup {
   Scenario scenario;
   Estimator estimator;
   std::vector<CatalogueEntry> models;
   std::vector<CatalogueEntry> gpus;
-  QStringList notes{};  ///< What the user is to know of the scenario, as sentences.
+  QStringList notes{};       ///< What the user is to know of the scenario, as sentences.
+  std::string config_dir{};  ///< The catalogue's folder; empty: pages that need it say so.
+  Estimator quick{};         ///< Approximate answers, until the estimator's come; may be empty.
+  Estimator remedies{};      ///< Changes that help a plan that does not fit; may be empty.
+  QString settings{};        ///< File of what is remembered; empty: nothing is.
 };
 
 /// The what-if window, with controls on the left and the answer on the right.
@@ -40,17 +49,30 @@ class MainWindow : public QMainWindow {
  public:
   explicit MainWindow(WindowSetup setup, QWidget* parent = nullptr);
 
-  /// Opens the config.json at `path`, or in the folder `path`, as the model.
-  void openModel(const QString& path);
+  /// Opens a model, a plan or the configuration of a framework (`open_file`). Returns the reason if
+  /// that failed, else an empty string.
+  [[nodiscard]] QString openPath(const QString& path);
+  /// Saves the scenario as a plan file. Returns the reason if that failed, else an empty string.
+  [[nodiscard]] QString savePlan(const QString& path);
   /// Saves a picture of the window as PNG. Returns the reason if that failed, else an empty string.
   [[nodiscard]] QString savePicture(const QString& path);
   void setLook(Look look);
+  /// Pins the present scenario and its answer, or releases what is pinned.
+  void setPinned(bool pinned);
 
+  /// The pages below the verdict; `PageBook::openPage` chooses one by its object name.
+  [[nodiscard]] PageBook* pages() const { return pages_; }
   [[nodiscard]] const Scenario& scenario() const { return what_if_.scenario(); }
+  [[nodiscard]] WhatIf& whatIf() { return what_if_; }
 
  Q_SIGNALS:
   /// Emitted when the newest request has been answered and the window shows the answer.
   void answered(const headroom::gui::Answer& answer);
+  /// Emitted when the header shows figures of the present scenario, approximate ones included, or
+  /// why there are none.
+  void figuresShown();
+  /// Emitted when changes that help are shown, or when there are none to look for.
+  void remediesShown();
 
  protected:
   void dragEnterEvent(QDragEnterEvent* event) override;
@@ -58,33 +80,54 @@ class MainWindow : public QMainWindow {
 
  private:
   void buildMenus();
+  void buildFileMenu();
+  void buildEditMenu();
   void addLooks(QMenu* menu);
-  void buildContents(const QStringList& notes);
-  [[nodiscard]] QTableView* makeTable();
+  void buildContents();
+  void connectParts();
   [[nodiscard]] QSize usualSize() const;
   void nameWindow();
   void ask(const Scenario& scenario);
+  void showQuickAnswer(const Answer& answer);
   void showAnswer(const Answer& answer);
-  /// Divides the room between chart and table, once, as the first answer needs it.
-  void shareRoomOnce();
-  void chooseModelFile();
+  void showRemedies(const Answer& answer);
+  void lookForRemedies(const Answer& answer);
+  void showFigures(const Appraisal& appraisal, const Scenario& scenario);
+  void showProblem(const Answer& answer);
+  void showNotes(const QStringList& notes);
+  void applyRemedy(const RemedyText& remedy);
+  void chooseFile();
+  void choosePlan();
   void choosePicture();
+  void copyCommand();
+  void restorePinned();
+  void openAndTell(const QString& path);
+  /// Puts `path` at the front of the recent files.
+  void remember(const QString& path);
+  void fillRecent();
 
   QPalette desktop_palette_;
+  std::string config_dir_;
+  QString settings_;
   CatalogueModel models_;
   CatalogueModel gpus_;
-  BreakdownModel breakdown_;
   WhatIf what_if_;
   EstimateWorker worker_;
+  std::unique_ptr<EstimateWorker> quick_;     ///< Null without approximate answers.
+  std::unique_ptr<EstimateWorker> remedies_;  ///< Null if nobody looks for changes.
+  std::optional<Answer> answer_;              ///< The newest exact one.
+  std::optional<Pinned> pinned_;
   QActionGroup looks_{this};
   QTimer patience_;  ///< When it expires, the window says that it is computing.
   ScenarioEditor* editor_ = nullptr;
   VerdictHeader* header_ = nullptr;
-  QSplitter* pictures_ = nullptr;
-  bool room_is_shared_ = false;
-  QTableView* table_ = nullptr;
-  QLabel* table_title_ = nullptr;
-  BreakdownView* bars_ = nullptr;
+  QLabel* notes_ = nullptr;
+  PageBook* pages_ = nullptr;
+  SearchPage* search_ = nullptr;
+  ComparePage* compare_ = nullptr;
+  EmitPage* emit_ = nullptr;
+  QMenu* recent_ = nullptr;
+  QAction* pin_ = nullptr;
 };
 
 }  // namespace headroom::gui

@@ -255,6 +255,15 @@ Seconds attention_time(const DevicePerformance& device, const ir::AttentionShape
   return attention.floor + Seconds{overlapped(compute, moving, device.gemm.overlap_loss)};
 }
 
+double moved_bytes(const ir::GemmShape& shape) {
+  const Moved moved = bytes_moved(shape);
+  return moved.operands + moved.result;
+}
+
+double moved_bytes(const ir::AttentionShape& shape) {
+  return attention_bytes(shape);
+}
+
 Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& shape) {
   HEADROOM_ASSERT(shape.bytes >= 0 && shape.launches >= 1);
   if (shape.kind != ir::TrafficKind::kElementwise) {

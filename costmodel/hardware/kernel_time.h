@@ -30,6 +30,10 @@ namespace headroom::cost {
 /// last key.
 [[nodiscard]] double visible_pairs(const ir::AttentionShape& shape);
 
+/// Bytes of device memory that `shape` reads and writes at least, each operand and result once.
+[[nodiscard]] double moved_bytes(const ir::GemmShape& shape);
+[[nodiscard]] double moved_bytes(const ir::AttentionShape& shape);
+
 /// Time of kernels bound by memory. Each launch takes at least the floor. The bytes move at the
 /// memory bandwidth, or at the cache's as far as one launch fits into it; elements that are handled
 /// one by one count instead if they take longer. The elements of lists take additional time.

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "costmodel/time/item_parts.h"
 #include "model_ir/plan/work_range.h"
 #include "runtimes/registry.h"
 
@@ -24,15 +25,7 @@ bool is_transfer(const ir::WorkShape& shape) {
 class StretchReader {
  public:
   StretchReader(const ir::RankProgram& program, const StreamTimeline& timeline)
-      : program_(program), work_(program.work), timeline_(timeline) {
-    find_optimizer();
-    recomputed_.resize(work_.items.size());
-    for (const ir::WorkRange& range : ir::work_ranges(program)) {
-      if (range.kind == ir::RangeKind::kRecomputation) {
-        std::fill(recomputed_.begin() + range.begin, recomputed_.begin() + range.end, true);
-      }
-    }
-  }
+      : work_(program.work), timeline_(timeline), parts_(item_parts(program)) {}
 
   /// Sums up to the time from the end of the compute stream's last item before `range` to the end
   /// of its last item in it.
@@ -73,17 +66,9 @@ class StretchReader {
   }
 
  private:
-  void find_optimizer() {
-    for (const ir::Phase& phase : program_.phases) {
-      if (ir::runs_optimizer(phase.name.kind)) {
-        optimizer_.push_back({phase.first_item, phase.end_item});
-      }
-    }
-  }
-
   /// Adds `time` to the part of an item and returns that part.
   StepPart add_item(std::size_t item, Seconds time, WorkTime& stretch) const {
-    const StepPart part = part_of_item(item);
+    const StepPart part = parts_[item];
     stretch.parts.add(part, time);
     if (is_transfer(work_.shapes[work_.items[item].index])) {
       stretch.transfers += time;
@@ -91,39 +76,9 @@ class StretchReader {
     return part;
   }
 
-  [[nodiscard]] bool in_optimizer(std::size_t item) const {
-    return std::any_of(optimizer_.begin(), optimizer_.end(), [item](const ItemRange& range) {
-      return item >= range.first && item < range.last;
-    });
-  }
-
-  [[nodiscard]] StepPart part_of_item(std::size_t item) const {
-    const ir::WorkShape& shape = work_.shapes[work_.items[item].index];
-    if (const auto* collective = std::get_if<ir::CollectiveShape>(&shape)) {
-      return part_of(collective->axis);
-    }
-    if (const auto* copy = std::get_if<ir::CopyShape>(&shape);
-        copy != nullptr && copy->kind != ir::CopyKind::kDeviceToDevice) {
-      return StepPart::kOffload;
-    }
-    if (in_optimizer(item)) {
-      return StepPart::kOptimizer;
-    }
-    if (recomputed_[item]) {
-      return StepPart::kRecompute;
-    }
-    if (const auto* gemm = std::get_if<ir::GemmShape>(&shape)) {
-      return gemm->batch != ir::GemmBatch::kStrided ? StepPart::kExperts : StepPart::kMatrix;
-    }
-    return std::holds_alternative<ir::AttentionShape>(shape) ? StepPart::kAttention
-                                                             : StepPart::kMemoryBound;
-  }
-
-  const ir::RankProgram& program_;
   const ir::DeviceWork& work_;
   const StreamTimeline& timeline_;
-  std::vector<ItemRange> optimizer_;
-  std::vector<bool> recomputed_;  ///< Of each item.
+  std::vector<StepPart> parts_;  ///< Of each item.
 };
 
 /// The items of the program's last step, not of an evaluation or generation after it; all of them

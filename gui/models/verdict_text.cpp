@@ -4,6 +4,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <QCoreApplication>
 #include <QLocale>
@@ -145,11 +146,9 @@ Fact host_fact(const StepEstimate& estimate) {
 
 /// The step time, with the parts that take at least 1 % of it.
 Fact time_fact(const cost::StepTime& step) {
-  QString detail = verdict_words("%1 tokens/s/GPU")
-                       .arg(QLocale().toString(step.tokens_per_second_per_gpu(), 'f', 0));
-  if (const std::optional<double> mfu = step.mfu()) {
-    detail += verdict_words(", MFU %1\u00a0%").arg(QLocale().toString(100 * *mfu, 'f', 1));
-  }
+  QString detail =
+      verdict_words("on %1 GPU(s)").arg(QLocale().toString(static_cast<qlonglong>(step.gpus)));
+  detail.replace(QStringLiteral("(s)"), step.gpus == 1 ? QString() : QStringLiteral("s"));
   QString tip = verdict_words("A predicted optimizer step. It goes to:");
   for (std::size_t i = 0; i < cost::kStepParts; ++i) {
     const auto part = static_cast<cost::StepPart>(i);
@@ -159,10 +158,68 @@ Fact time_fact(const cost::StepTime& step) {
              verdict_words("%1: %2").arg(QString::fromUtf8(cost::describe(part)), time_text(time));
     }
   }
-  return {.caption = verdict_words("Step"),
+  return {.caption = verdict_words("Step time"),
           .value = time_text(step.total),
           .detail = detail,
           .tip = tip};
+}
+
+/// How fast the run is, and which share of the GPU's peak that is.
+Fact rate_fact(const cost::StepTime& step) {
+  Fact fact{.caption = verdict_words("Tokens/s/GPU"),
+            .value = QLocale().toString(step.tokens_per_second_per_gpu(), 'f', 0),
+            .detail = {},
+            .tip = verdict_words("Tokens per second and GPU: %1 tokens per step.")
+                       .arg(QLocale().toString(step.tokens, 'f', 0))};
+  if (const std::optional<double> mfu = step.mfu()) {
+    fact.detail = verdict_words("MFU %1\u00a0%").arg(QLocale().toString(100 * *mfu, 'f', 1));
+  }
+  return fact;
+}
+
+/// The chance to fit, and the interval of the peak.
+Fact chance_fact(const Appraisal& appraisal) {
+  const cost::Confidence& confidence = *appraisal.confidence;
+  const auto range = [](const cost::ByteInterval& interval) {
+    return verdict_words("%1 to %2").arg(bytes_text(interval.low), bytes_text(interval.high));
+  };
+  return {
+      .caption = verdict_words("Chance to fit"),
+      .value =
+          QLocale().toString(100 * confidence.fits_probability, 'f', 0) + QStringLiteral("\u00a0%"),
+      .detail = range(confidence.reserved),
+      .tip = verdict_words("From the errors of predictions on %1 measured runs.\nPeak reserved, "
+                           "in 95 of 100 runs: %2\nPeak allocated: %3")
+                 .arg(QLocale().toString(static_cast<qlonglong>(confidence.basis.runs)),
+                      range(confidence.reserved), range(confidence.allocated))};
+}
+
+/// Days and costs of the run, as far as its tokens and the price are known.
+std::optional<Fact> cost_fact(const cost::StepTime& step, const Scenario& scenario) {
+  const cost::RunFigures run = cost::run_figures(step, {.dollars_per_gpu_hour = scenario.price,
+                                                        .watts_per_gpu = std::nullopt,
+                                                        .tokens = scenario.tokens});
+  const QLocale locale;
+  QStringList parts;
+  if (run.days) {
+    parts.append(
+        verdict_words("%1 days").arg(locale.toString(*run.days, 'f', *run.days < 10 ? 1 : 0)));
+  }
+  if (run.dollars) {
+    parts.append(QStringLiteral("$") + locale.toString(*run.dollars, 'f', 0));
+  }
+  if (parts.isEmpty() && !run.tokens_per_dollar) {
+    return std::nullopt;
+  }
+  Fact fact{.caption = verdict_words("Whole run"), .value = {}, .detail = {}, .tip = {}};
+  const QString per_dollar = run.tokens_per_dollar
+                                 ? verdict_words("%1 M tokens per $")
+                                       .arg(locale.toString(*run.tokens_per_dollar / 1e6, 'f', 1))
+                                 : QString();
+  fact.value = parts.isEmpty() ? per_dollar : parts.join(QStringLiteral(", "));
+  fact.detail = parts.isEmpty() ? QString() : per_dollar;
+  fact.tip = verdict_words("If every step takes the predicted time.");
+  return fact;
 }
 
 Fact where_fact(const StepEstimate& estimate) {
@@ -204,11 +261,49 @@ VerdictText verdict_text(const StepEstimate& estimate) {
   }
   if (estimate.time && estimate.verdict != cost::Verdict::kDoesNotFit) {
     text.facts.push_back(time_fact(*estimate.time));
+    text.facts.push_back(rate_fact(*estimate.time));
   }
   text.facts.push_back(where_fact(estimate));
   text.sentence = verdict_words("%1: %2. Peak of %3 reserved, in %4.")
                       .arg(text.headline, text.margin, bytes_text(estimate.peak_reserved),
                            QString::fromStdString(estimate.peak_moment));
+  return text;
+}
+
+VerdictText verdict_text(const Appraisal& appraisal, const Scenario& scenario,
+                         const Pinned* pinned) {
+  const StepEstimate& estimate = appraisal.estimate;
+  VerdictText text = verdict_text(estimate);
+  if (appraisal.confidence) {
+    text.facts.insert(text.facts.begin(), chance_fact(appraisal));
+  }
+  if (estimate.time && estimate.verdict != cost::Verdict::kDoesNotFit) {
+    if (std::optional<Fact> costs = cost_fact(*estimate.time, scenario)) {
+      text.facts.insert(text.facts.end() - 1, std::move(*costs));
+    }
+  }
+  if (pinned != nullptr && pinned->appraisal != nullptr) {
+    const VerdictText before = verdict_text(*pinned->appraisal, pinned->scenario, nullptr);
+    const auto differences =
+        figure_changes(pinned->scenario, *pinned->appraisal, scenario, appraisal);
+    for (Fact& fact : text.facts) {
+      const auto known = std::ranges::find(differences, fact.caption, &FigureChange::name);
+      if (known != differences.end()) {
+        // "37.2 GiB": what it was, of which the table of differences says more.
+        fact.change = known->difference.isEmpty() ? QString() : known->before;
+        continue;
+      }
+      const auto old = std::ranges::find(before.facts, fact.caption, &Fact::caption);
+      if (old != before.facts.end() && old->value != fact.value) {
+        fact.change = old->value;
+      }
+    }
+    if (const QString margin =
+            bytes_difference(pinned->appraisal->estimate.margin, estimate.margin);
+        !margin.isEmpty()) {
+      text.margin += verdict_words(" (%1)").arg(margin);
+    }
+  }
   return text;
 }
 

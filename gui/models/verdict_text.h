@@ -5,6 +5,9 @@
 #include <QString>
 
 #include "costmodel/estimate.h"
+#include "gui/models/compare_model.h"
+#include "gui/whatif/estimate_worker.h"
+#include "gui/whatif/scenario.h"
 #include "model_ir/base/error.h"
 
 namespace headroom::gui {
@@ -15,6 +18,7 @@ struct Fact {
   QString value;
   QString detail;
   QString tip;  ///< Exact bytes and sources.
+  QString change{};  ///< The value of a pinned answer if it is another one; else empty.
 };
 
 /// The texts of the header for an estimate.
@@ -36,5 +40,9 @@ struct ProblemText {
 /// The text for an internal error of the program.
 [[nodiscard]] ProblemText fault_text(const QString& fault);
 [[nodiscard]] VerdictText verdict_text(const cost::StepEstimate& estimate);
+/// The same with the chance to fit and, if price or tokens are given, what the run costs. Facts say
+/// how they differ from those of `pinned`, if there is one.
+[[nodiscard]] VerdictText verdict_text(const Appraisal& appraisal, const Scenario& scenario,
+                                       const Pinned* pinned);
 
 }  // namespace headroom::gui

@@ -40,6 +40,10 @@ const char* untranslated_role(ir::TensorRole role) {
 
 }  // namespace
 
+QString text_of(std::string_view text) {
+  return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
+}
+
 QString role_name(ir::TensorRole role) {
   return QCoreApplication::translate("TensorRole", untranslated_role(role));
 }

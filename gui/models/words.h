@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include <QLocale>
 #include <QString>
 
@@ -7,6 +9,9 @@
 #include "model_ir/plan/rank_program.h"
 
 namespace headroom::gui {
+
+/// UTF-8 of the libraries below, as it is.
+[[nodiscard]] QString text_of(std::string_view text);
 
 /// "activations", in the language of the user interface.
 [[nodiscard]] QString role_name(ir::TensorRole role);

@@ -6,6 +6,7 @@
 #include <QHBoxLayout>
 #include <QLocale>
 #include <QSignalBlocker>
+#include <QWheelEvent>
 
 namespace headroom::gui {
 namespace {
@@ -25,7 +26,7 @@ class StepBox : public QSpinBox {
     }
     auto now = static_cast<unsigned>(value());
     for (; steps > 0; --steps) {  // To the next power of two from any value.
-      now = std::bit_floor(now) * 2;
+      now = std::max(std::bit_floor(now) * 2, 1U);
     }
     for (; steps < 0; ++steps) {
       now = std::bit_ceil(now) / 2;
@@ -34,8 +35,21 @@ class StepBox : public QSpinBox {
         std::clamp(now, static_cast<unsigned>(minimum()), static_cast<unsigned>(maximum()))));
   }
 
+ protected:
+  void wheelEvent(QWheelEvent* event) override {
+    event->ignore();  // The panel scrolls; nobody changes a plan by scrolling.
+  }
+
  private:
   NumberField::Steps steps_;
+};
+
+class StillSlider : public QSlider {
+ public:
+  using QSlider::QSlider;
+
+ protected:
+  void wheelEvent(QWheelEvent* event) override { event->ignore(); }
 };
 
 }  // namespace
@@ -43,7 +57,7 @@ class StepBox : public QSpinBox {
 NumberField::NumberField(const Range& range, const QString& accessible_name, QWidget* parent)
     : QWidget(parent),
       range_(range),
-      slider_(new QSlider(Qt::Horizontal, this)),
+      slider_(new StillSlider(Qt::Horizontal, this)),
       spin_(new StepBox(range.steps, this)) {
   spin_->setRange(range.least, range.most);
   spin_->setKeyboardTracking(false);  // A half-typed number is no edit.
@@ -57,14 +71,24 @@ NumberField::NumberField(const Range& range, const QString& accessible_name, QWi
   row->setContentsMargins(0, 0, 0, 0);
   row->addWidget(slider_, 1);
   row->addWidget(spin_);
-  // All fields have the same width, so that sliders and boxes are aligned.
-  spin_->setFixedWidth(fontMetrics().horizontalAdvance(QLocale().toString(kWidest)) +
-                       fontMetrics().height() * 2);
+  fixWidth();
   setFocusProxy(spin_);
   connect(slider_, &QSlider::valueChanged, this,
           [this](int position) { announce(valueAt(position)); });
   connect(slider_, &QSlider::sliderPressed, this, [this] { ++gesture_; });
   connect(spin_, &QSpinBox::valueChanged, this, &NumberField::announce);
+}
+
+void NumberField::setUnit(const QString& unit) {
+  unit_ = unit;
+  show(spin_->value());
+}
+
+/// All fields have the same width, so that sliders and boxes are aligned.
+void NumberField::fixWidth() {
+  spin_->setFixedWidth(
+      fontMetrics().horizontalAdvance(QLocale().toString(kWidest) + QStringLiteral(" tok")) +
+      fontMetrics().height() * 2);
 }
 
 void NumberField::setValue(int value) {
@@ -76,6 +100,10 @@ void NumberField::show(int value) {
   const QSignalBlocker spin(spin_);
   slider_->setValue(positionOf(value));
   spin_->setValue(value);
+  if (!unit_.isEmpty()) {
+    const bool one = value == 1 && unit_.endsWith(QLatin1Char('s'));
+    spin_->setSuffix(QChar(0x00a0) + (one ? unit_.chopped(1) : unit_));
+  }
 }
 
 void NumberField::announce(int value) {
@@ -94,7 +122,10 @@ int NumberField::positionOf(int value) const {
 }
 
 int NumberField::valueAt(int position) const {
-  return range_.steps == Steps::kOne ? position : 1 << position;
+  if (range_.steps == Steps::kOne) {
+    return position;
+  }
+  return position < 0 ? 0 : 1 << position;  // 0 is below 1 = 2^0.
 }
 
 }  // namespace headroom::gui

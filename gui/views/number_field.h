@@ -27,6 +27,8 @@ class NumberField : public QWidget {
   [[nodiscard]] int value() const { return spin_->value(); }
   /// Shows `value` without emitting a signal.
   void setValue(int value);
+  /// Shows `unit` behind the number.
+  void setUnit(const QString& unit);
 
   [[nodiscard]] QSpinBox* spin() { return spin_; }
   [[nodiscard]] QSlider* slider() { return slider_; }
@@ -37,11 +39,13 @@ class NumberField : public QWidget {
 
  private:
   void show(int value);
+  void fixWidth();
   void announce(int value);
   [[nodiscard]] int positionOf(int value) const;
   [[nodiscard]] int valueAt(int position) const;
 
   Range range_;
+  QString unit_;
   QSlider* slider_;
   QSpinBox* spin_;
   qint64 gesture_ = 0;

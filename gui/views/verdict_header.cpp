@@ -11,6 +11,9 @@
 #include <QPainterPath>
 #include <QVBoxLayout>
 
+#include "gui/views/capacity_gauge.h"
+#include "gui/views/remedy_bar.h"
+
 namespace headroom::gui {
 namespace {
 
@@ -67,7 +70,9 @@ VerdictHeader::VerdictHeader(QWidget* parent)
       basis_(make_label(this, 1.0, QFont::Normal)),
       busy_(make_label(this, 1.0, QFont::Normal)),
       facts_box_(new QWidget(this)),
-      facts_(new QGridLayout(facts_box_)) {
+      facts_(new QGridLayout(facts_box_)),
+      gauge_(new CapacityGauge(this)),
+      remedies_(new RemedyBar(this)) {
   headline_->setObjectName(QStringLiteral("verdict"));
   margin_->setObjectName(QStringLiteral("margin"));
   basis_->setObjectName(QStringLiteral("basis"));
@@ -94,24 +99,31 @@ VerdictHeader::VerdictHeader(QWidget* parent)
   all->setContentsMargins(unit, unit * 3 / 4, unit, unit * 3 / 4);
   all->setSpacing(unit * 3 / 4);
   all->addLayout(top);
+  all->addWidget(gauge_);
   all->addWidget(facts_box_);
+  all->addWidget(remedies_);
   headline_->setText(tr("…"));
   margin_->setText(tr("Calculating"));
   applyTheme();
 }
 
-void VerdictHeader::showVerdict(const cost::StepEstimate& estimate) {
+void VerdictHeader::showAnswer(const Appraisal& appraisal, const Scenario& scenario,
+                               const Pinned* pinned) {
+  const cost::StepEstimate& estimate = appraisal.estimate;
   state_ = State::kVerdict;
   // What the words call a "no" has the colour of a "no".
   verdict_ = cost::is_yes(estimate.verdict, estimate.chance) ? estimate.verdict
                                                              : cost::Verdict::kDoesNotFit;
-  const VerdictText text = verdict_text(estimate);
+  const VerdictText text = verdict_text(appraisal, scenario, pinned);
   headline_->setText(text.headline);
-  margin_->setText(text.margin);
+  margin_->setText(appraisal.approximate ? tr("≈ %1").arg(text.margin) : text.margin);
   basis_->setText(text.basis);
   setAccessibleName(text.sentence);
   showFacts(text.facts);
   applyTheme();
+  const bool compares = pinned != nullptr && pinned->appraisal != nullptr;
+  gauge_->show(estimate, accent(), compares ? pinned->appraisal->estimate.peak_reserved : Bytes{0});
+  gauge_->setVisible(true);
 }
 
 void VerdictHeader::showProblem(const ProblemText& text) {
@@ -120,6 +132,8 @@ void VerdictHeader::showProblem(const ProblemText& text) {
   margin_->setText(text.what);
   basis_->setText(text.detail);
   setAccessibleName(tr("No answer: %1. %2").arg(text.what, text.detail));
+  gauge_->setVisible(false);
+  remedies_->clear();
   showFacts({});
   applyTheme();
 }
@@ -146,10 +160,13 @@ void VerdictHeader::showFacts(const std::vector<Fact>& facts) {
     QLabel* const label = fact_labels_[i];
     label->setVisible(fact < facts.size());
     if (fact < facts.size()) {
-      const std::array<const QString*, kLinesPerFact> lines = {
-          &facts[fact].caption, &facts[fact].value, &facts[fact].detail};
-      label->setText(*lines.at(i % kLinesPerFact));
-      label->setToolTip(facts[fact].tip);
+      const Fact& shown = facts[fact];
+      const std::array<QString, kLinesPerFact> lines = {
+          shown.caption, shown.value,
+          shown.change.isEmpty() ? shown.detail : tr("pinned: %1").arg(shown.change)};
+      label->setText(lines.at(i % kLinesPerFact));
+      label->setToolTip(shown.change.isEmpty() ? shown.tip
+                                               : shown.detail + QLatin1Char('\n') + shown.tip);
       // Only the last fact wraps, because its detail is the longest: it says where the peak is.
       label->setWordWrap(fact + 1 == facts.size());
     }

@@ -13,6 +13,9 @@ class QLabel;
 
 namespace headroom::gui {
 
+class CapacityGauge;
+class RemedyBar;
+
 /// The answer at a glance: verdict and margin, then figures in as few rows as the width permits. If
 /// there is no answer, the reason.
 class VerdictHeader : public QFrame {
@@ -21,10 +24,13 @@ class VerdictHeader : public QFrame {
  public:
   explicit VerdictHeader(QWidget* parent = nullptr);
 
-  void showVerdict(const cost::StepEstimate& estimate);
+  /// Shows an answer, and how it differs from a pinned one. An approximate answer is marked.
+  void showAnswer(const Appraisal& appraisal, const Scenario& scenario, const Pinned* pinned);
   void showProblem(const ProblemText& text);
   /// Shows that a newer answer is being computed, until that answer is shown.
   void setBusy(bool busy);
+  /// Changes that help; `RemedyBar::chosen` announces the one that the user wants.
+  [[nodiscard]] RemedyBar* remedies() { return remedies_; }
 
  protected:
   void changeEvent(QEvent* event) override;
@@ -52,6 +58,8 @@ class VerdictHeader : public QFrame {
   QLabel* busy_;
   QWidget* facts_box_;  ///< Requests no width: what does not fit beside goes below.
   QGridLayout* facts_;
+  CapacityGauge* gauge_;
+  RemedyBar* remedies_;
   std::vector<QLabel*> fact_labels_;  ///< Three labels per fact.
   int shown_facts_ = 0;
   int columns_ = 0;

@@ -34,6 +34,14 @@ quint64 EstimateWorker::ask(const Scenario& scenario, Urgency urgency) {
   return newest_;
 }
 
+void EstimateWorker::cancel() {
+  ++newest_;
+  debounce_.stop();
+  current_.request_stop();
+  const std::lock_guard lock(mutex_);
+  waiting_.reset();
+}
+
 void EstimateWorker::handOver() {
   current_ = std::stop_source();
   {
@@ -67,13 +75,15 @@ void EstimateWorker::run(const std::stop_token& quit) {
 Answer EstimateWorker::work(const Job& job) const {
   Answer answer{.request = job.request,
                 .scenario = job.scenario,
+                .appraisal = nullptr,
                 .estimate = nullptr,
                 .error = std::nullopt,
                 .fault = {}};
   try {
-    Result<cost::StepEstimate> result = estimator_(job.scenario, job.stop);
+    Result<Appraisal> result = estimator_(job.scenario, job.stop);
     if (result) {
-      answer.estimate = std::make_shared<const cost::StepEstimate>(std::move(result).value());
+      answer.appraisal = std::make_shared<const Appraisal>(std::move(result).value());
+      answer.estimate = {answer.appraisal, &answer.appraisal->estimate};
     } else {
       answer.error = std::move(result).error();
     }

@@ -15,22 +15,44 @@
 #include <QString>
 #include <QTimer>
 
+#include "costmodel/confidence.h"
 #include "costmodel/estimate.h"
+#include "costmodel/hardware/hardware_spec.h"
+#include "costmodel/remedy.h"
+#include "costmodel/time/machine.h"
 #include "gui/whatif/scenario.h"
 #include "model_ir/base/result.h"
+#include "model_ir/spec/model_spec.h"
 
 namespace headroom::gui {
 
+/// What an estimate was made of, read from the catalogue and from files.
+struct Grounds {
+  ir::ModelSpec model;
+  cost::DeviceSpec device;               ///< In its host.
+  std::optional<cost::Machine> machine;  ///< Nothing: no times are known for the device.
+};
+
+/// The answer to a scenario.
+struct Appraisal {
+  cost::StepEstimate estimate;
+  std::shared_ptr<const Grounds> grounds{};      ///< Null if the answer was made without files.
+  std::optional<cost::Confidence> confidence{};  ///< Set if errors of measured runs are known.
+  std::optional<cost::Remedies> remedies{};      ///< Set if they were looked for.
+  bool approximate = false;  ///< Computed from a few layers; the replay follows.
+};
+
 /// Answers a scenario on the worker's thread. Once stop is requested, the answer is not used and
 /// may be anything.
-using Estimator = std::function<Result<cost::StepEstimate>(const Scenario& scenario,
-                                                           const std::stop_token& stop)>;
+using Estimator =
+    std::function<Result<Appraisal>(const Scenario& scenario, const std::stop_token& stop)>;
 
 /// The result of a request: an estimate, an error of the input, or a fault of the program.
 struct Answer {
   quint64 request = 0;
   Scenario scenario;
-  std::shared_ptr<const cost::StepEstimate> estimate;  ///< Null if there is no estimate.
+  std::shared_ptr<const Appraisal> appraisal;          ///< Null if there is no estimate.
+  std::shared_ptr<const cost::StepEstimate> estimate;  ///< That of the appraisal.
   std::optional<Error> error;
   QString fault;  ///< Message of an exception; empty if there was none.
 };
@@ -46,13 +68,15 @@ class EstimateWorker : public QObject {
     kDebounced,  ///< When no other has come for `kDebounce`.
     kNow,
   };
-  static constexpr std::chrono::milliseconds kDebounce{150};
+  static constexpr std::chrono::milliseconds kDebounce{50};
 
   explicit EstimateWorker(Estimator estimator, QObject* parent = nullptr);
   ~EstimateWorker() override;
 
   /// Requests an answer for a copy of `scenario`; returns the number of the request.
   quint64 ask(const Scenario& scenario, Urgency urgency = Urgency::kDebounced);
+  /// Stops the running request; nothing asked before is answered.
+  void cancel();
 
  Q_SIGNALS:
   /// Emitted when the thread starts the newest request.

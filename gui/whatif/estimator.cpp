@@ -1,12 +1,18 @@
 #include "gui/whatif/estimator.h"
 
+#include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "costmodel/confidence.h"
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/hardware/host.h"
+#include "costmodel/quick_estimate.h"
+#include "costmodel/remedies.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_catalogue.h"
@@ -16,6 +22,9 @@
 namespace headroom::gui {
 namespace {
 
+using Written = std::filesystem::file_time_type;
+using Residuals = std::shared_ptr<const std::vector<cost::ResidualSet>>;
+
 Result<ir::ModelSpec> read_gguf_model(const std::string& path) {
   const Result<ir::GgufFile> file = ir::read_gguf(path);
   if (!file) {
@@ -24,37 +33,184 @@ Result<ir::ModelSpec> read_gguf_model(const std::string& path) {
   return ir::model_of_gguf(*file);
 }
 
-Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario& scenario,
-                                  const std::stop_token& stop) {
-  Result<ir::ModelSpec> model = load_source(config_dir, scenario.model);
-  if (!model) {
-    return std::move(model).error();
+/// When the file was last written; nothing for a name of the catalogue, which does not change.
+std::optional<Written> written(const ModelSource& source) {
+  std::error_code fault;
+  const Written time = std::filesystem::last_write_time(source.text, fault);
+  return source.kind == ModelSource::Kind::kFile && !fault ? std::optional(time) : std::nullopt;
+}
+
+/// What was read for a scenario, and what it was read for.
+struct Read {
+  ModelSource source;
+  std::optional<Written> model_written;
+  std::string gpu;
+  cost::HostRequest host;
+  std::shared_ptr<const Grounds> grounds;
+};
+
+/// What all answers share. Threads: any number.
+class Shelf {
+ public:
+  explicit Shelf(std::string config_dir) : config_dir_(std::move(config_dir)) {}
+
+  Result<std::shared_ptr<const Grounds>> grounds_of(const Scenario& scenario) {
+    const std::optional<Written> time = written(scenario.model);
+    {
+      const std::lock_guard lock(mutex_);
+      const bool same = last_.grounds != nullptr && last_.source == scenario.model &&
+                        last_.model_written == time && last_.gpu == scenario.gpu &&
+                        last_.host == scenario.host;
+      // A user's own GPU file may have changed, too.
+      if (same && !scenario.gpu.ends_with(".json") &&
+          !(scenario.model.kind == ModelSource::Kind::kFile && !time)) {
+        return last_.grounds;
+      }
+    }
+    Result<std::shared_ptr<const Grounds>> read = read_grounds(scenario);
+    if (read) {
+      const std::lock_guard lock(mutex_);
+      last_ = {.source = scenario.model,
+               .model_written = time,
+               .gpu = scenario.gpu,
+               .host = scenario.host,
+               .grounds = *read};
+    }
+    return read;
   }
-  Result<cost::DeviceSpec> device = cost::load_device(config_dir, scenario.gpu);
-  if (!device) {
-    return std::move(device).error();
+
+  /// Null if there are no errors of measured runs.
+  Residuals residuals() {
+    const std::lock_guard lock(mutex_);
+    if (!residuals_read_) {
+      residuals_read_ = true;
+      Result<std::vector<cost::ResidualSet>> read =
+          cost::read_residuals(config_dir_ + "/accuracy/residuals.json");
+      if (read) {
+        residuals_ =
+            std::make_shared<const std::vector<cost::ResidualSet>>(std::move(read).value());
+        judge_ = cost::judge_by(*residuals_);
+      }
+    }
+    return residuals_;
   }
-  device = cost::in_host(config_dir, std::move(device).value(), scenario.host);
-  if (!device) {
-    return std::move(device).error();
+
+  cost::Judge judge() {
+    static_cast<void>(residuals());
+    const std::lock_guard lock(mutex_);
+    return judge_;
+  }
+
+ private:
+  Result<std::shared_ptr<const Grounds>> read_grounds(const Scenario& scenario) const {
+    Result<ir::ModelSpec> model = load_source(config_dir_, scenario.model);
+    if (!model) {
+      return std::move(model).error();
+    }
+    Result<cost::DeviceSpec> device = cost::load_device(config_dir_, scenario.gpu);
+    if (!device) {
+      return std::move(device).error();
+    }
+    device = cost::in_host(config_dir_, std::move(device).value(), scenario.host);
+    if (!device) {
+      return std::move(device).error();
+    }
+    // A device without performance data gets a verdict without a time.
+    std::optional<std::string> node = scenario.host.node;
+    if (node) {
+      node = cost::node_named(config_dir_, *node);
+    }
+    Result<cost::Machine> machine = cost::load_machine(config_dir_, *device, node);
+    return std::make_shared<const Grounds>(
+        Grounds{.model = std::move(model).value(),
+                .device = std::move(device).value(),
+                .machine = machine ? std::optional(std::move(machine).value()) : std::nullopt});
+  }
+
+  std::string config_dir_;
+  std::mutex mutex_;
+  Read last_;
+  bool residuals_read_ = false;
+  Residuals residuals_;
+  cost::Judge judge_;
+};
+
+const cost::Machine* machine_of(const Grounds& grounds) {
+  return grounds.machine ? &*grounds.machine : nullptr;
+}
+
+Error superseded() {
+  return Error::invalid_argument("scenario", "a newer one", "the newest");
+}
+
+/// The answer with the verdict that follows from the chance to fit. Without errors of measured
+/// runs, the replay's verdict stays.
+Appraisal judged(Shelf& shelf, const Scenario& scenario, cost::StepEstimate estimate,
+                 std::shared_ptr<const Grounds> grounds) {
+  Appraisal appraisal;
+  appraisal.estimate = std::move(estimate);
+  appraisal.grounds = std::move(grounds);
+  if (const Residuals residuals = shelf.residuals()) {
+    appraisal.confidence = cost::confidence_of(appraisal.estimate, scenario.plan, *residuals);
+    cost::settle_verdict(appraisal.estimate, *appraisal.confidence);
+  }
+  return appraisal;
+}
+
+Result<Appraisal> replayed(Shelf& shelf, const Scenario& scenario, const std::stop_token& stop) {
+  const Result<std::shared_ptr<const Grounds>> grounds = shelf.grounds_of(scenario);
+  if (!grounds) {
+    return grounds.error();
   }
   if (stop.stop_requested()) {
-    return Error::invalid_argument("scenario", "a newer one", "the newest");
+    return superseded();
   }
-  // A device without performance data gets a verdict without a time.
-  std::optional<std::string> node = scenario.host.node;
-  if (node) {
-    node = cost::node_named(config_dir, *node);
+  const Grounds& read = **grounds;
+  Result<cost::StepEstimate> found =
+      cost::estimate(read.model, scenario.plan, read.device, scenario.budget, machine_of(read));
+  if (!found) {
+    return std::move(found).error();
   }
-  const Result<cost::Machine> machine = cost::load_machine(config_dir, *device, node);
-  Result<cost::StepEstimate> found = cost::estimate(*model, scenario.plan, *device, scenario.budget,
-                                                    machine ? &*machine : nullptr);
-  const Result<std::vector<cost::ResidualSet>> residuals =
-      cost::read_residuals(config_dir + "/accuracy/residuals.json");
-  if (found && residuals) {  // Without errors of measured runs, the replay's verdict stays.
-    cost::settle_verdict(found.value(), cost::confidence_of(*found, scenario.plan, *residuals));
+  return judged(shelf, scenario, std::move(found).value(), *grounds);
+}
+
+Result<Appraisal> approximated(Shelf& shelf, const Scenario& scenario) {
+  const Result<std::shared_ptr<const Grounds>> grounds = shelf.grounds_of(scenario);
+  if (!grounds) {
+    return grounds.error();
   }
-  return found;
+  const Grounds& read = **grounds;
+  std::optional<Result<cost::StepEstimate>> found = cost::quick_estimate(
+      read.model, scenario.plan, read.device, scenario.budget, machine_of(read));
+  if (!found) {
+    return Error::environment("", "no short form of this plan", "one");
+  }
+  if (!*found) {
+    return std::move(*found).error();
+  }
+  Appraisal appraisal = judged(shelf, scenario, std::move(*found).value(), *grounds);
+  appraisal.approximate = true;
+  return appraisal;
+}
+
+Result<Appraisal> mended(Shelf& shelf, const Scenario& scenario, const std::stop_token& stop) {
+  const Result<Appraisal> found = replayed(shelf, scenario, stop);
+  if (!found) {
+    return found.error();
+  }
+  Appraisal appraisal;
+  appraisal.grounds = found->grounds;
+  const cost::RemedyQuestion question{.model = found->grounds->model,
+                                      .plan = scenario.plan,
+                                      .device = found->grounds->device,
+                                      .budget = scenario.budget,
+                                      .tree = cost::TreeWalk::kNone,
+                                      .machine = machine_of(*found->grounds),
+                                      .judge = shelf.judge(),
+                                      .stop = stop};
+  appraisal.remedies = cost::find_remedies(question, found->estimate);
+  return stop.stop_requested() ? Result<Appraisal>(superseded())
+                               : Result<Appraisal>(std::move(appraisal));
 }
 
 }  // namespace
@@ -70,11 +226,19 @@ Result<ir::ModelSpec> load_source(const std::string& config_dir, const ModelSour
   return Error::invalid_argument("model", source.text, "a name or a path");
 }
 
+Engine make_engine(std::string config_dir) {
+  const auto shelf = std::make_shared<Shelf>(std::move(config_dir));
+  return {
+      .estimate = [shelf](const Scenario& scenario,
+                          const std::stop_token& stop) { return replayed(*shelf, scenario, stop); },
+      .quick = [shelf](const Scenario& scenario,
+                       const std::stop_token& /*stop*/) { return approximated(*shelf, scenario); },
+      .remedies = [shelf](const Scenario& scenario,
+                          const std::stop_token& stop) { return mended(*shelf, scenario, stop); }};
+}
+
 Estimator make_estimator(std::string config_dir) {
-  return
-      [config_dir = std::move(config_dir)](const Scenario& scenario, const std::stop_token& stop) {
-        return answer(config_dir, scenario, stop);
-      };
+  return make_engine(std::move(config_dir)).estimate;
 }
 
 }  // namespace headroom::gui

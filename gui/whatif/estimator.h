@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "gui/whatif/estimate_worker.h"
@@ -7,15 +8,27 @@
 
 namespace headroom::gui {
 
-/// Loads the model of `source`. A name is looked up in the catalogue in `config_dir`; a file is
-/// read again each time.
+/// Loads the model of `source`. A name is looked up in the catalogue in `config_dir`.
 ///
 /// Errors:  those of `load_model`, `read_hf_config` and `read_gguf`.
 [[nodiscard]] Result<ir::ModelSpec> load_source(const std::string& config_dir,
                                                 const ModelSource& source);
 
-/// An `Estimator` that loads the model (`load_source`) and the GPU (from the catalogue in
-/// `config_dir`), places it in its host and replays the plan.
+/// Three ways to answer a scenario. They share what they have read from the catalogue in
+/// `config_dir` and may run in different threads. A file of the user is read again when it has
+/// changed.
+struct Engine {
+  /// Replays the plan: the answer of `headroom fit`.
+  Estimator estimate;
+  /// An approximate answer for a model whose layers repeat (`cost::quick_estimate`), many times as
+  /// quick. Errors: those of the estimate; kEnvironment if the plan has no short form.
+  Estimator quick;
+  /// The changes after which the plan fits (`cost::find_remedies`); the estimate is empty.
+  Estimator remedies;
+};
+[[nodiscard]] Engine make_engine(std::string config_dir);
+
+/// `Engine::estimate` alone.
 [[nodiscard]] Estimator make_estimator(std::string config_dir);
 
 }  // namespace headroom::gui

@@ -7,6 +7,7 @@
 #include "costmodel/hardware/bandwidth.h"
 #include "gui/whatif/estimator.h"
 #include "model_ir/base/file.h"
+#include "runtimes/typed/scalars.h"
 
 namespace headroom::gui {
 namespace {
@@ -27,6 +28,17 @@ Result<bool> take(const std::string& path, const ir::Assumption& assumption, Sce
     scenario.host.nvme_rate = cost::parse_bandwidth(assumption.value);
     return scenario.host.nvme_rate ? Result<bool>(true)
                                    : wrong("a rate above zero, such as 12GB/s");
+  }
+  if (assumption.option == "price" || assumption.option == "tokens") {
+    constexpr double kLeast = 1e-9;
+    constexpr double kMost = 1e18;
+    const Result<double> number =
+        ir::parse_quantity(assumption.option, assumption.value, kLeast, kMost);
+    if (!number) {
+      return wrong("a number above zero, such as 2.5 or 15T");
+    }
+    (assumption.option == "price" ? scenario.price : scenario.tokens) = *number;
+    return true;
   }
   const bool is_budget = assumption.option == "budget";
   const bool is_memory = assumption.option == "host-memory";

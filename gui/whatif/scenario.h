@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,7 +24,7 @@ struct ModelSource {
 
 /// Interprets `text` like the command line. It is a path if it ends in ".json" or ".gguf", starts
 /// with "." or "/", or contains a slash and exists. Otherwise it is a name of the catalogue. A
-/// folder stands for the config.json in it.
+/// folder, and weights as safetensors, stand for the config.json in the folder.
 [[nodiscard]] ModelSource model_source(std::string_view text);
 
 /// The question that the window asks, and the only value that it edits. The number of GPUs is
@@ -32,41 +33,37 @@ struct Scenario {
   ModelSource model;
   std::string gpu;  ///< Catalogue name.
   ir::ParallelPlan plan;
-  Bytes budget;              ///< Replaces the device's total; 0: the device's total.
-  cost::HostRequest host{};  ///< What a plan file says of the host; no control changes it.
+  Bytes budget;  ///< Replaces the device's total; 0: the device's total.
+  cost::HostRequest host{};
+  std::optional<double> price{};   ///< Dollars per GPU and hour.
+  std::optional<double> tokens{};  ///< Tokens of the whole training run.
   friend bool operator==(const Scenario&, const Scenario&) = default;
 };
 
-/// What an edit changes. It names the edit in the undo menu, and edits of one field can be one
-/// gesture.
+/// What an edit changes. Edits of one field can be one gesture.
 enum class Field : std::uint8_t {
   kModel,
   kGpu,
   kGpus,
   kBudget,
+  kHost,
+  kCosts,
   kRuntime,
-  kControl,  ///< A control of the framework, which `Edit::control` names.
-  kPrecision,
-  kOptimizer,
-  kAttention,
-  kCheckpointing,
-  kCheckpointEvery,
-  kMicroBatch,
-  kSequence,
-  kAccumulation,
-  kLora,
-  kLoraRank,
-  kQuantization,
-  kExpandableSegments,
-  kEverything,  ///< Reset.
+  kOption,      ///< A row of a table of options, which `Edit::control` names.
+  kPart,        ///< A part of the plan that it may lack, such as adapters.
+  kPlan,        ///< Another plan: a remedy, or a plan that a search found.
+  kEverything,  ///< A plan file, or reset.
 };
 
 /// The scenario with which the window opens.
 [[nodiscard]] Scenario default_scenario();
 
-/// `scenario` after dependent choices have been made consistent: what the framework settles
-/// (`ir::Runtime::settle`), a precision that it supports, and quantisation only with LoRA.
-/// Idempotent. Requires a framework of `ir::runtimes`.
+/// `scenario` with the parts that its framework always has, and quantisation only with LoRA. What
+/// the framework refuses stays, so that the window can show the refusal. Idempotent.
 [[nodiscard]] Scenario settled(Scenario scenario);
+
+/// `scenario` with another framework: what both have stays, and what the new one does not support
+/// is replaced (`ir::Runtime::settle`). Requires a framework of `ir::runtimes`.
+[[nodiscard]] Scenario moved_to(Scenario scenario, const std::string& runtime);
 
 }  // namespace headroom::gui

@@ -18,34 +18,18 @@ const char* untranslated_field(Field field) {
       return QT_TRANSLATE_NOOP("Field", "number of GPUs");
     case Field::kBudget:
       return QT_TRANSLATE_NOOP("Field", "budget");
+    case Field::kHost:
+      return QT_TRANSLATE_NOOP("Field", "host");
+    case Field::kCosts:
+      return QT_TRANSLATE_NOOP("Field", "costs");
     case Field::kRuntime:
-      return QT_TRANSLATE_NOOP("Field", "runtime");
-    case Field::kControl:
-      return QT_TRANSLATE_NOOP("Field", "option of the runtime");
-    case Field::kPrecision:
-      return QT_TRANSLATE_NOOP("Field", "precision");
-    case Field::kOptimizer:
-      return QT_TRANSLATE_NOOP("Field", "optimizer");
-    case Field::kAttention:
-      return QT_TRANSLATE_NOOP("Field", "attention");
-    case Field::kCheckpointing:
-      return QT_TRANSLATE_NOOP("Field", "checkpointing");
-    case Field::kCheckpointEvery:
-      return QT_TRANSLATE_NOOP("Field", "checkpointed layers");
-    case Field::kMicroBatch:
-      return QT_TRANSLATE_NOOP("Field", "micro-batch");
-    case Field::kSequence:
-      return QT_TRANSLATE_NOOP("Field", "sequence");
-    case Field::kAccumulation:
-      return QT_TRANSLATE_NOOP("Field", "accumulation");
-    case Field::kLora:
-      return QT_TRANSLATE_NOOP("Field", "LoRA");
-    case Field::kLoraRank:
-      return QT_TRANSLATE_NOOP("Field", "LoRA rank");
-    case Field::kQuantization:
-      return QT_TRANSLATE_NOOP("Field", "frozen weights");
-    case Field::kExpandableSegments:
-      return QT_TRANSLATE_NOOP("Field", "expandable segments");
+      return QT_TRANSLATE_NOOP("Field", "framework");
+    case Field::kOption:
+      return QT_TRANSLATE_NOOP("Field", "option");
+    case Field::kPart:
+      return QT_TRANSLATE_NOOP("Field", "part of the plan");
+    case Field::kPlan:
+      return QT_TRANSLATE_NOOP("Field", "plan");
     case Field::kEverything:
       return QT_TRANSLATE_NOOP("Field", "reset");
   }
@@ -56,10 +40,6 @@ const char* untranslated_field(Field field) {
 
 QString field_name(Field field) {
   return QCoreApplication::translate("Field", untranslated_field(field));
-}
-
-QString control_text(std::string_view text) {
-  return QCoreApplication::translate("Control", std::string(text).c_str());
 }
 
 WhatIf::WhatIf(Scenario initial, QObject* parent)
@@ -77,8 +57,15 @@ void WhatIf::change(const Scenario& after, const Edit& edit) {
   }
   auto* const command = new WhatIfCommand(scenario_, std::move(next), edit,
                                           [this](const Scenario& scenario) { apply(scenario); });
-  command->setText(edit.control.empty() ? field_name(edit.field) : control_text(edit.control));
+  command->setText(edit.text.isEmpty() ? field_name(edit.field) : edit.text);
   undo_.push(command);  // The stack owns it and applies it.
+}
+
+void WhatIf::setFreeAxes(std::set<std::string> axes) {
+  if (axes != free_axes_) {
+    free_axes_ = std::move(axes);
+    Q_EMIT freeAxesChanged();
+  }
 }
 
 void WhatIf::reset() {

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <string_view>
+#include <set>
+#include <string>
 
 #include <QObject>
 #include <QUndoStack>
@@ -23,24 +24,28 @@ class WhatIf : public QObject {
 
   /// Settles `after` and makes it the scenario. Does nothing if nothing changes.
   void change(const Scenario& after, const Edit& edit);
+  /// The axes of a search (`plan::Axis`, by option: "tp", "micro-batch") that it may choose; all
+  /// others keep the value of the plan.
+  [[nodiscard]] const std::set<std::string>& freeAxes() const { return free_axes_; }
+  void setFreeAxes(std::set<std::string> axes);
+
   /// Returns to the scenario with which the window opened, as one undoable change.
   void reset();
 
  Q_SIGNALS:
   void changed(const headroom::gui::Scenario& scenario);
+  void freeAxesChanged();
 
  private:
   void apply(const Scenario& scenario);
 
   Scenario initial_;
   Scenario scenario_;
+  std::set<std::string> free_axes_;
   QUndoStack undo_;
 };
 
 /// The name of `field` in a sentence: "micro-batch".
 [[nodiscard]] QString field_name(Field field);
-
-/// A label or detail of an `ir::PlanControl`, in the language of the user interface.
-[[nodiscard]] QString control_text(std::string_view text);
 
 }  // namespace headroom::gui

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include <QString>
 #include <QUndoCommand>
 
 #include "gui/whatif/scenario.h"
@@ -14,7 +15,8 @@ namespace headroom::gui {
 struct Edit {
   Field field = Field::kEverything;
   std::int64_t gesture = 0;  ///< 0: the edit is a gesture of its own.
-  std::string control{};     ///< The label of an `ir::PlanControl`, for `Field::kControl`.
+  std::string control{};     ///< `OptionRow::id`, for `Field::kOption`.
+  QString text{};            ///< Names the edit in the menu; empty: the field's name.
   friend bool operator==(const Edit&, const Edit&) = default;
 };
 

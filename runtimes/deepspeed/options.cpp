@@ -43,6 +43,7 @@ constexpr OptionField elements(std::string_view name) {
 // DeepSpeed's own names of the options are their paths in its configuration.
 constexpr std::array kZeroFields = {
     field<&Z::stage>("stage")
+        .at_hand_as("ZeRO stage")
         .as_option("zero", "STAGE")
         .usually("no DeepSpeed")
         .between(0, 3)
@@ -86,19 +87,23 @@ constexpr std::array kZeroFields = {
         .spelled({.name = "zero_optimization.stage3_max_reuse_distance"})
         .means("Stage 3: a parameter that is used again within so many elements stays gathered."),
     word<&Z::offload_optimizer, offload_words>("offload_optimizer")
+        .at_hand_as("Optimizer offload")
         .key_of("offload", "optimizer")
         .spelled({.name = "zero_optimization.offload_optimizer.device"})
         .means("Where optimizer states and fp32 masters are."),
     word<&Z::offload_param, offload_words>("offload_param")
+        .at_hand_as("Parameter offload")
         .key_of("offload", "param")
         .spelled({.name = "zero_optimization.offload_param.device"})
         .means("Stage 3: where sharded parameters are."),
     field<&Z::offload_ratio>("offload_ratio")
+        .labelled("Offloaded share")
         .key_of("offload", "optimizer-ratio")
         .within(0, 1)
         .spelled({.name = "zero_optimization.offload_optimizer.ratio"})
         .means("Stage 3: share of the sub-groups whose optimizer states are off the device."),
     field<&Z::nvme_path>("nvme_path")
+        .labelled("NVMe folder")
         .key_of("offload", "path")
         .spelled({.name = "zero_optimization.offload_optimizer.nvme_path"})
         .means("Folder of the drive that offload to nvme uses."),
@@ -114,23 +119,28 @@ constexpr std::array kZeroFields = {
         .spelled({.name = "optimizer.params.torch_adam"})
         .means("A fused AdamW is PyTorch's own; otherwise DeepSpeed's FusedAdam."),
     field<&Z::hpz_partition_size>("hpz_partition_ranks")
+        .labelled("ZeRO++ hpZ ranks")
         .key_of("zeropp", "hpz")
         .between(1, kMostRanks)
         .spelled({.name = "zero_optimization.zero_hpz_partition_size"})
         .means("ZeRO++ hpZ: ranks that share a second partition of the parameters; 1: none."),
     field<&Z::quantized_weights>("quantized_weights")
+        .labelled("ZeRO++ qwZ")
         .key_of("zeropp", "qwz")
         .spelled({.name = "zero_optimization.zero_quantized_weights"})
         .means("ZeRO++ qwZ: parameters are gathered as 8-bit integers."),
     field<&Z::quantized_gradients>("quantized_gradients")
+        .labelled("ZeRO++ qgZ")
         .key_of("zeropp", "qgz")
         .spelled({.name = "zero_optimization.zero_quantized_gradients"})
         .means("ZeRO++ qgZ: gradients are exchanged as 4-bit integers."),
     field<&Z::node_devices>("node_devices")
+        .labelled("GPUs per node (qgZ)")
         .key_of("zeropp", "node")
         .between(1, kMostRanks)
         .means("GPUs of a node, among which qgZ exchanges gradients first."),
     word<&Z::leaf, zero_leaf_words>("leaf")
+        .labelled("Leaf modules")
         .key_of("zeropp", "leaf")
         .means("Modules whose parameters stage 3 gathers and releases as one: the blocks of "
                "experts that DeepSpeed knows itself, or every block of experts."),

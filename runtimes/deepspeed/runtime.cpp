@@ -24,22 +24,6 @@
 namespace headroom::ir::deepspeed {
 namespace {
 
-/// The ZeRO stage of a plan that has one.
-PlanControl stage_control() {
-  return {.label = "ZeRO stage",
-          .choices = {{0, "0: nothing sharded", "Every rank holds everything"},
-                      {1, "1: optimizer states", "Optimizer states are sharded"},
-                      {2, "2: and gradients", "Optimizer states and gradients are sharded"},
-                      {3, "3: and parameters", "Everything is sharded"}},
-          .get = [](const ParallelPlan& plan) { return has_zero(plan) ? zero_of(plan).stage : 0; },
-          .set =
-              [](ParallelPlan& plan, std::int64_t stage) {
-                if (has_zero(plan)) {
-                  edit_zero(plan).stage = static_cast<int>(stage);
-                }
-              }};
-}
-
 class Deepspeed final : public Runtime {
  public:
   [[nodiscard]] std::string_view name() const override { return "deepspeed"; }
@@ -119,7 +103,6 @@ class Deepspeed final : public Runtime {
       edit_zero(plan).stage = 2;
     }
   }
-  [[nodiscard]] std::vector<PlanControl> controls() const override { return {stage_control()}; }
 
   [[nodiscard]] std::vector<ConfigurationFormat> configuration_formats() const override {
     return {{.name = "deepspeed",

@@ -23,10 +23,15 @@ namespace {
 using F = FsdpPlan;
 
 constexpr std::array kFsdpFields = {
-    field<&F::version>("version").key_of("fsdp").between(1, 2).means(
-        "Version 2 is torch.distributed.fsdp.fully_shard; version 1 is FullyShardedDataParallel as "
-        "Accelerate sets it up."),
+    field<&F::version>("version")
+        .at_hand_as("FSDP version")
+        .key_of("fsdp")
+        .between(1, 2)
+        .means("Version 2 is torch.distributed.fsdp.fully_shard; version 1 is "
+               "FullyShardedDataParallel as "
+               "Accelerate sets it up."),
     field<&F::reshard_after_forward>("reshard_after_forward")
+        .at_hand_as("Reshard after forward")
         .key_of("fsdp", "reshard")
         .spelled({.name = "reshard_after_forward"})
         .shown_always()
@@ -34,14 +39,17 @@ constexpr std::array kFsdpFields = {
         .means("Parameters are sharded again after the forward pass and gathered again for the "
                "backward pass."),
     field<&F::reshard_ranks>("reshard_ranks")
+        .labelled("Reshard over ranks")
         .key_of("fsdp", "reshard")
         .between(0, kMostRanks)
         .means("Number of ranks among which parameters are sharded after the forward pass; 0: all "
                "ranks."),
     field<&F::cpu_offload>("cpu_offload")
+        .at_hand_as("Offload to the CPU")
         .key_of("fsdp", "offload")
         .means("Shards, gradients and optimizer states are on the host (CPUOffloadPolicy)."),
     field<&F::shard_decoder>("shard_decoder")
+        .labelled("Shard decoder layers")
         .key_of("fsdp", "decoder")
         .means("Each decoder layer of an encoder-decoder model is sharded as a group of its own."),
     field<&F::shard_embeddings>("shard_embeddings")
@@ -50,22 +58,26 @@ constexpr std::array kFsdpFields = {
             "Embedding and output layer are sharded as groups of their own, unless their weights "
             "are tied."),
     word<&F::param_dtype, policy_dtype_words>("param_dtype")
+        .at_hand_as("Arithmetic")
         .key_of("fsdp", "param")
         .spelled({.name = "param_dtype"})
         .shown_always()
         .means("Type of the gathered parameters and of the arithmetic."),
     word<&F::reduce_dtype, policy_dtype_words>("reduce_dtype")
+        .labelled("Gradient reduction")
         .key_of("fsdp", "reduce")
         .spelled({.name = "reduce_dtype"})
         .shown_always()
         .means("Type in which gradients are reduced."),
     degree<&Mesh::replicas, F>("replicas")
+        .at_hand_as("Replicas")
         .key_of("fsdp")
         .between(1, kMostRanks)
         .searchable()
         .means("Hybrid sharding: number of replicas of the sharded model. As many replicas as GPUs "
                "mean NO_SHARD with version 1."),
     field<&F::use_orig_params>("use_orig_params")
+        .labelled("Original parameters")
         .key_of("fsdp", "orig-params")
         .spelled({.name = "use_orig_params"})
         .means("Version 1: the optimizer gets the original parameters; otherwise it gets one flat "

@@ -112,7 +112,6 @@ class Fsdp final : public Runtime {
     settle_shards(plan);
     plan.lora.reset();
   }
-  [[nodiscard]] std::vector<PlanControl> controls() const override { return {replicas_control()}; }
 
   /// Shards are stored in fp32, and the mixed-precision policy computes in bf16.
   void prepare_for_search(ParallelPlan& plan) const override {

@@ -11,8 +11,4 @@ void settle_shards(ParallelPlan& plan) {
   }
 }
 
-PlanControl replicas_control() {
-  return degree_control<FsdpPlan>(kReplicasLabel, &Mesh::replicas);
-}
-
 }  // namespace headroom::ir::fsdp

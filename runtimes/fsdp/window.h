@@ -9,7 +9,4 @@ namespace headroom::ir::fsdp {
 /// the ranks.
 void settle_shards(ParallelPlan& plan);
 
-/// The control for the number of replicas of the sharded model.
-[[nodiscard]] PlanControl replicas_control();
-
 }  // namespace headroom::ir::fsdp

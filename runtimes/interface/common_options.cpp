@@ -41,26 +41,31 @@ constexpr OptionField checkpointing_field() {
 // The framework is the first row. The registry checks its name.
 constexpr std::array kPlanFields = {
     field<&P::runtime>("runtime")
+        .labelled("Framework")
         .as_option("runtime", "NAME")
         .usually("the framework whose options are given, otherwise transformers")
         .searchable()
         .means("Framework that trains the model."),
     field<&P::runtime_version>("runtime_version")
+        .labelled("Version")
         .as_option("runtime-version", "V")
         .usually("newest")
         .means(
             "Version of transformers (4.44 to 5.17), or with torchtitan of PyTorch (2.6 to 2.11)."),
     field<&P::world>("gpus")
+        .at_hand_as("Number of GPUs")
         .as_option("gpus", "N")
         .between(1, kMostRanks)
         .means("Number of GPUs, each with one rank. Without other options they are data parallel "
                "(DDP)."),
     field<&P::rank>("rank")
+        .labelled("Rank shown")
         .as_option("rank", "R")
         .usually("the rank with the highest peak")
         .between(0, kMostRanks - 1)
         .means("Rank that the answer shows."),
     word<&P::precision, precision_words>("precision")
+        .at_hand_as("Precision")
         .as_option("precision", "RECIPE")
         .usually(
             "depends on the framework: bf16, with --zero and --megatron bf16-master, with --fsdp "
@@ -74,69 +79,86 @@ constexpr std::array kPlanFields = {
             "bf16 under torch.autocast. bf16-master, fp16-master: 16-bit parameters with an fp32 "
             "master copy, which is what DeepSpeed and Megatron-Core call bf16 and fp16."),
     word<&P::attention, attention_words>("attention")
+        .at_hand_as("Attention")
         .as_option("attention", "KIND")
         .means("Implementation of attention: sdpa (PyTorch's scaled_dot_product_attention), "
                "sdpa-no-cudnn (the same with cuDNN switched off), flash (FlashAttention 2), eager "
                "(plain operators)."),
     word<&P::loss, loss_words>("loss")
+        .labelled("Loss")
         .as_option("loss", "KIND")
         .means(
             "Implementation of the loss: hf (fp32 logits, as in transformers), chunked (logits in "
             "chunks of the sequence), fused-linear (fused with the output layer, as in Liger)."),
-    field<&P::liger>("liger").as_option("liger").means(
-        "Kernels of Liger are used for norms, gated MLPs and rotary embedding."),
+    field<&P::liger>("liger")
+        .labelled("Liger kernels")
+        .as_option("liger")
+        .means("Kernels of Liger are used for norms, gated MLPs and rotary embedding."),
     field<&Workload::micro_batch>("micro_batch")
+        .at_hand_as("Micro-batch")
         .as_option("micro-batch", "B")
         .between(1, kMostMicroBatch)
         .searchable()
         .in_units("sequences")
         .means("Sequences per forward pass on each GPU."),
     field<&Workload::sequence>("sequence")
+        .at_hand_as("Sequence length")
         .as_option("seq", "S")
         .usually("2048, or the model's maximum if that is less")
         .between(1, kMostSequence)
         .in_units("tokens")
         .means("Tokens per sequence."),
     field<&Workload::accumulation>("accumulation")
+        .at_hand_as("Accumulation")
         .as_option("accumulation", "N")
         .between(1, kMostAccumulation)
         .searchable()
         .means("Micro-batches per optimizer step."),
     checkpointing_field()
+        .at_hand_as("Checkpointing")
+        .such_as("none full full-reentrant every-2 first-8")
         .as_option("checkpointing", "WHICH")
         .searchable()
         .means("Activation checkpointing: none, full (every layer), every-2 (every second layer, "
                "and so on), first-8 (the first 8 layers, whose activations live longest), "
                "full-reentrant (every layer, with use_reentrant=True)."),
     field<&P::clip_norm>("clip_norm")
+        .labelled("Gradient clipping")
         .as_option("clip-norm", "X")
         .within(1e-12, 1e12)
         .means("Maximum norm to which gradients are clipped; none: no clipping."),
     field<&Workload::padded_batch>("padded_batch")
+        .labelled("Padded batches")
         .as_option("padded")
         .means("Batches contain padding, so that the model gets an attention mask."),
     field<&Workload::keep_logits>("keep_logits")
+        .labelled("Keep logits")
         .as_option("keep-logits")
         .changes(OptionEffect::kMemory)
         .means("The model's output (logits) is kept until the backward pass has ended."),
     field<&Workload::keep_batch>("keep_batch")
+        .labelled("Keep the batch")
         .as_option("keep-batch")
         .changes(OptionEffect::kMemory)
         .means("Token ids and labels are kept until the next batch, as in Trainer."),
     field<&Workload::evaluation>("evaluation")
+        .labelled("Evaluation")
         .as_option("evaluation")
         .changes(OptionEffect::kMemory)
         .means("A forward pass in evaluation mode follows the training steps."),
     field<&Workload::checkpoint_save>("checkpoint_save")
+        .labelled("Save a checkpoint")
         .as_option("save")
         .changes(OptionEffect::kMemory)
         .means("A checkpoint is saved after the training steps."),
     field<&Workload::resume>("resume")
+        .labelled("Resume")
         .as_option("resume")
         .changes(OptionEffect::kMemory)
         .means("The run resumes from a checkpoint with optimizer states, which takes memory on the "
                "device and the host."),
     field<&Workload::steps>("steps")
+        .labelled("Steps replayed")
         .as_option("steps", "N")
         .between(1, kMostSteps)
         .changes(OptionEffect::kMemory)
@@ -166,55 +188,76 @@ std::span<const Word<OptimizerForm>> optimizer_form_words() {
 }
 
 constexpr std::array kOptimizerFields = {
-    word<&OptimizerPlan::kind, optimizer_kind_words>("kind").searchable().means(
-        "The algorithm; muon updates the matrices of the layers, AdamW the other parameters."),
-    word<&OptimizerPlan::form, optimizer_form_words>("form").searchable().means(
-        "How the step is carried out and where its states are: PyTorch's foreach, fused or loop, "
-        "bitsandbytes' 8-bit or paged states."),
-    field<&OptimizerPlan::momentum>("momentum").within(0, 1).means("Momentum of SGD; 0: none.")};
+    word<&OptimizerPlan::kind, optimizer_kind_words>("kind")
+        .at_hand_as("Optimizer")
+        .searchable()
+        .means(
+            "The algorithm; muon updates the matrices of the layers, AdamW the other parameters."),
+    word<&OptimizerPlan::form, optimizer_form_words>("form")
+        .at_hand_as("Optimizer step")
+        .searchable()
+        .means("How the step is carried out and where its states are: PyTorch's foreach, fused or "
+               "loop, "
+               "bitsandbytes' 8-bit or paged states."),
+    field<&OptimizerPlan::momentum>("momentum")
+        .labelled("SGD momentum")
+        .within(0, 1)
+        .means("Momentum of SGD; 0: none.")};
 
 constexpr std::array kLoraFields = {
     field<&LoraPlan::rank>("rank")
+        .at_hand_as("LoRA rank")
         .key_of("lora", "r")
         .between(1, kMostLoraRank)
         .shown_always()
         .means("Rank of the adapters."),
     field<&LoraPlan::dropout>("dropout")
+        .labelled("LoRA dropout")
         .key_of("lora")
         .within(0, 1)
         .spelled({.name = "lora_dropout"})
         .means("Dropout before the adapters."),
     field<&LoraPlan::dora>("dora")
+        .labelled("DoRA")
         .key_of("lora")
         .spelled({.name = "use_dora"})
         .means("DoRA: weights are split into magnitude and direction."),
     field<&LoraPlan::rank_stabilised>("rank_stabilised")
+        .labelled("rsLoRA")
         .key_of("lora", "rslora")
         .spelled({.name = "use_rslora"})
         .means("rsLoRA: adapters are scaled by alpha / sqrt(rank) instead of alpha / rank. Neither "
                "this nor alpha changes memory or time."),
     field<&LoraPlan::targets>("targets")
+        .labelled("Adapted modules")
         .key_of("lora")
         .spelled({.name = "target_modules"})
         .means("Modules that get adapters; without it, all linear layers except the output layer."),
     field<&LoraPlan::modules_to_save>("modules_to_save")
+        .labelled("Modules trained in full")
         .key_of("lora", "save")
         .means("Modules of which full copies are trained (modules_to_save), by the end of their "
                "names.")};
 
 constexpr std::array kQuantFields = {
-    one_of<4, 8>(field<&QuantPlan::bits>("bits").key_of("qlora").between(4, 8).means(
-        "Bits per frozen weight: 4 (NF4) or 8 (LLM.int8()).")),
+    one_of<4, 8>(field<&QuantPlan::bits>("bits")
+                     .at_hand_as("Bits per weight")
+                     .key_of("qlora")
+                     .between(4, 8)
+                     .means("Bits per frozen weight: 4 (NF4) or 8 (LLM.int8()).")),
     field<&QuantPlan::double_quant>("double_quant")
+        .labelled("Double quantisation")
         .key_of("qlora")
         .spelled({.name = "bnb_4bit_use_double_quant"})
         .means("The quantisation constants are quantised, too."),
     field<&QuantPlan::prepare_kbit>("prepare_kbit")
+        .labelled("k-bit preparation")
         .key_of("qlora", "prepare")
         .means("prepare_model_for_kbit_training is called.")};
 
 constexpr std::array kGenerationFields = {
     field<&GenerationPlan::new_tokens>("new_tokens")
+        .at_hand_as("Generated tokens")
         .as_option("generate", "N")
         .usually("none")
         .between(1, kMostSequence)
@@ -229,6 +272,7 @@ constexpr std::int64_t kLeastSplit = 20 * kMiB + 1;
 
 constexpr std::array kAllocatorFields = {
     field<&AllocatorSettings::expandable_segments>("expandable_segments")
+        .at_hand_as("Expandable segments")
         .spelled({.name = "expandable_segments"})
         .changes(OptionEffect::kMemory)
         .means("Segments grow in place instead of new ones being allocated."),

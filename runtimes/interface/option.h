@@ -58,7 +58,10 @@ struct OptionField {
   std::string_view shown_as{};  ///< Stands for its value in help; empty: made from the kind.
   std::string_view fallback{};  ///< Its default in words; empty: the default value.
   std::string_view unit{};
-  std::string_view help{};  ///< What it does: a sentence, or a noun phrase with a full stop.
+  std::string_view help{};      ///< What it does: a sentence, or a noun phrase with a full stop.
+  std::string_view label{};     ///< What the window calls it; empty: its name in words.
+  std::string_view examples{};  ///< For a text: values that the window offers, with blanks between.
+  bool at_hand = false;         ///< The window shows it at once; others, when they are asked for.
   OptionEffect effect = OptionEffect::kBoth;
   bool searched = false;      ///< `headroom plan` may choose it.
   bool always_shown = false;  ///< Printed in the option's value even if it is the default.
@@ -133,6 +136,23 @@ struct OptionField {
   [[nodiscard]] constexpr OptionField without_commas() const {
     OptionField row = *this;
     row.skips_commas = true;
+    return row;
+  }
+  /// Shown at once in the window, under this label.
+  [[nodiscard]] constexpr OptionField at_hand_as(std::string_view text) const {
+    OptionField row = *this;
+    row.at_hand = true;
+    row.label = text;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField labelled(std::string_view text) const {
+    OptionField row = *this;
+    row.label = text;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField such_as(std::string_view texts) const {
+    OptionField row = *this;
+    row.examples = texts;
     return row;
   }
   [[nodiscard]] constexpr OptionField means(std::string_view text) const {

@@ -22,7 +22,6 @@
 #include "runtimes/interface/option.h"
 #include "runtimes/interface/outside_term.h"
 #include "runtimes/interface/pipeline.h"
-#include "runtimes/interface/plan_control.h"
 #include "runtimes/interface/plan_execution.h"
 #include "runtimes/interface/settle.h"
 
@@ -197,21 +196,12 @@ class Runtime {
 
   /// The precisions that the framework supports, in the order in which they are offered.
   [[nodiscard]] virtual std::span<const Precision> precisions() const { return torch_precisions(); }
-  /// Adapts a plan that was made for another framework, or with other degrees, to this one: adds
-  /// the framework's own part, removes those of others and replaces what the framework does not
-  /// support. Idempotent. The caller settles the precision.
+  /// Adapts a plan that was made for another framework to this one: adds the framework's own part,
+  /// removes those of others and replaces what the framework does not support. Idempotent. The
+  /// caller settles the precision.
   virtual void settle(ParallelPlan& plan) const {
     plan.own = {};
     plan.mesh = {};
-  }
-  /// The framework's own choices, in the order in which they are shown.
-  [[nodiscard]] virtual std::vector<PlanControl> controls() const { return {}; }
-  /// Which activations are recomputed, if the framework has an option of its own for that.
-  [[nodiscard]] virtual Recompute recomputation(const ParallelPlan& plan) const {
-    return plan.recompute;
-  }
-  virtual void set_recomputation(ParallelPlan& plan, Recompute recompute) const {
-    plan.recompute = recompute;
   }
 
   // Configuration files.

@@ -138,13 +138,15 @@ namespace megatron {
 namespace {
 
 constexpr OptionField recompute_field() {
-  OptionField row = word<&M::recompute, megatron_recompute_words>("recompute");
+  OptionField row =
+      word<&M::recompute, megatron_recompute_words>("recompute").at_hand_as("Recomputation");
   row.form = "one of none, selective, uniform, block (full recomputation is uniform or block)";
   return row;
 }
 
 constexpr std::array kMegatronFields = {
     degree<&Mesh::tensor, M>("tp")
+        .at_hand_as("Tensor parallel")
         .key_of("megatron")
         .spelled({.name = "--tensor-model-parallel-size"})
         .between(1, kMostRanks)
@@ -152,30 +154,35 @@ constexpr std::array kMegatronFields = {
         .searchable()
         .means("Tensor-parallel degree."),
     degree<&Mesh::pipeline, M>("pp")
+        .at_hand_as("Pipeline stages")
         .key_of("megatron")
         .spelled({.name = "--pipeline-model-parallel-size"})
         .between(1, kMostRanks)
         .searchable()
         .means("Pipeline-parallel degree: the number of pipeline stages."),
     degree<&Mesh::context, M>("cp")
+        .at_hand_as("Context parallel")
         .key_of("megatron")
         .spelled({.name = "--context-parallel-size"})
         .between(1, kMostRanks)
         .searchable()
         .means("Context-parallel degree: each rank holds 1/cp of every sequence."),
     degree<&Mesh::expert, M>("ep")
+        .at_hand_as("Expert parallel")
         .key_of("megatron")
         .spelled({.name = "--expert-model-parallel-size"})
         .between(1, kMostRanks)
         .searchable()
         .means("Expert-parallel degree."),
     degree<&Mesh::expert_tensor, M>("etp")
+        .labelled("Expert tensor parallel")
         .key_of("megatron")
         .spelled({.name = "--expert-tensor-parallel-size"})
         .between(0, kMostRanks)
         .searchable()
         .means("Tensor-parallel degree of the experts; 0: that of the other layers."),
     field<&M::layers_per_chunk>("layers_per_virtual_stage")
+        .labelled("Layers per virtual stage")
         .key_of("megatron")
         .spelled({.name = "--num-layers-per-virtual-pipeline-stage"})
         .between(0, kMostRanks)
@@ -203,23 +210,27 @@ constexpr std::array kMegatronFields = {
         .between(1, kMostRanks)
         .means("Copies of the distributed optimizer among the data-parallel ranks."),
     field<&M::mtp_layers>("mtp_layers")
+        .labelled("MTP layers")
         .key_of("megatron")
         .spelled({.name = "--mtp-num-layers"})
         .between(0, kMostRanks)
         .means("Layers for multi-token prediction."),
     field<&M::offloaded_layers>("cpu_offloading_num_layers")
+        .labelled("Layers offloaded")
         .key_of("megatron")
         .spelled({.name = "--cpu-offloading-num-layers"})
         .between(0, kMostRanks)
         .searchable()
         .means("Number of layers, from the first, whose saved activations go to host memory."),
     field<&M::context_exchange_ranks>("cp_exchange_ranks")
+        .labelled("CP exchange ranks")
         .key_of("megatron")
         .between(1, kMostRanks)
         .means("The ranks in a group of N exchange heads (a2a), and the CP/N groups pass keys and "
                "values around a ring (p2p), as --cp-comm-type a2a+p2p does with "
                "--hierarchical-context-parallel-sizes N CP/N; 1: p2p only."),
     field<&M::recompute_layers>("recompute_layers")
+        .at_hand_as("Recomputed layers")
         .key_of("megatron")
         .spelled({.name = "--recompute-num-layers"})
         .between(1, kMostRanks)
@@ -234,6 +245,7 @@ constexpr std::array kMegatronFields = {
         .means("The vocabulary is padded to a multiple of this number times the tensor-parallel "
                "degree."),
     field<&M::sequence_parallel>("sequence_parallel")
+        .at_hand_as("Sequence parallel")
         .key_of("megatron")
         .spelled({.name = "--sequence-parallel"})
         .searchable()
@@ -254,12 +266,14 @@ constexpr std::array kMegatronFields = {
         .spelled({.name = "--account-for-loss-in-pipeline-split"})
         .means("The loss counts as a layer when layers are distributed over pipeline stages."),
     field<&M::pipeline_before_data>("use_tp_pp_dp_mapping")
+        .labelled("TP-PP-DP mapping")
         .key_of("megatron")
         .spelled({.name = "--use-tp-pp-dp-mapping"})
         .searchable()
         .changes(OptionEffect::kTime)
         .means("Pipeline stages are neighbouring ranks and data-parallel ranks lie far apart."),
     field<&M::distributed_optimizer>("distributed_optimizer")
+        .at_hand_as("Distributed optimizer")
         .key_of("megatron")
         .spelled({.name = "--use-distributed-optimizer"})
         .searchable()
@@ -364,6 +378,7 @@ constexpr std::array kMegatronFields = {
                "the "
                "layers."),
     word<&M::attention, megatron_attention_words>("attention")
+        .labelled("Attention backend")
         .key_of("megatron")
         .spelled({.name = "--attention-backend"})
         .searchable()
@@ -382,6 +397,7 @@ constexpr std::array kMegatronFields = {
         .means("Dispatch of tokens to experts; hybridep is flex with --moe-flex-dispatcher-backend "
                "hybridep."),
     word<&M::fp8, megatron_fp8_words>("fp8_recipe")
+        .at_hand_as("FP8 recipe")
         .key_of("megatron")
         .spelled({.name = "--fp8-recipe"})
         .searchable()
@@ -410,6 +426,7 @@ constexpr std::array kMegatronFields = {
         .means("Modules whose saved activations go to host memory "
                "(--fine-grained-activation-offloading); none named: offloading is off."),
     field<&M::least_offloaded>("min_offloaded_tensor_size")
+        .labelled("Least offloaded tensor")
         .key_of("megatron")
         .spelled({.name = "--min-offloaded-tensor-size"})
         .between(1, kMostElements)
@@ -429,6 +446,7 @@ constexpr std::array kMegatronFields = {
                "balanced "
                "routing."),
     field<&M::optimizer_offload>("optimizer_offload")
+        .labelled("Optimizer offload")
         .key_of("megatron")
         .spelled({.name = "--optimizer-offload-fraction"})
         .within(0, 1)

@@ -82,13 +82,6 @@ class Megatron final : public Runtime {
     return master_precisions();
   }
   void settle(ParallelPlan& plan) const override { settle_plan(plan); }
-  [[nodiscard]] std::vector<PlanControl> controls() const override { return window_controls(); }
-  [[nodiscard]] Recompute recomputation(const ParallelPlan& plan) const override {
-    return recomputation_of(plan);
-  }
-  void set_recomputation(ParallelPlan& plan, Recompute recompute) const override {
-    put_recomputation(plan, recompute);
-  }
 
   /// Experts with a capacity factor are padded to it, whatever the router does.
   [[nodiscard]] std::int64_t expert_ranks(const ParallelPlan& plan) const override {

@@ -33,24 +33,4 @@ void settle_plan(ParallelPlan& plan) {
   }
 }
 
-std::vector<PlanControl> window_controls() {
-  return {degree_control<MegatronPlan>(kTensorParallelLabel, &Mesh::tensor),
-          degree_control<MegatronPlan>(kPipelineStagesLabel, &Mesh::pipeline),
-          degree_control<MegatronPlan>(kContextParallelLabel, &Mesh::context),
-          degree_control<MegatronPlan>(kExpertParallelLabel, &Mesh::expert)};
-}
-
-Recompute recomputation_of(const ParallelPlan& plan) {
-  const bool recomputes =
-      has_megatron(plan) && megatron_of(plan).recompute != MegatronRecompute::kNone;
-  return recomputes ? Recompute::kFull : plan.recompute;
-}
-
-void put_recomputation(ParallelPlan& plan, Recompute recompute) {
-  plan.recompute = recompute;  // `settle_plan` translates it.
-  if (has_megatron(plan) && recompute == Recompute::kNone) {
-    edit_megatron(plan).recompute = MegatronRecompute::kNone;
-  }
-}
-
 }  // namespace headroom::ir::megatron

@@ -91,7 +91,6 @@ class Torchtitan final : public Runtime {
     return stored_precisions();
   }
   void settle(ParallelPlan& plan) const override { settle_plan(plan); }
-  [[nodiscard]] std::vector<PlanControl> controls() const override { return window_controls(); }
 
   [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
                                                 const ParallelPlan& plan) const override {

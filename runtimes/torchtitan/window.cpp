@@ -53,11 +53,4 @@ void settle_plan(ParallelPlan& plan) {
   }
 }
 
-std::vector<PlanControl> window_controls() {
-  return {degree_control<TitanPlan>(kTensorParallelLabel, &Mesh::tensor),
-          degree_control<TitanPlan>(kPipelineStagesLabel, &Mesh::pipeline),
-          degree_control<TitanPlan>(kContextParallelLabel, &Mesh::context),
-          degree_control<TitanPlan>(kExpertParallelLabel, &Mesh::expert), fsdp::replicas_control()};
-}
-
 }  // namespace headroom::ir::torchtitan

@@ -106,9 +106,6 @@ class Torchtune final : public Runtime {
       fsdp::settle_shards(plan);
     }
   }
-  [[nodiscard]] std::vector<PlanControl> controls() const override {
-    return {fsdp::replicas_control()};
-  }
 
   /// Recipes keep parameters in bf16; those for several GPUs shard them.
   void prepare_for_search(ParallelPlan& plan) const override {

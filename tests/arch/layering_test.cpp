@@ -64,6 +64,8 @@ const std::vector<Layer>& layers() {
        {"model_ir", "runtimes/interface", "runtimes/torch", "runtimes/transformers",
         "runtimes/fsdp"}},
       {"runtimes/megatron", {"model_ir", "runtimes/interface", "runtimes/torch"}},
+      // A plan as what a user types for it, which the command line reads and the window shows.
+      {"runtimes/typed", {"model_ir", "runtimes/interface", "runtimes"}},
       {"runtimes", {"model_ir"}},
       {"costmodel/hardware", {"model_ir"}},
       {"costmodel/memory", {"model_ir", "costmodel/hardware"}},

@@ -125,8 +125,9 @@ TEST_CASE("EstimateWorker: reports when the newest request has begun") {
 TEST_CASE("EstimateWorker: an error of the input arrives whole") {
   const Error error = Error::invalid_argument("gpu", "h1000", "a GPU", "use h100");
   EstimateWorker worker(
-      [&error](const Scenario& /*scenario*/,
-               const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> { return error; });
+      [&error](const Scenario& /*scenario*/, const std::stop_token& /*stop*/) -> Result<Appraisal> {
+        return error;
+      });
   const Listener listener(worker);
   worker.ask(default_scenario(), EstimateWorker::Urgency::kNow);
   REQUIRE(eventually([&] { return !listener.answers.empty(); }));
@@ -136,7 +137,7 @@ TEST_CASE("EstimateWorker: an error of the input arrives whole") {
 
 TEST_CASE("EstimateWorker: exceptions become messages, and the next question is answered") {
   EstimateWorker worker(
-      [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+      [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<Appraisal> {
         if (scenario.plan.workload.micro_batch == 1) {
           throw InternalError("broken invariant");
         }

@@ -30,8 +30,9 @@ void write(const QString& path, const char* text) {
 }  // namespace
 
 TEST_CASE("make_estimator: answers a scenario of the catalogue") {
-  const auto estimate = make_estimator(kCatalogue)(default_scenario(), {});
-  REQUIRE(estimate);
+  const auto appraisal = make_estimator(kCatalogue)(default_scenario(), {});
+  REQUIRE(appraisal);
+  const cost::StepEstimate* const estimate = &appraisal->estimate;
   // 8,030,261,248 parameters in bf16, in 291 blocks that are rounded up to 512 bytes.
   const Bytes parameters =
       estimate->peak_by_role.at(static_cast<std::size_t>(ir::TensorRole::kParameter));
@@ -47,8 +48,9 @@ TEST_CASE("make_estimator: reads a config.json anew for every question") {
   Scenario scenario = default_scenario();
   scenario.model = model_source(path.toStdString());
   const Estimator estimator = make_estimator(kCatalogue);
-  const auto estimate = estimator(scenario, {});
-  REQUIRE(estimate);
+  const auto appraisal = estimator(scenario, {});
+  REQUIRE(appraisal);
+  const cost::StepEstimate* const estimate = &appraisal->estimate;
   const Bytes parameters =
       estimate->peak_by_role.at(static_cast<std::size_t>(ir::TensorRole::kParameter));
   // Blocks are rounded up to 512 bytes.

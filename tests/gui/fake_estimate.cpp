@@ -50,8 +50,10 @@ cost::StepEstimate fake_estimate(std::int64_t micro_batch) {
   return estimate;
 }
 
-Result<cost::StepEstimate> answer(const Scenario& scenario) {
-  return fake_estimate(scenario.plan.workload.micro_batch);
+Result<Appraisal> answer(const Scenario& scenario) {
+  Appraisal appraisal;
+  appraisal.estimate = fake_estimate(scenario.plan.workload.micro_batch);
+  return appraisal;
 }
 
 Scenario with_micro_batch(Scenario scenario, std::int64_t micro_batch) {

@@ -36,7 +36,7 @@ constexpr int kGradients = kParameters + 1;
 constexpr int kActivations = kParameters + 2;
 
 /// Answers with `fake_estimate` of the scenario's micro-batch.
-[[nodiscard]] Result<cost::StepEstimate> answer(const Scenario& scenario);
+[[nodiscard]] Result<Appraisal> answer(const Scenario& scenario);
 
 [[nodiscard]] Scenario with_micro_batch(Scenario scenario, std::int64_t micro_batch);
 

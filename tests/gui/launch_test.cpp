@@ -5,10 +5,12 @@
 
 #include <QFile>
 #include <QLabel>
+#include <QSet>
 #include <QTemporaryDir>
 
 #include <doctest/doctest.h>
 
+#include "gui/pages/page_book.h"
 #include "tests/gui/fake_estimate.h"
 #include "tests/support/cli.h"
 
@@ -100,18 +102,40 @@ TEST_CASE("run_grab: waits for the answer and writes it") {
   CHECK(picture.height() > 400);
 }
 
+TEST_CASE("run_grab: the picture of every page has text and colours where the page is") {
+  const QTemporaryDir folder;
+  MainWindow window(test::fake_setup());
+  window.setLook(Look::kLight);
+  REQUIRE(run_grab(window, folder.filePath(QStringLiteral("window.png"))) == 0);
+  REQUIRE(window.pages()->count() >= 3);
+  for (const QString& name : window.pages()->pageNames()) {
+    CAPTURE(name.toStdString());
+    REQUIRE(open_view(window, name));
+    REQUIRE(test::eventually([&] { return !window.pages()->isBusy(); }));
+    const QWidget* const page = window.pages()->currentPage();
+    // The page without its tabs: a blank one has a handful of colours, and text has many greys.
+    const QImage picture =
+        window.grab(QRect(page->mapTo(&window, QPoint(0, 0)), page->size())).toImage();
+    QSet<QRgb> colours;
+    for (int y = 0; y < picture.height(); ++y) {
+      for (int x = 0; x < picture.width(); x += 2) {
+        colours.insert(picture.pixel(x, y));
+      }
+    }
+    CHECK(colours.size() > 30);
+  }
+}
+
 TEST_CASE("run_grab: without an answer there is no picture, and the exit code says why") {
   const QTemporaryDir folder;
   const QString path = folder.filePath(QStringLiteral("window.png"));
-  MainWindow wrong(
-      test::setup_with([](const Scenario& /*scenario*/,
-                          const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+  MainWindow wrong(test::setup_with(
+      [](const Scenario& /*scenario*/, const std::stop_token& /*stop*/) -> Result<Appraisal> {
         return Error::invalid_input("config.json", "/hidden_size", "-1", "a positive number");
       }));
   CHECK(run_grab(wrong, path) == 3);
-  MainWindow broken(
-      test::setup_with([](const Scenario& /*scenario*/,
-                          const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+  MainWindow broken(test::setup_with(
+      [](const Scenario& /*scenario*/, const std::stop_token& /*stop*/) -> Result<Appraisal> {
         throw InternalError("broken invariant");
       }));
   CHECK(run_grab(broken, path) == 5);
@@ -178,8 +202,9 @@ TEST_CASE("window_setup: a plan file's node and host memory have the verdict of 
     const auto setup = window_setup(*options);
     REQUIRE(setup);
     CHECK(setup->notes.isEmpty());
-    const auto estimate = setup->estimator(setup->scenario, {});
-    REQUIRE(estimate);
+    const auto appraisal = setup->estimator(setup->scenario, {});
+    REQUIRE(appraisal);
+    const cost::StepEstimate* const estimate = &appraisal->estimate;
     CHECK(name_of(estimate->verdict) == fit.text("verdict"));
     CHECK(estimate->margin == Bytes{fit.integer("margin_bytes")});
     CHECK(estimate->host.bytes == Bytes{fit.integer("host/bytes")});
@@ -209,7 +234,7 @@ TEST_CASE("window_setup: a note says what the window leaves out of a plan file")
   CHECK(setup->scenario.plan.workload.sequence == 1024);  // All positions that GPT-2 has.
   MainWindow window(*setup);
   CHECK(window.findChild<QLabel*>(QStringLiteral("notes"))->text() == setup->notes[0]);
-  CHECK(MainWindow(test::fake_setup()).findChild<QLabel*>(QStringLiteral("notes")) == nullptr);
+  CHECK(MainWindow(test::fake_setup()).findChild<QLabel*>(QStringLiteral("notes"))->isHidden());
   options->gpu = "A100_80GB";  // Another name of the node's own GPU.
   CHECK(window_setup(*options)->scenario.host.node.has_value());
   options->gpu = "h100";  // The node holds the other GPU.
@@ -217,6 +242,28 @@ TEST_CASE("window_setup: a note says what the window leaves out of a plan file")
   write(path, R"({"schema_version": 1, "assumptions": {"host-memory": "much"},
     "plan": {"schema_version": 1}})");
   CHECK(window_setup(*options).error().pointer == "/assumptions/host-memory");
+}
+
+TEST_CASE("window_setup: the file in the place of MODEL may be a plan") {
+  const QTemporaryDir folder;
+  const std::string path = folder.filePath(QStringLiteral("plan.json")).toStdString();
+  write(path, R"({"schema_version": 1, "model": "gpt2", "device": "h100-80gb",
+    "assumptions": {"price": "2.5", "tokens": "15T"}, "plan": {"schema_version": 1, "micro_batch": 3}})");
+  auto options = parse_launch(arguments({path.c_str(), "--view", "compare"}));
+  REQUIRE(options);
+  options->config_dir = HEADROOM_SOURCE_DIR "/configs";
+  const auto setup = window_setup(*options);
+  REQUIRE(setup);
+  CHECK(setup->scenario.model.text == "gpt2");
+  CHECK(setup->scenario.plan.workload.micro_batch == 3);
+  CHECK(setup->scenario.price == doctest::Approx(2.5));
+  CHECK(setup->scenario.tokens == doctest::Approx(15e12));
+  MainWindow window(*setup);
+  CHECK(open_view(window, *options->view));
+  CHECK(window.pages()->currentPage()->objectName() == QStringLiteral("compare"));
+  const Status unknown = open_view(window, QStringLiteral("nothing"));
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().wanted.find("compare") != std::string::npos);
 }
 
 TEST_CASE("window_setup: a catalogue that is not there is the environment's fault") {

@@ -4,23 +4,30 @@
 #include <mutex>
 #include <thread>
 
+#include <QAbstractButton>
 #include <QApplication>
 #include <QCheckBox>
 #include <QComboBox>
 #include <QDropEvent>
 #include <QFile>
 #include <QLabel>
+#include <QMenu>
 #include <QMimeData>
 #include <QSlider>
 #include <QSpinBox>
+#include <QTabBar>
 #include <QTableView>
 #include <QTemporaryDir>
 #include <QUrl>
 
 #include <doctest/doctest.h>
 
+#include "gui/models/compare_model.h"
+#include "gui/pages/page_book.h"
 #include "gui/views/breakdown_view.h"
+#include "gui/views/remedy_bar.h"
 #include "gui/views/verdict_header.h"
+#include "runtimes/deepspeed/plan.h"
 #include "tests/gui/fake_estimate.h"
 
 namespace headroom::gui {
@@ -51,7 +58,10 @@ struct WindowScene {
   [[nodiscard]] QString text(const char* label) const {
     return window.findChild<QLabel*>(QLatin1String(label))->text();
   }
-  [[nodiscard]] QAbstractItemModel* table() { return window.findChild<QTableView*>()->model(); }
+  [[nodiscard]] QTableView* breakdown() {
+    return window.findChild<QWidget*>(QStringLiteral("memory"))->findChild<QTableView*>();
+  }
+  [[nodiscard]] QAbstractItemModel* table() { return breakdown()->model(); }
 
   MainWindow window;
   std::vector<Answer> answers;
@@ -135,11 +145,11 @@ TEST_CASE("MainWindow: a drag of the slider is one step back") {
   REQUIRE(scene.waitForAnswers(1));
   auto* const slider = scene.control<QSlider>("Micro-batch, slider");
   slider->setSliderDown(true);
-  for (int position = 2; position <= 20; ++position) {
+  for (int position = 1; position <= 4; ++position) {
     slider->setSliderPosition(position);
   }
   slider->setSliderDown(false);
-  CHECK(scene.window.scenario().plan.workload.micro_batch == 20);
+  CHECK(scene.window.scenario().plan.workload.micro_batch == 16);
   QTest::keyClick(&scene.window, Qt::Key_Z, Qt::ControlModifier);
   CHECK(scene.window.scenario() == default_scenario());
 }
@@ -182,7 +192,7 @@ TEST_CASE("MainWindow: an answer to a question that is no longer asked is never 
 
 TEST_CASE("MainWindow: an error of the input takes the place of the verdict, with its remedy") {
   WindowScene scene(test::setup_with(
-      [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+      [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<Appraisal> {
         if (scenario.plan.workload.micro_batch == 2) {
           return Error::invalid_argument("gpu", "h1000", "a GPU of the catalogue", "use h100");
         }
@@ -202,7 +212,7 @@ TEST_CASE("MainWindow: an error of the input takes the place of the verdict, wit
 
 TEST_CASE("MainWindow: an exception is a message, not the end") {
   WindowScene scene(test::setup_with(
-      [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+      [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<Appraisal> {
         if (scenario.plan.workload.micro_batch == 1) {
           throw InternalError("broken invariant");
         }
@@ -237,7 +247,7 @@ TEST_CASE("MainWindow: bars and table share the current cell") {
   WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   auto* const bars = scene.window.findChild<BreakdownView*>();
-  auto* const table = scene.window.findChild<QTableView*>();
+  auto* const table = scene.breakdown();
   QTest::keyClick(bars, Qt::Key_End);
   CHECK(table->currentIndex().row() == 2);
   table->setCurrentIndex(table->model()->index(1, BreakdownModel::kFirstCategoryColumn));
@@ -254,7 +264,17 @@ TEST_CASE("MainWindow: whatever takes the keyboard has a name for screen readers
         widget->window() != &scene.window) {
       continue;
     }
-    CAPTURE(widget->metaObject()->className());
+    // A label's text is its name, and tabs have those of their pages.
+    if (qobject_cast<const QLabel*>(widget) != nullptr ||
+        qobject_cast<const QTabBar*>(widget) != nullptr ||
+        qobject_cast<const QTabBar*>(widget->parentWidget()) != nullptr) {
+      continue;
+    }
+    if (const auto* const button = qobject_cast<const QAbstractButton*>(widget);
+        button != nullptr && !button->text().isEmpty()) {
+      continue;  // Screen readers read it.
+    }
+    CAPTURE(std::string(widget->metaObject()->className()));
     CAPTURE(widget->objectName());
     CHECK_FALSE(widget->accessibleName().isEmpty());
     ++named;
@@ -288,6 +308,10 @@ TEST_CASE("MainWindow: a dropped config.json becomes the model, and can be undon
   REQUIRE(scene.waitForAnswers(1));
   const QTemporaryDir folder;
   const QString path = folder.filePath(QStringLiteral("config.json"));
+  QFile file(path);
+  REQUIRE(file.open(QIODevice::WriteOnly));
+  file.write(R"({"model_type": "llama"})");
+  file.close();
   QMimeData data;
   data.setUrls({QUrl::fromLocalFile(path)});
   QDragEnterEvent enter(QPoint(10, 10), Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
@@ -300,6 +324,128 @@ TEST_CASE("MainWindow: a dropped config.json becomes the model, and can be undon
   CHECK(scene.control<QComboBox>("Model")->currentText() == path);
   QTest::keyClick(&scene.window, Qt::Key_Z, Qt::ControlModifier);
   CHECK(scene.window.scenario() == default_scenario());
+}
+
+TEST_CASE("MainWindow: a saved plan opens again, and is among the recent files") {
+  const QTemporaryDir folder;
+  WindowSetup setup = test::fake_setup();
+  setup.config_dir = HEADROOM_SOURCE_DIR "/configs";
+  setup.settings = folder.filePath(QStringLiteral("window.ini"));
+  WindowScene scene(std::move(setup));
+  REQUIRE(scene.waitForAnswers(1));
+  scene.control<QSpinBox>("Micro-batch")->setValue(7);
+  const Scenario saved = scene.window.scenario();
+  const QString path = folder.filePath(QStringLiteral("plan.json"));
+  CHECK(scene.window.savePlan(path).isEmpty());
+  scene.control<QSpinBox>("Micro-batch")->setValue(3);
+  CHECK(scene.window.openPath(path).isEmpty());
+  CHECK(scene.window.scenario() == saved);
+  CHECK(scene.window.whatIf().undoStack()->undoText() == QStringLiteral("plan.json"));
+  QTest::keyClick(&scene.window, Qt::Key_Z, Qt::ControlModifier);
+  CHECK(scene.window.scenario().plan.workload.micro_batch == 3);
+  bool remembered = false;
+  for (const QMenu* menu : scene.window.findChildren<QMenu*>()) {
+    for (const QAction* action : menu->actions()) {
+      remembered = remembered || action->text() == path;
+    }
+  }
+  CHECK(remembered);
+  CHECK(scene.window.openPath(folder.filePath(QStringLiteral("none.json")))
+            .contains(QStringLiteral("none.json")));
+}
+
+TEST_CASE("MainWindow: a DeepSpeed configuration becomes the plan") {
+  const QTemporaryDir folder;
+  WindowSetup setup = test::fake_setup();
+  setup.config_dir = HEADROOM_SOURCE_DIR "/configs";
+  WindowScene scene(std::move(setup));
+  const QString path = folder.filePath(QStringLiteral("ds_config.json"));
+  QFile file(path);
+  REQUIRE(file.open(QIODevice::WriteOnly));
+  file.write(R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 3},
+                 "train_micro_batch_size_per_gpu": 2})");
+  file.close();
+  CHECK(scene.window.openPath(path) == QString());
+  CHECK(scene.window.scenario().plan.runtime == "deepspeed");
+  REQUIRE(has_zero(scene.window.scenario().plan));
+  CHECK(zero_of(scene.window.scenario().plan).stage == 3);
+  CHECK(scene.window.scenario().plan.workload.micro_batch == 2);
+}
+
+TEST_CASE("MainWindow: a remedy's button makes the change, as one step") {
+  WindowSetup setup = test::fake_setup();
+  setup.remedies = [](const Scenario& scenario, const std::stop_token& /*stop*/) {
+    Appraisal appraisal;
+    cost::Remedies found;
+    cost::Remedy remedy;
+    remedy.changes = {cost::Change::kSmallerMicroBatch};
+    remedy.plan = scenario.plan;
+    remedy.plan.workload.micro_batch = 30;
+    remedy.verdict = cost::Verdict::kFits;
+    remedy.margin = Bytes{16 * kGiB};
+    found.cheapest = {remedy};
+    appraisal.remedies = found;
+    return Result<Appraisal>(appraisal);
+  };
+  WindowScene scene(std::move(setup));
+  REQUIRE(scene.waitForAnswers(1));
+  auto* const button = scene.window.findChild<RemedyButton*>(QStringLiteral("remedy 1"));
+  CHECK_FALSE(button->isVisible());
+  scene.control<QSpinBox>("Micro-batch")->setValue(60);
+  REQUIRE(eventually([&] { return button->isVisible(); }));
+  CHECK(button->accessibleName().contains(QStringLiteral("Smaller micro-batches")));
+  CHECK(button->accessibleDescription().contains(QStringLiteral("fits, 16.0\u00a0GiB to spare")));
+  CHECK(scene.text("remedies headline").startsWith(QStringLiteral("What makes it fit")));
+  const int steps = scene.window.whatIf().undoStack()->count();
+  button->click();
+  CHECK(scene.window.scenario().plan.workload.micro_batch == 30);
+  CHECK(scene.window.whatIf().undoStack()->count() == steps + 1);
+  REQUIRE(eventually([&] { return !button->isVisible(); }));
+  CHECK(scene.text("verdict") == QStringLiteral("Fits"));
+}
+
+TEST_CASE("MainWindow: approximate figures come first and give way to the replay's") {
+  std::atomic<bool> let_go = false;
+  WindowSetup setup = test::setup_with([&](const Scenario& scenario, const std::stop_token& stop) {
+    while (scenario.plan.workload.micro_batch == 2 && !let_go && !stop.stop_requested()) {
+      std::this_thread::yield();
+    }
+    return test::answer(scenario);
+  });
+  setup.quick = [](const Scenario& scenario, const std::stop_token& /*stop*/) {
+    Result<Appraisal> appraisal = test::answer(scenario);
+    appraisal.value().approximate = true;
+    return appraisal;
+  };
+  WindowScene scene(std::move(setup));
+  REQUIRE(scene.waitForAnswers(1));
+  scene.control<QSpinBox>("Micro-batch")->setValue(2);
+  REQUIRE(eventually(
+      [&] { return scene.text("margin") == QStringLiteral("≈ 44.0\u00a0GiB to spare"); }));
+  CHECK(scene.answers.size() == 1);
+  let_go = true;
+  REQUIRE(scene.waitForAnswers(2));
+  CHECK(scene.text("margin") == QStringLiteral("44.0\u00a0GiB to spare"));
+}
+
+TEST_CASE("MainWindow: a pinned scenario shows every difference, and comes back as one step") {
+  WindowScene scene;
+  REQUIRE(scene.waitForAnswers(1));
+  QTest::keyClick(&scene.window, Qt::Key_D, Qt::ControlModifier);
+  scene.control<QSpinBox>("Micro-batch")->setValue(5);
+  REQUIRE(scene.waitForAnswers(2));
+  CHECK(scene.text("margin") == QStringLiteral("41.0\u00a0GiB to spare (−4.00\u00a0GiB)"));
+  CHECK(scene.window.pages()->openPage(QStringLiteral("compare")));
+  const auto* const model = scene.window.pages()->currentPage()->findChild<QTableView*>()->model();
+  QStringList names;
+  for (int row = 0; row < model->rowCount(); ++row) {
+    names.append(model->index(row, CompareModel::kNameColumn).data().toString());
+  }
+  CHECK(names.contains(QStringLiteral("Peak reserved")));
+  CHECK(names.last() == QStringLiteral("Micro-batch"));
+  QTest::keyClick(&scene.window, Qt::Key_D, Qt::ControlModifier);
+  CHECK(scene.text("margin") == QStringLiteral("41.0\u00a0GiB to spare"));
+  CHECK(model->rowCount() == 0);
 }
 
 TEST_CASE("MainWindow: what is no configuration is not accepted by a drop") {

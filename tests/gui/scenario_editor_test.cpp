@@ -1,15 +1,22 @@
 #include "gui/views/scenario_editor.h"
 
+#include <algorithm>
+#include <set>
+
+#include <QApplication>
 #include <QCheckBox>
 #include <QComboBox>
+#include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
 #include <QSignalSpy>
 #include <QSlider>
 #include <QSpinBox>
+#include <QToolButton>
 
 #include <doctest/doctest.h>
 
+#include "gui/views/option_control.h"
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/megatron/plan.h"
@@ -73,19 +80,20 @@ TEST_CASE("ScenarioEditor: showing a scenario announces nothing") {
   other.model = {.kind = ModelSource::Kind::kCatalogue, .text = "gpt2"};
   other.gpu = "h100-80gb";
   other.budget = Bytes{70 * kGiB};
-  other.plan.runtime = "deepspeed";
+  other = moved_to(other, "deepspeed");
   other.plan.workload.micro_batch = 5;
   other.plan.workload.sequence = 4096;
   other.plan.lora.emplace();
   other.plan.allocator.expandable_segments = true;
   scene.editor.setScenario(settled(other));
+  QApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);  // The former options.
   CHECK(scene.announced.empty());
   CHECK(scene.control<QComboBox>("Model")->currentText() == QStringLiteral("gpt2"));
   CHECK(scene.control<QComboBox>("GPU")->currentText() == QStringLiteral("h100-80gb"));
   CHECK(scene.control<QLineEdit>("Budget")->text() == QStringLiteral("70GiB"));
-  CHECK(scene.control<QComboBox>("Runtime")->currentText() == QStringLiteral("deepspeed"));
+  CHECK(scene.control<QComboBox>("Framework")->currentText() == QStringLiteral("deepspeed"));
   CHECK(scene.control<QSpinBox>("Micro-batch")->value() == 5);
-  CHECK(scene.control<QSpinBox>("Sequence length in tokens")->value() == 4096);
+  CHECK(scene.control<QSpinBox>("Sequence length")->value() == 4096);
   CHECK(scene.control<QCheckBox>("Train LoRA adapters")->isChecked());
   CHECK(scene.control<QCheckBox>("Expandable segments")->isChecked());
 }
@@ -94,15 +102,26 @@ TEST_CASE("ScenarioEditor: every choice reaches its field of the plan") {
   EditorScene scene;
   choose(scene.control<QComboBox>("Precision"), QStringLiteral("autocast-bf16"));
   CHECK(scene.last().after.plan.precision == ir::Precision::kAutocastBf16);
-  CHECK(scene.last().edit.field == Field::kPrecision);
-  choose(scene.control<QComboBox>("Optimizer"), QStringLiteral("sgd-momentum"));
+  CHECK(scene.last().edit.field == Field::kOption);
+  CHECK(scene.last().edit.control == "plan.precision");
+  CHECK(scene.last().edit.text == QStringLiteral("Precision"));
+  choose(scene.control<QComboBox>("Optimizer"), QStringLiteral("sgd"));
   CHECK(scene.last().after.plan.optimizer.kind == ir::OptimizerKind::kSgd);
-  CHECK(scene.last().after.plan.optimizer.momentum == doctest::Approx(0.9));
   choose(scene.control<QComboBox>("Attention"), QStringLiteral("flash"));
   CHECK(scene.last().after.plan.attention == ir::AttentionKind::kFlash);
-  choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("full"));
+  auto* const checkpointing = scene.control<QComboBox>("Checkpointing");
+  Q_EMIT checkpointing->activated(checkpointing->findText(QStringLiteral("every-2")));
   CHECK(scene.last().after.plan.recompute == ir::Recompute::kFull);
+  CHECK(scene.last().after.plan.recompute_every == 2);
   CHECK(scene.announced.size() == 4);
+}
+
+TEST_CASE("ScenarioEditor: a text that an option does not accept stays out of the plan") {
+  EditorScene scene;
+  auto* const checkpointing = scene.control<QComboBox>("Checkpointing");
+  checkpointing->lineEdit()->setText(QStringLiteral("sometimes"));
+  QTest::keyClick(checkpointing->lineEdit(), Qt::Key_Return);
+  CHECK(scene.announced.empty());
 }
 
 TEST_CASE("ScenarioEditor: every number reaches its field of the plan") {
@@ -111,79 +130,123 @@ TEST_CASE("ScenarioEditor: every number reaches its field of the plan") {
   CHECK(scene.last().after.plan.world == 8);
   scene.control<QSpinBox>("Micro-batch")->setValue(4);
   CHECK(scene.last().after.plan.workload.micro_batch == 4);
-  scene.control<QSpinBox>("Sequence length in tokens")->setValue(3000);
+  scene.control<QSpinBox>("Sequence length")->setValue(3000);
   CHECK(scene.last().after.plan.workload.sequence == 3000);
-  scene.control<QSpinBox>("Micro-batches per optimizer step")->setValue(16);
+  scene.control<QSpinBox>("Accumulation")->setValue(16);
   CHECK(scene.last().after.plan.workload.accumulation == 16);
-  choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("full"));
-  scene.control<QSpinBox>("Checkpoint one layer of every")->setValue(2);
-  CHECK(scene.last().after.plan.recompute_every == 2);
 }
 
-TEST_CASE("ScenarioEditor: ZeRO stages are for DeepSpeed, ranks and frozen weights for LoRA") {
-  EditorScene scene;
-  auto* const stage = scene.control<QComboBox>("ZeRO stage");
-  auto* const rank = scene.control<QSpinBox>("LoRA rank");
-  auto* const frozen = scene.control<QComboBox>("Frozen weights");
-  CHECK_FALSE(stage->isEnabled());
-  CHECK_FALSE(rank->isEnabled());
-  CHECK_FALSE(frozen->isEnabled());
-  CHECK_FALSE(scene.control<QSpinBox>("Checkpoint one layer of every")->isEnabled());
-
-  choose(scene.control<QComboBox>("Runtime"), QStringLiteral("deepspeed"));
-  CHECK(stage->isEnabled());
-  CHECK(scene.control<QComboBox>("Precision")->currentText() == QStringLiteral("bf16-master"));
-  stage->setCurrentIndex(3);
-  REQUIRE(has_zero(scene.last().after.plan));
-  CHECK(zero_of(scene.last().after.plan).stage == 3);
-
-  scene.control<QCheckBox>("Train LoRA adapters")->click();
-  CHECK(scene.last().after.plan.lora == ir::LoraPlan{});
-  CHECK(rank->isEnabled());
-  rank->setValue(64);
-  CHECK(scene.last().after.plan.lora->rank == 64);
-  frozen->setCurrentIndex(2);
-  REQUIRE(scene.last().after.plan.quant);
-  CHECK(scene.last().after.plan.quant->bits == 4);
-  scene.control<QCheckBox>("Train LoRA adapters")->click();
-  CHECK_FALSE(scene.last().after.plan.quant);
-}
-
-TEST_CASE("ScenarioEditor: a framework shows the controls that it has, and no others") {
+TEST_CASE("ScenarioEditor: a framework shows the options that it has, and no others") {
   EditorScene scene;
   scene.control<QSpinBox>("Number of GPUs")->setValue(8);
-  auto* const tensor = scene.control<QSpinBox>("Tensor parallel");
-  auto* const replicas = scene.control<QSpinBox>("Replicas");
-  CHECK_FALSE(tensor->isVisibleTo(&scene.editor));
-  CHECK_FALSE(replicas->isVisibleTo(&scene.editor));
-
-  choose(scene.control<QComboBox>("Runtime"), QStringLiteral("megatron"));
-  CHECK(tensor->isVisibleTo(&scene.editor));
-  CHECK_FALSE(replicas->isVisibleTo(&scene.editor));
-  tensor->setValue(4);
+  const auto row = [&](const char* id) {
+    return scene.editor.findChild<OptionControl*>(QLatin1String(id));
+  };
+  const auto settle = [] { QApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete); };
+  CHECK(row("megatron.tp") == nullptr);
+  choose(scene.control<QComboBox>("Framework"), QStringLiteral("megatron"));
+  settle();
+  REQUIRE(row("megatron.tp") != nullptr);
+  CHECK(row("megatron.tp")->isVisibleTo(&scene.editor));
+  CHECK(row("fsdp.replicas") == nullptr);
+  row("megatron.tp")->findChild<QSpinBox*>()->setValue(4);
   REQUIRE(has_megatron(scene.last().after.plan));
   CHECK(scene.last().after.plan.mesh.tensor == 4);
-  CHECK(scene.last().edit.field == Field::kControl);
-  CHECK(scene.last().edit.control == "Tensor parallel");
-  choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("full"));
-  CHECK(megatron_of(scene.last().after.plan).recompute == ir::MegatronRecompute::kFullUniform);
-  choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("none"));
-  CHECK(megatron_of(scene.last().after.plan).recompute == ir::MegatronRecompute::kNone);
+  CHECK(scene.last().edit.control == "megatron.tp");
 
-  choose(scene.control<QComboBox>("Runtime"), QStringLiteral("torchtitan"));
-  CHECK(tensor->isVisibleTo(&scene.editor));
-  CHECK(tensor->value() == 1);
-  CHECK(replicas->isVisibleTo(&scene.editor));
-  tensor->setValue(2);
+  choose(scene.control<QComboBox>("Framework"), QStringLiteral("torchtitan"));
+  settle();
+  CHECK(row("megatron.tp") == nullptr);
+  row("titan.tp")->findChild<QSpinBox*>()->setValue(2);
   REQUIRE(has_titan(scene.last().after.plan));
   CHECK(scene.last().after.plan.mesh.tensor == 2);
-  replicas->setValue(2);
+  row("fsdp.replicas")->findChild<QSpinBox*>()->setValue(2);
   REQUIRE(has_fsdp(scene.last().after.plan));
   CHECK(scene.last().after.plan.mesh.replicas == 2);
 
-  choose(scene.control<QComboBox>("Runtime"), QStringLiteral("litgpt"));
-  CHECK_FALSE(tensor->isVisibleTo(&scene.editor));
-  CHECK(scene.control<QSpinBox>("Number of GPUs")->value() == 1);
+  choose(scene.control<QComboBox>("Framework"), QStringLiteral("deepspeed"));
+  settle();
+  row("zero.stage")->findChild<QSpinBox*>()->setValue(3);
+  REQUIRE(has_zero(scene.last().after.plan));
+  CHECK(zero_of(scene.last().after.plan).stage == 3);
+}
+
+TEST_CASE("ScenarioEditor: adapters come and go with their check box, and quantisation with them") {
+  EditorScene scene;
+  auto* const lora = scene.control<QCheckBox>("Train LoRA adapters");
+  auto* const quantised = scene.control<QCheckBox>("Quantise frozen weights (QLoRA)");
+  auto* const rank = scene.control<QSpinBox>("LoRA rank");
+  CHECK_FALSE(rank->isVisibleTo(&scene.editor));
+  lora->click();
+  CHECK(scene.last().after.plan.lora == ir::LoraPlan{});
+  CHECK(rank->isVisibleTo(&scene.editor));
+  rank->setValue(64);
+  CHECK(scene.last().after.plan.lora->rank == 64);
+  quantised->click();
+  REQUIRE(scene.last().after.plan.quant);
+  lora->click();
+  CHECK_FALSE(scene.last().after.plan.quant);
+  CHECK_FALSE(quantised->isChecked());
+}
+
+TEST_CASE("ScenarioEditor: what differs from its default is shown, and the rest when asked for") {
+  EditorScene scene;
+  const auto row = [&](const char* id) {
+    return scene.editor.findChild<OptionControl*>(QLatin1String(id));
+  };
+  CHECK(row("plan.micro_batch")->isVisibleTo(&scene.editor));
+  CHECK_FALSE(row("plan.keep_logits")->isVisibleTo(&scene.editor));
+  Scenario other = default_scenario();
+  other.plan.workload.keep_logits = true;
+  scene.editor.setScenario(other);
+  CHECK(row("plan.keep_logits")->isVisibleTo(&scene.editor));
+  CHECK_FALSE(row("plan.evaluation")->isVisibleTo(&scene.editor));
+  scene.editor.findChild<QWidget*>(QStringLiteral("plan"))
+      ->findChild<QToolButton*>(QStringLiteral("more"))
+      ->click();
+  CHECK(row("plan.evaluation")->isVisibleTo(&scene.editor));
+}
+
+TEST_CASE("ScenarioEditor: the filter finds options by what they do, wherever they are") {
+  EditorScene scene;
+  auto* const filter = scene.control<QLineEdit>("Find an option");
+  const auto row = [&](const char* id) {
+    return scene.editor.findChild<OptionControl*>(QLatin1String(id));
+  };
+  QTest::keyClicks(filter, QStringLiteral("logits kept"));
+  CHECK(row("plan.keep_logits")->isVisibleTo(&scene.editor));
+  CHECK_FALSE(row("plan.micro_batch")->isVisibleTo(&scene.editor));
+  filter->clear();
+  CHECK(row("plan.micro_batch")->isVisibleTo(&scene.editor));
+}
+
+TEST_CASE("ScenarioEditor: a refusal stands at the option that it names") {
+  EditorScene scene;
+  auto* const row = scene.editor.findChild<OptionControl*>(QStringLiteral("plan.attention"));
+  const auto says = [row](const QString& text) {
+    const auto labels = row->findChildren<QLabel*>();
+    return std::ranges::any_of(labels, [&text](const QLabel* label) {
+      return label->text().contains(text) && !label->isHidden();
+    });
+  };
+  scene.editor.showRefusal(Error::invalid_argument("attention", "flash", "sdpa", "use sdpa"));
+  CHECK(says(QStringLiteral("got flash, expected sdpa")));
+  CHECK(says(QStringLiteral("use sdpa")));
+  scene.editor.showRefusal(std::nullopt);
+  CHECK_FALSE(says(QStringLiteral("got flash")));
+}
+
+TEST_CASE("ScenarioEditor: an axis is freed for the search with its padlock") {
+  EditorScene scene;
+  const QSignalSpy freed(&scene.editor, &ScenarioEditor::freeAxesEdited);
+  auto* const row = scene.editor.findChild<OptionControl*>(QStringLiteral("plan.micro_batch"));
+  auto* const padlock = row->findChild<QToolButton*>(QStringLiteral("free"));
+  padlock->click();
+  REQUIRE(freed.count() == 1);
+  CHECK(freed.front().front().value<std::set<std::string>>() ==
+        std::set<std::string>{"micro-batch"});
+  scene.editor.setFreeAxes({});
+  CHECK_FALSE(padlock->isChecked());
 }
 
 TEST_CASE("ScenarioEditor: a model is picked from the list, typed, or a file") {
@@ -203,7 +266,7 @@ TEST_CASE("ScenarioEditor: a model is picked from the list, typed, or a file") {
 TEST_CASE("ScenarioEditor: asks for the file dialog") {
   EditorScene scene;
   const QSignalSpy wanted(&scene.editor, &ScenarioEditor::openRequested);
-  scene.control<QPushButton>("Open a config.json")->click();
+  scene.control<QPushButton>("Open a model or a plan")->click();
   CHECK(wanted.count() == 1);
 }
 
@@ -229,12 +292,12 @@ TEST_CASE("ScenarioEditor: a held slider is one gesture, arrow keys are one each
   EditorScene scene;
   auto* const slider = scene.control<QSlider>("Micro-batch, slider");
   slider->setSliderDown(true);
-  slider->setSliderPosition(4);
-  slider->setSliderPosition(9);
+  slider->setSliderPosition(2);
+  slider->setSliderPosition(3);
   slider->setSliderDown(false);
   REQUIRE(scene.announced.size() == 2);
   CHECK(scene.announced[0].edit.gesture == scene.announced[1].edit.gesture);
-  CHECK(scene.announced[1].after.plan.workload.micro_batch == 9);
+  CHECK(scene.announced[1].after.plan.workload.micro_batch == 8);
   QTest::keyClick(slider, Qt::Key_Right);
   QTest::keyClick(slider, Qt::Key_Right);
   REQUIRE(scene.announced.size() == 4);
@@ -244,7 +307,7 @@ TEST_CASE("ScenarioEditor: a held slider is one gesture, arrow keys are one each
 
 TEST_CASE("ScenarioEditor: lengths double with the box's arrows, from any number") {
   EditorScene scene;
-  auto* const length = scene.control<QSpinBox>("Sequence length in tokens");
+  auto* const length = scene.control<QSpinBox>("Sequence length");
   length->setValue(3000);
   length->stepUp();
   CHECK(length->value() == 4096);
@@ -260,7 +323,7 @@ TEST_CASE("ScenarioEditor: lengths double with the box's arrows, from any number
 
 TEST_CASE("ScenarioEditor: numbers half typed are no questions") {
   EditorScene scene;
-  auto* const length = scene.control<QSpinBox>("Sequence length in tokens");
+  auto* const length = scene.control<QSpinBox>("Sequence length");
   length->selectAll();
   QTest::keyClicks(length, QStringLiteral("4096"));
   CHECK(scene.announced.empty());

@@ -18,6 +18,12 @@ const QLabel* label_of(const VerdictHeader& header, const QString& text) {
   return nullptr;
 }
 
+void show(VerdictHeader& header) {
+  Appraisal appraisal;
+  appraisal.estimate = test::fake_estimate();
+  header.showAnswer(appraisal, default_scenario(), nullptr);
+}
+
 /// Whether the first and the last fact stand side by side.
 bool share_a_row(const VerdictHeader& header) {
   return label_of(header, QStringLiteral("Peak reserved"))->y() ==
@@ -28,7 +34,7 @@ bool share_a_row(const VerdictHeader& header) {
 
 TEST_CASE("VerdictHeader: facts that do not fit side by side go below one another") {
   VerdictHeader header;
-  header.showVerdict(test::fake_estimate());
+  show(header);
   const int em = header.fontMetrics().height();
   header.resize(em * 80, em * 20);
   header.show();
@@ -43,7 +49,7 @@ TEST_CASE("VerdictHeader: the facts ask for no width of their own") {
   VerdictHeader header;
   header.showProblem({.what = QStringLiteral("no"), .detail = QStringLiteral("fix: this\nnote")});
   const int without = header.minimumSizeHint().width();
-  header.showVerdict(test::fake_estimate());
+  show(header);
   // Headlines differ in length, facts do not count.
   CHECK(header.minimumSizeHint().width() < without + header.fontMetrics().height() * 12);
 }

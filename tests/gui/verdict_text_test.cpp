@@ -82,13 +82,16 @@ TEST_CASE("verdict_text: a step's time is a fact with its parts, unless memory r
   step.parts.add(cost::StepPart::kOptimizer, Seconds{0.004});
   estimate.time = step;
   const VerdictText text = verdict_text(estimate);
-  const Fact& time = fact(text, QStringLiteral("Step"));
+  const Fact& time = fact(text, QStringLiteral("Step time"));
   CHECK(time.value == QStringLiteral("500\u00a0ms"));
-  CHECK(time.detail == QStringLiteral("8,192 tokens/s/GPU, MFU 20.0\u00a0%"));
+  CHECK(time.detail == QStringLiteral("on 2 GPUs"));
+  const Fact& rate = fact(text, QStringLiteral("Tokens/s/GPU"));
+  CHECK(rate.value == QStringLiteral("8,192"));
+  CHECK(rate.detail == QStringLiteral("MFU 20.0\u00a0%"));
   CHECK(time.tip.endsWith(QStringLiteral("\nmatrix products: 496\u00a0ms")));
   const std::size_t with = text.facts.size();
   estimate.verdict = cost::Verdict::kDoesNotFit;
-  CHECK(verdict_text(estimate).facts.size() == with - 1);
+  CHECK(verdict_text(estimate).facts.size() == with - 2);
 }
 
 TEST_CASE("verdict_text: host memory is named where a plan needs any") {

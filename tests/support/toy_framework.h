@@ -118,12 +118,6 @@ class ToyFramework final : public ir::Runtime {
     plan.own.keep<ToyOptions>();
     plan.own.edit<ToyOptions>();
   }
-  [[nodiscard]] std::vector<ir::PlanControl> controls() const override {
-    return {{.label = "Wheels",
-             .get = [](const ir::ParallelPlan& plan) { return toy_of(plan).wheels; },
-             .set = [](ir::ParallelPlan& plan,
-                       std::int64_t value) { plan.own.edit<ToyOptions>().wheels = value; }}};
-  }
   [[nodiscard]] std::vector<ir::ConfigurationFormat> configuration_formats() const override {
     return {{.name = "toy", .options = "--toy wheels=2", .option = {}, .help = {}}};
   }

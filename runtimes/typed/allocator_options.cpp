@@ -1,15 +1,14 @@
-#include "cli/allocator_options.h"
+#include "runtimes/typed/allocator_options.h"
 
 #include <cstdint>
 #include <utility>
 
-#include "cli/key_values.h"
-#include "cli/scalars.h"
+#include "runtimes/typed/key_values.h"
+#include "runtimes/typed/scalars.h"
 
-namespace headroom::cli {
+namespace headroom::ir {
 
-Result<ir::AllocatorSettings> parse_allocator_settings(std::string_view text,
-                                                       ir::AllocatorSettings base) {
+Result<AllocatorSettings> parse_allocator_settings(std::string_view text, AllocatorSettings base) {
   constexpr std::string_view kOption = "alloc-conf";
   constexpr std::int64_t kMostMegabytes = std::int64_t{1} << 30;
   Result<KeyValues> values = KeyValues::parse(kOption, text, ':');
@@ -52,11 +51,11 @@ Result<ir::AllocatorSettings> parse_allocator_settings(std::string_view text,
     base.roundup_power2_divisions = *divisions;
   }
   const Status known = values->finish();
-  return known ? Result<ir::AllocatorSettings>(base) : Result<ir::AllocatorSettings>(known.error());
+  return known ? Result<AllocatorSettings>(base) : Result<AllocatorSettings>(known.error());
 }
 
-std::string to_text(const ir::AllocatorSettings& settings) {
-  const ir::AllocatorSettings usual;
+std::string to_text(const AllocatorSettings& settings) {
+  const AllocatorSettings usual;
   std::string text;
   const auto add = [&](const char* key, const std::string& value) {
     text += (text.empty() ? "" : ",") + std::string(key) + ":" + value;
@@ -80,4 +79,4 @@ std::string to_text(const ir::AllocatorSettings& settings) {
   return text;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::ir

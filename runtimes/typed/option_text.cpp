@@ -1,21 +1,16 @@
-#include "cli/option_text.h"
+#include "runtimes/typed/option_text.h"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <utility>
 
-#include "cli/key_values.h"
-#include "cli/scalars.h"
 #include "model_ir/base/units.h"
+#include "runtimes/typed/key_values.h"
+#include "runtimes/typed/scalars.h"
 
-namespace headroom::cli {
+namespace headroom::ir {
 namespace {
-
-using ir::JsonValue;
-using ir::OptionField;
-using ir::OptionKind;
-using ir::ParallelPlan;
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
@@ -174,9 +169,9 @@ Error unknown_key(std::string_view option, const std::string& key,
   return Error::invalid_argument(
       option, key,
       known.size() <= kFew
-          ? "one of " + ir::join(known)
+          ? "one of " + join(known)
           : "one of the keys that headroom fit --help " + std::string(option) + " lists",
-      sign.empty() ? ir::suggestion(key, spellings) : sign);
+      sign.empty() ? suggestion(key, spellings) : sign);
 }
 
 /// The error for a key without a value, "--lora r": nothing if a key may stand alone.
@@ -345,7 +340,7 @@ std::string spec_text(std::span<const OptionField> fields, std::string_view opti
   return text;
 }
 
-std::string spec_text(const ir::PlanPart& part, const ParallelPlan& plan) {
+std::string spec_text(const PlanPart& part, const ParallelPlan& plan) {
   return spec_text(part.fields, part.option, plan, part.usual());
 }
 
@@ -365,7 +360,7 @@ std::string lower_sentence(std::string_view sentence) {
   return text;
 }
 
-std::string key_help(const ir::PlanPart& part, const OptionField& field) {
+std::string key_help(const PlanPart& part, const OptionField& field) {
   const std::string key = plain_key(field.key);
   if (field.kind == OptionKind::kSwitch) {
     const bool on = field.get(part.usual()).as_bool().value_or(false);
@@ -389,4 +384,4 @@ std::string key_help(const ir::PlanPart& part, const OptionField& field) {
   return key + "=" + std::string(shown == kShown.end() ? "VALUE" : shown->second);
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::ir

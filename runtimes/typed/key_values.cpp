@@ -1,10 +1,10 @@
-#include "cli/key_values.h"
+#include "runtimes/typed/key_values.h"
 
 #include <algorithm>
 
 #include "model_ir/plan/plan_words.h"
 
-namespace headroom::cli {
+namespace headroom::ir {
 
 Result<KeyValues> KeyValues::parse(std::string_view option, std::string_view text, char separator) {
   KeyValues values;
@@ -45,11 +45,11 @@ std::optional<std::string> KeyValues::take(std::string_view key) {
 Status KeyValues::finish() const {
   for (const auto& [name, value] : parts_) {
     if (std::find(known_.begin(), known_.end(), name) == known_.end()) {
-      return Error::invalid_argument(option_, name, "one of " + ir::join(known_),
-                                     ir::suggestion(name, known_));
+      return Error::invalid_argument(option_, name, "one of " + join(known_),
+                                     suggestion(name, known_));
     }
   }
   return ok();
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::ir

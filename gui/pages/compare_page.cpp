@@ -1,0 +1,97 @@
+#include "gui/pages/compare_page.h"
+
+#include <QAction>
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QPushButton>
+#include <QTableView>
+#include <QVBoxLayout>
+
+#include "gui/pages/page_parts.h"
+#include "gui/theme/palette.h"
+
+namespace headroom::gui {
+namespace {
+
+/// Colours differences by whether they are better, and puts an arrow before them, so that colour is
+/// not all that says so.
+class DifferenceDelegate : public RoomyDelegate {
+ public:
+  using RoomyDelegate::RoomyDelegate;
+
+  void initStyleOption(QStyleOptionViewItem* option, const QModelIndex& index) const override {
+    RoomyDelegate::initStyleOption(option, index);
+    const int better = index.data(CompareModel::kBetterRole).toInt();
+    if (index.column() != CompareModel::kDifferenceColumn || better == 0) {
+      return;
+    }
+    const Theme theme = theme_of(option->palette);
+    const QColor colour = theme.verdict.at(better > 0 ? 0 : 2);
+    option->palette.setColor(QPalette::Text, colour);
+    option->text = (better > 0 ? QStringLiteral("✓ ") : QStringLiteral("✗ ")) + option->text;
+  }
+};
+
+}  // namespace
+
+ComparePage::ComparePage(QWidget* parent) : Page(QStringLiteral("compare"), tr("Compare"), parent) {
+  auto* const column = new QVBoxLayout(this);
+  auto* const row = new QHBoxLayout;
+  what_ = quiet_label();
+  pin_ = new QPushButton(tr("Pin this scenario"), this);
+  pin_->setAutoDefault(false);
+  restore_ = new QPushButton(tr("Go back to it"), this);
+  restore_->setAutoDefault(false);
+  restore_->setToolTip(tr("Makes the pinned scenario the present one; can be undone"));
+  row->addWidget(what_, 1);
+  row->addWidget(restore_);
+  row->addWidget(pin_);
+  column->addLayout(row);
+  table_ = new QTableView(this);
+  dress(table_);
+  table_->setModel(&model_);
+  table_->setItemDelegate(new DifferenceDelegate(table_));
+  table_->setAccessibleName(tr("Figures and options, pinned and now"));
+  table_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  column->addWidget(table_, 1);
+  column->addStretch(0);
+  connect(restore_, &QPushButton::clicked, this, &ComparePage::restoreRequested);
+  refresh();
+}
+
+void ComparePage::setAnswer(const Answer& answer) {
+  now_ = answer.appraisal == nullptr
+             ? std::nullopt
+             : std::optional(Pinned{.scenario = answer.scenario, .appraisal = answer.appraisal});
+  refresh();
+  Q_EMIT settled();
+}
+
+void ComparePage::setPinned(const std::optional<Pinned>& pinned) {
+  pinned_ = pinned;
+  refresh();
+}
+
+void ComparePage::setPinAction(QAction* action) {
+  connect(pin_, &QPushButton::clicked, action, &QAction::trigger);
+}
+
+void ComparePage::refresh() {
+  model_.compare(pinned_, now_);
+  restore_->setVisible(pinned_.has_value());
+  table_->setVisible(pinned_.has_value());
+  if (!pinned_) {
+    pin_->setText(tr("Pin this scenario"));
+    what_->setText(
+        tr("Pin a scenario, then change it: every figure shows the difference, and this page lists "
+           "what changed."));
+    return;
+  }
+  pin_->setText(tr("Release"));
+  what_->setText(tr("Pinned: %1 on %2, %3")
+                     .arg(QString::fromStdString(pinned_->scenario.model.text),
+                          QString::fromStdString(pinned_->scenario.gpu),
+                          QString::fromStdString(pinned_->scenario.plan.runtime)));
+}
+
+}  // namespace headroom::gui
