@@ -91,6 +91,11 @@ void EvidencePage::showErrors(const std::string& runtime) {
   if (auto all = cost::read_residuals(config_dir_ + "/accuracy/residuals.json")) {
     for (cost::ResidualSet& set : all.value()) {
       if (set.runtime == runtime) {
+        // The file has what the measurement adds to the prediction; the page says, like the table,
+        // how far the prediction is from the measurement.
+        std::ranges::transform(set.errors, set.errors.begin(),
+                               [](double added) { return 1 / (1 + added) - 1; });
+        std::ranges::sort(set.errors);
         own.push_back(std::move(set));
       }
     }
