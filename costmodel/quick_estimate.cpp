@@ -16,9 +16,15 @@ namespace {
 /// More than any device has, so that the short models never run out of memory.
 constexpr Bytes kUnlimited{std::int64_t{1} << 60};
 
-/// Periods of layers that the shorter model keeps; the longer one keeps one more. Two are too few:
-/// the first and the last layer of a step have neighbours of another kind.
-constexpr std::size_t kKept = 3;
+/// Periods of layers that the two short models keep.
+struct Kept {
+  std::size_t shorter = 0;
+  std::size_t longer = 0;
+};
+/// Two periods are too few: the first and the last layer of a step have neighbours of another kind.
+constexpr Kept kEven{.shorter = 3, .longer = 4};
+/// Where buckets fill up over several layers, the line must be drawn over several.
+constexpr Kept kUneven{.shorter = 6, .longer = 12};
 
 /// The straight line through two models that differ by `between` layers, continued by `more`.
 struct Line {
@@ -147,12 +153,14 @@ std::optional<Result<StepEstimate>> quick_estimate(const ir::ModelSpec& model,
   LayerStretch stretch = best_stretch(model.layers, every);
   stretch.period *=
       static_cast<std::size_t>(std::max<std::int64_t>(1, runtime.pipeline(plan).stages));
-  const std::size_t removed = stretch.removable(kKept + 1);
+  const Kept kept = runtime.grows_by_layers(plan) ? kEven : kUneven;
+  const std::size_t removed = stretch.removable(kept.longer);
   if (2 * removed < model.layers.size()) {
     return std::nullopt;  // The replay is as quick.
   }
-  const Result<StepEstimate> shorter = estimate(
-      without_layers(model, stretch, removed + stretch.period), plan, device, kUnlimited, machine);
+  const std::size_t between = (kept.longer - kept.shorter) * stretch.period;
+  const Result<StepEstimate> shorter = estimate(without_layers(model, stretch, removed + between),
+                                                plan, device, kUnlimited, machine);
   Result<StepEstimate> longer =
       estimate(without_layers(model, stretch, removed), plan, device, kUnlimited, machine);
   if (!shorter || !longer || shorter->timeline.phases.size() != longer->timeline.phases.size() ||
@@ -160,9 +168,9 @@ std::optional<Result<StepEstimate>> quick_estimate(const ir::ModelSpec& model,
     return std::nullopt;
   }
   StepEstimate continued_one = std::move(longer).value();
-  const Line line{.between = static_cast<std::int64_t>(stretch.period),
+  const Line line{.between = static_cast<std::int64_t>(between),
                   .more = static_cast<std::int64_t>(removed),
-                  .kept = static_cast<std::int64_t>((kKept + 1) * stretch.period)};
+                  .kept = static_cast<std::int64_t>(kept.longer * stretch.period)};
   for (std::size_t at = 0; at < continued_one.timeline.phases.size(); ++at) {
     continue_phase(line, shorter->timeline.phases[at], continued_one.timeline.phases[at]);
   }
