@@ -42,7 +42,7 @@ class Batch:
 
     def variables(self, folder):
         added = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HF_HUB_OFFLINE": "1",
-                 "PYTHONHASHSEED": "0"}  # Gemma 3 makes its masks in the order of a set of names.
+                 "PYTHONHASHSEED": "0"}  # Rows of Gemma 3 depend on it.
         allocator = rows.allocator_of(self.case)
         if allocator:
             added.update(PYTORCH_ALLOC_CONF=allocator, PYTORCH_CUDA_ALLOC_CONF=allocator)
