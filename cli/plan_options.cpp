@@ -463,6 +463,15 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
   return request;
 }
 
+Status read_adapter_options(const Arguments& arguments, ParallelPlan& plan) {
+  if (Status status = check_adapters(arguments); !status) {
+    return status;
+  }
+  OptionReader reader(arguments);
+  read_adapters(reader, plan);
+  return reader.error() ? Status(*reader.error()) : ok();
+}
+
 std::string adapter_text(const ParallelPlan& plan) {
   std::string text = spec_text(ir::lora_options(), plan);
   if (plan.quant) {

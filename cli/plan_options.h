@@ -41,6 +41,11 @@ struct PlanRequest {
 [[nodiscard]] std::vector<OptionValue> options_of(const ir::ParallelPlan& plan,
                                                   const ir::ModelSpec& model);
 
+/// Reads `--lora` and `--qlora` into `plan`, which keeps its own adapters if neither is given.
+///
+/// Errors:  kInvalidArgument if both are given, and for their keys.
+[[nodiscard]] Status read_adapter_options(const Arguments& arguments, ir::ParallelPlan& plan);
+
 /// The adapters of a plan as the value of their option: "r=16,targets=q_proj+v_proj". Adapters
 /// share one list of keys with the quantisation of the frozen weights.
 [[nodiscard]] std::string adapter_text(const ir::ParallelPlan& plan);

@@ -8,7 +8,9 @@
 #include "cli/report/plan_commands.h"
 #include "cli/terminal.h"
 #include "planner/explain/infeasible.h"
+#include "planner/explain/offers.h"
 #include "planner/placement/stage_placement.h"
+#include "planner/search/frameworks.h"
 #include "planner/search/search.h"
 #include "runtimes/plan_file.h"
 
@@ -25,6 +27,9 @@ struct PlanAnswer {
   std::vector<plan::StagePlacement> placements{};   ///< Only under `explain`.
   std::optional<ir::PlanFile> file{};               ///< The plan that was found.
   std::optional<PlanCommands> commands{};           ///< Commands that use the plan.
+  std::vector<plan::FrameworkBest> frameworks{};    ///< The best plan of each.
+  std::vector<plan::Offer> offers{};                ///< What would change the training.
+  bool dropped_masters = false;                     ///< `FoundPlans::dropped_masters`.
   std::vector<std::string> notes{};                 ///< The notes shown on standard error.
 };
 
