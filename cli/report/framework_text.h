@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cli/report/plan_answer.h"
+#include "cli/report/answered_plan.h"
 #include "cli/terminal.h"
 #include "model_ir/json/json_value.h"
 
