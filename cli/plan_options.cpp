@@ -454,4 +454,13 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
   return request;
 }
 
+Status read_adapter_options(const Arguments& arguments, ParallelPlan& plan) {
+  if (Status status = check_adapters(arguments); !status) {
+    return status;
+  }
+  OptionReader reader(arguments);
+  read_adapters(reader, plan);
+  return reader.error() ? Status(*reader.error()) : ok();
+}
+
 }  // namespace headroom::cli

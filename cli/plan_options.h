@@ -42,4 +42,9 @@ struct PlanRequest {
 [[nodiscard]] Result<PlanRequest> read_plan_options(const Arguments& arguments,
                                                     const ir::ModelSpec& model);
 
+/// Reads `--lora` and `--qlora` into `plan`, which keeps its own adapters if neither is given.
+///
+/// Errors:  kInvalidArgument if both are given, and for their keys.
+[[nodiscard]] Status read_adapter_options(const Arguments& arguments, ir::ParallelPlan& plan);
+
 }  // namespace headroom::cli

@@ -50,6 +50,9 @@ constexpr std::array<OptionSpec, 9> kSearchOptions = {
      {"why", "AXIS=VALUE", "",
       "also say why the best plan does not have this value, such as tp=8"}}};
 
+/// The options of adapters, the same as those of `fit`.
+constexpr std::array<std::string_view, 2> kAdapterOptions = {"lora", "qlora"};
+
 /// The default sequence, as in `fit`.
 std::int64_t usual_sequence(const ir::ModelSpec& model) {
   constexpr std::int64_t kUsualLength = 2048;
@@ -92,24 +95,21 @@ Result<plan::Constraints> read_constraints(const Arguments& arguments) {
 
 /// Options of a search that a plan file keeps: those that decide which plan is found.
 bool decides_search(std::string_view option) {
-  return option == "global-batch" || option == "alloc-conf" || option == "objective";
+  return std::ranges::find(kAdapterOptions, option) != kAdapterOptions.end() ||
+         option == "global-batch" || option == "alloc-conf" || option == "objective";
 }
 
 /// `plan` without what belongs to a framework. Arithmetic in bf16 on fp32 masters has the name that
 /// all frameworks understand.
 ir::ParallelPlan base_of_plan(const ir::ParallelPlan& plan) {
   const plan::Axis axis = plan::Axis::kPrecision;
-  const std::int64_t masters = plan::precision_value(ir::Precision::kBf16Master);
   const ir::ParallelPlan usual_recompute;
-  ir::ParallelPlan usual = plan;
-  usual.precision = ir::Precision::kBf16Master;
-  ir::runtime_of(usual).prepare_for_search(usual);
   ir::ParallelPlan base = plan;
   base.recompute = usual_recompute.recompute;
   base.recompute_every = usual_recompute.recompute_every;
   base.recompute_first = usual_recompute.recompute_first;
-  if (usual.precision == plan.precision &&
-      plan::canonical(axis, plan::value_of(plan, axis)) == plan::canonical(axis, masters)) {
+  const std::int64_t masters = plan::precision_value(ir::Precision::kBf16Master);
+  if (plan::value_of(plan, axis) == masters) {
     base.precision = ir::Precision::kBf16Master;
   }
   for (const ir::PlanPart* const part : ir::framework_parts()) {
@@ -136,12 +136,26 @@ Result<ir::ParallelPlan> base_before_options(const Arguments& arguments, const P
   return base;
 }
 
+/// Frozen weights have no masters: they are stored in 16 bits unless the user says otherwise.
+Status read_adapters(const Arguments& arguments, const PlanSearch& search, ir::ParallelPlan& base) {
+  if (Status status = read_adapter_options(arguments, base); !status) {
+    return status;
+  }
+  if (base.lora && search.device.bf16) {
+    base.precision = ir::Precision::kBf16;
+  }
+  return ok();
+}
+
 Result<ir::ParallelPlan> read_base(const Arguments& arguments, const PlanSearch& search) {
   Result<ir::ParallelPlan> before = base_before_options(arguments, search);
   if (!before) {
     return before;
   }
   ir::ParallelPlan base = std::move(before).value();
+  if (Status status = read_adapters(arguments, search, base); !status) {
+    return std::move(status).error();
+  }
   if (const auto text = arguments.value("alloc-conf")) {
     const Result<ir::AllocatorSettings> settings = parse_allocator_settings(*text, {});
     if (!settings) {
@@ -253,6 +267,7 @@ std::vector<std::string> filed_search_options() {
       known.emplace_back(one.name);
     }
   }
+  known.insert(known.end(), kAdapterOptions.begin(), kAdapterOptions.end());
   return known;
 }
 
@@ -317,6 +332,48 @@ plan::SearchQuestion PlanSearch::question() const {
           .progress = {}};
 }
 
+Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question,
+                              plan::SearchRecords& records) {
+  Result<plan::PlanResult> found = plan::search(question, records);
+  if (!found) {
+    return std::move(found).error();
+  }
+  const bool stopped = question.stop != nullptr && question.stop->load();
+  if (found->status != plan::PlanStatus::kInfeasible || !search.may_drop_masters || stopped) {
+    return FoundPlans{.result = std::move(found).value()};
+  }
+  // Frameworks that always keep masters have been searched.
+  const std::int64_t plain = plan::precision_position(ir::Precision::kBf16);
+  const std::int64_t masters = plan::precision_value(ir::Precision::kBf16Master);
+  plan::Constraints constraints = search.constraints;
+  plan::AxisValues runtimes;
+  const std::vector<const plan::FrameworkSearch*> all = plan::framework_searches();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto number = static_cast<std::int64_t>(i);
+    const bool asked = constraints.of(plan::Axis::kRuntime).empty()
+                           ? !all[i]->only_if_named()
+                           : constraints.allows(plan::Axis::kRuntime, number);
+    if (asked && all[i]->read(plan::Axis::kPrecision, plain) != masters) {
+      runtimes.push_back(number);
+    }
+  }
+  constraints.of(plan::Axis::kPrecision) = {plain};
+  constraints.of(plan::Axis::kRuntime) = runtimes;
+  plan::SearchQuestion without = question;
+  without.space.constraints = constraints;
+  if (runtimes.empty() || plan::cells_of(without.space).empty()) {
+    return FoundPlans{.result = std::move(found).value()};
+  }
+  Result<plan::PlanResult> other = plan::search(without, records);
+  if (!other || !other->best) {
+    return FoundPlans{.result = std::move(found).value()};
+  }
+  constraints.of(plan::Axis::kRuntime) = search.constraints.of(plan::Axis::kRuntime);
+  search.constraints = constraints;
+  question.space.constraints = constraints;
+  return FoundPlans{.result = std::move(other).value(), .dropped_masters = true};
+}
+
 std::vector<OptionSpec> plan_search_options() {
   std::vector<OptionSpec> options(device_options().begin(), device_options().end());
   for (const std::vector<OptionSpec>& some : {machine_options(), host_options()}) {
@@ -324,6 +381,11 @@ std::vector<OptionSpec> plan_search_options() {
   }
   for (const plan::Axis axis : plan::all_axes()) {
     options.push_back({axis->option, axis->values, axis->usual, kept(plan::help_of(axis))});
+  }
+  for (const OptionSpec& option : plan_option_specs()) {
+    if (std::ranges::find(kAdapterOptions, option.name) != kAdapterOptions.end()) {
+      options.push_back(option);
+    }
   }
   options.insert(options.end(), kSearchOptions.begin(), kSearchOptions.end());
   options.push_back(plan_file_option());
@@ -345,6 +407,9 @@ std::vector<ir::Assumption> search_assumptions(const Arguments& arguments) {
     if (decides_search(option.name)) {
       add(option.name);
     }
+  }
+  for (const std::string_view option : kAdapterOptions) {
+    add(option);
   }
   return typed;
 }
@@ -411,6 +476,8 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
     return std::move(base).error();
   }
   search.base = std::move(base).value();
+  search.may_drop_masters = search.base.precision == ir::Precision::kBf16Master &&
+                            search.constraints.of(plan::Axis::kPrecision).empty();
   const Result<ConfigDir> folder = config_dir_of(arguments);
   if (!folder) {
     return folder.error();

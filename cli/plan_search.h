@@ -29,10 +29,27 @@ struct PlanSearch {
   double confidence = 0.9;                     ///< Least chance to fit of the plan.
   std::vector<cost::ResidualSet> residuals{};  ///< Errors that say the chance.
   std::optional<ir::ParallelPlan> filed;       ///< The plan of `--plan`.
+  /// Whether fp32 master weights are only the default: a search that finds nothing with them goes
+  /// on without.
+  bool may_drop_masters = false;
 
   /// The returned question refers to this object.
   [[nodiscard]] plan::SearchQuestion question() const;
 };
+
+/// What a search found.
+struct FoundPlans {
+  plan::PlanResult result;
+  bool dropped_masters = false;  ///< The plans have weights and states in 16 bits.
+};
+
+/// Searches `question`, which is that of `search`. If no plan fits and `may_drop_masters` is set,
+/// searches the frameworks that can do without fp32 master weights once more, in bf16. If a plan
+/// fits then, question and search become those that found it.
+///
+/// Errors:  those of `plan::search`.
+[[nodiscard]] Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question,
+                                            plan::SearchRecords& records);
 
 /// The options that define the space to search and how to search it.
 [[nodiscard]] std::vector<OptionSpec> plan_search_options();

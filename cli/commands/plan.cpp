@@ -242,10 +242,11 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
   add(answer.result.best ? notes_of(search.model.spec, search.device, answer.result.best->plan)
                          : device_notes(search.device));
   add(machine_notes(search.machine));
-  const std::string precision = answer.arguments.value("precision").value_or("");
-  if (precision == "bf16" || precision == "fp16") {
-    notes.push_back("--precision " + precision + " keeps fp32 master weights in a search: it is " +
-                    precision + "-master of headroom fit, whose " + precision + " has none");
+  if (answer.dropped_masters) {
+    notes.emplace_back(
+        "no plan fits with fp32 master weights, so the search went on without them: weights and "
+        "optimizer states are in 16 bits, which trains differently (--precision bf16; type "
+        "--precision bf16-master to see what fp32 master weights would need)");
   }
   if (answer.result.estimate) {
     add(host_notes(answer.result.estimate->host, search.device));
@@ -263,7 +264,7 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
   if (!filed) {
     return filed.error();
   }
-  const Arguments& arguments = *filed;
+  Arguments arguments = *filed;
   add_notes(context, filed_notes(arguments));
   Result<PlanSearch> search = read_plan_search(arguments);
   if (!search) {
@@ -291,11 +292,29 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
     plan::SearchRecords records;
     const Clock::time_point begin = Clock::now();
-    Result<plan::PlanResult> result = plan::search(question, records);
-    if (!result) {
-      return std::move(result).error();
+    Result<FoundPlans> found = find_plans(answer.search, question, records);
+    if (!found) {
+      return std::move(found).error();
     }
-    answer.result = std::move(result).value();
+    answer.result = std::move(found->result);
+    answer.dropped_masters = found->dropped_masters;
+    if (found->dropped_masters) {
+      arguments.set("precision", "bf16");
+    }
+    if (answer.result.best) {
+      line.say("comparing the frameworks");
+      Result<std::vector<plan::FrameworkBest>> rows =
+          plan::best_of_frameworks(question, answer.result, records);
+      if (!rows) {
+        return std::move(rows).error();
+      }
+      answer.frameworks = std::move(rows).value();
+      Result<std::vector<plan::Offer>> offers = plan::offers_of(question, answer.result);
+      if (!offers) {
+        return std::move(offers).error();
+      }
+      answer.offers = std::move(offers).value();
+    }
     if (explaining == Explaining::kAll && answer.result.best) {
       for (const plan::Alternative& one : filed_alternatives(answer)) {
         asked.push_back(one);

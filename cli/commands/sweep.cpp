@@ -103,12 +103,20 @@ void add_command(const ir::PlanFile& file, const PlanSearch& search, ir::JsonFie
 }
 
 Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
-  const Arguments arguments = arguments_of(all, item);
-  Result<PlanSearch> search = read_plan_search(arguments);
-  if (!search) {
-    return std::move(search).error();
+  Arguments arguments = arguments_of(all, item);
+  Result<PlanSearch> read = read_plan_search(arguments);
+  if (!read) {
+    return std::move(read).error();
   }
-  const Result<plan::PlanResult> found = plan::search(search->question());
+  PlanSearch search = std::move(read).value();
+  plan::SearchQuestion question = search.question();
+  plan::SearchRecords records;
+  const Result<FoundPlans> plans = find_plans(search, question, records);
+  if (plans && plans->dropped_masters) {
+    arguments.set("precision", "bf16");
+  }
+  const Result<plan::PlanResult> found =
+      plans ? Result<plan::PlanResult>(plans->result) : Result<plan::PlanResult>(plans.error());
   ir::JsonFields fields;
   fields.add("model", item.model);
   fields.add("gpu", item.gpu);
@@ -123,14 +131,14 @@ Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
   fields.add("space", found->space);
   if (found->best && found->estimate) {
     fields.add("step_seconds", found->best->time.total().value());
-    fields.add("tokens_per_second", tokens_per_second(*search, *found->best));
+    fields.add("tokens_per_second", tokens_per_second(search, *found->best));
     fields.add("peak_allocated_bytes", found->estimate->peak_allocated);
     fields.add("margin_bytes", found->estimate->margin);
     fields.add("plan", plan_words(found->best->plan));
     add_verdict(*found->estimate, fields);
-    ir::PlanFile file = plan_file_of(arguments, search->model, &search->device, found->best->plan);
+    ir::PlanFile file = plan_file_of(arguments, search.model, &search.device, found->best->plan);
     file.search = search_assumptions(arguments);
-    add_command(file, *search, fields);
+    add_command(file, search, fields);
   } else if (found->least_host) {
     add_host(found->least_host->host, found->least_host->host_capacity, fields);
   }

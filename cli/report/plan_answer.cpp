@@ -8,6 +8,7 @@
 
 #include "cli/question.h"
 #include "cli/report/fit_answer.h"
+#include "cli/report/framework_text.h"
 #include "cli/report/host_text.h"
 #include "cli/report/placement_text.h"
 #include "cli/report/why_text.h"
@@ -45,6 +46,12 @@ JsonFields time_fields(const PlanSearch& search, const plan::RatedPlan& plan) {
   return fields;
 }
 
+/// What `fit` says of the plan's intervals.
+cost::Confidence confidence_of(const PlanAnswer& answer) {
+  return cost::confidence_of(*answer.result.estimate, answer.result.best->plan,
+                             answer.search.residuals);
+}
+
 JsonFields estimate_fields(const PlanAnswer& answer) {
   const cost::StepEstimate& estimate = *answer.result.estimate;
   JsonFields fields;
@@ -57,6 +64,16 @@ JsonFields estimate_fields(const PlanAnswer& answer) {
   fields.add("margin_bytes", estimate.margin);
   fields.add("host", host_json(estimate.host, estimate.host_verdict,
                                host_assumption(answer.search.device)));
+  const cost::Confidence confidence = confidence_of(answer);
+  const bool known = confidence.basis.runs > 0;
+  fields.add("reserved_low_bytes",
+             known ? JsonValue{confidence.reserved.low.value()} : JsonValue{});
+  fields.add("reserved_high_bytes",
+             known ? JsonValue{confidence.reserved.high.value()} : JsonValue{});
+  fields.add("step_low_seconds",
+             confidence.step_time ? JsonValue{confidence.step_time->low.value()} : JsonValue{});
+  fields.add("step_high_seconds",
+             confidence.step_time ? JsonValue{confidence.step_time->high.value()} : JsonValue{});
   fields.add("moment", estimate.peak_moment);
   fields.add("rank", static_cast<std::int32_t>(estimate.rank));
   fields.add("replayed_step_seconds",
@@ -151,13 +168,25 @@ std::string length_words(const PlanAnswer& answer) {
              : "";
 }
 
-/// "chance to fit 97.2 %, at least 90.0 % asked for\n"; empty if no measured errors apply.
-std::string chance_line(const PlanAnswer& answer) {
+/// "chance to fit 97.2 %, at least 90.0 % asked for; 95 % interval of what is reserved: ...\n";
+/// empty if no measured errors apply.
+std::string chance_line(const PlanAnswer& answer, const Terminal& terminal) {
   const std::optional<double> chance = answer.result.estimate->chance;
-  return chance && is_measured(answer.search.device)
-             ? "chance to fit " + percent_text(*chance) + ", at least " +
-                   percent_text(answer.search.confidence) + " asked for\n"
-             : "";
+  if (!chance || !is_measured(answer.search.device)) {
+    return "";
+  }
+  std::string text = "chance to fit " + percent_text(*chance) + ", at least " +
+                     percent_text(answer.search.confidence) + " asked for";
+  const cost::Confidence confidence = confidence_of(answer);
+  if (confidence.basis.runs > 0) {
+    text += "; 95 % interval of the reserved memory: " + to_text(confidence.reserved.low) + " to " +
+            to_text(confidence.reserved.high);
+  }
+  if (const auto& step = confidence.step_time) {
+    text += ", of the step: " + duration_text(step->low.value()) + " to " +
+            duration_text(step->high.value());
+  }
+  return wrap(text, terminal.width - 2, 2) + "\n";
 }
 
 std::string head_line(const PlanAnswer& answer) {
@@ -349,6 +378,10 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("least_peak_bytes", lean != nullptr ? JsonValue{lean->peak.value()} : JsonValue{});
   fields.add("least_peak_proven", answer.infeasible && answer.infeasible->proven);
   fields.add("would_fit", would_fit_json(answer));
+  fields.add("frameworks", framework_json(answer));
+  fields.add("left_out", left_out_json(answer));
+  fields.add("offers", offers_json(answer));
+  fields.add("held", held_json(answer));
   fields.add("front", front_json(answer));
   fields.add("front_whole", result.front_whole);
   fields.add("front_gap", !result.front.empty() && std::isfinite(result.front_gap)
@@ -379,11 +412,14 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
     if (estimate.time) {
       text += doubt_line(estimate.time->total / result.best->time.total());
     }
-    text +=
-        "\n" + memory_lines(estimate, terminal) + chance_line(answer) + host_summary(estimate.host);
+    text += "\n" + memory_lines(estimate, terminal) + chance_line(answer, terminal) +
+            host_summary(estimate.host);
   } else {
     text += wrapped_lines(infeasible_lines(answer), terminal);
   }
+  text += framework_lines(answer, terminal);
+  text += left_out_lines(answer, terminal);
+  text += offer_lines(answer, terminal);
   text += replayed_lines(answer);
   text += front_lines(answer);
   std::string counts =
@@ -396,7 +432,7 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
     counts += ", bound " + bound_text(answer.search.objective, result.bound) + ", gap " +
               aligned_percent(result.gap, 1);
   }
-  text += "\n" + wrap(counts, terminal.width - 2, 2) + "\n";
+  text += "\n" + wrap(counts, terminal.width - 2, 2) + "\n" + held_lines(answer, terminal);
   if (!answer.why.empty() || answer.infeasible) {
     text += "\n" + wrapped_lines(answer.why, terminal) +
             (answer.infeasible

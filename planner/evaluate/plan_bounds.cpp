@@ -19,6 +19,12 @@ bool computes(const ir::WorkShape& shape) {
          std::holds_alternative<ir::TrafficShape>(shape);
 }
 
+/// Whether it is a matrix product of 16-bit operands.
+bool is_product(const ir::WorkShape& shape) {
+  const auto* const product = std::get_if<ir::GemmShape>(&shape);
+  return product != nullptr && bits_of(product->dtype) == 16;
+}
+
 }  // namespace
 
 Seconds AloneBounds::least_step(const ir::ParallelPlan& plan) {
@@ -34,21 +40,93 @@ Bytes AloneBounds::floor(const ir::ParallelPlan& plan) {
   return cost::memory_floor(model_, plan, cost::HeldAt::kForward) + kept;
 }
 
+std::vector<std::vector<std::uint64_t>> AloneBounds::lighter(const SpaceQuestion& question,
+                                                             const Cell& cell) {
+  const std::unique_ptr<const Choices> choices = choices_of(question, cell);
+  std::vector<ir::ParallelPlan> plans;
+  for (std::uint64_t index = 0; index < choices->size(); ++index) {
+    plans.push_back(choices->plan_at(index));
+  }
+  // Every k-th layer from the first on: the layers of a multiple of k are among them.
+  const auto has_fewer = [](const ir::ParallelPlan& one, const ir::ParallelPlan& other) {
+    if (other.recompute == ir::Recompute::kNone || one.recompute_first != 0 ||
+        other.recompute_first != 0) {
+      return false;
+    }
+    return one.recompute == ir::Recompute::kNone ||
+           (one.recompute_every > other.recompute_every &&
+            one.recompute_every % other.recompute_every == 0);
+  };
+  std::vector<std::vector<std::uint64_t>> all(plans.size());
+  for (std::uint64_t i = 0; i < plans.size(); ++i) {
+    for (std::uint64_t j = 0; j < plans.size(); ++j) {
+      if (!has_fewer(plans[j], plans[i])) {
+        continue;
+      }
+      ir::ParallelPlan same = plans[j];
+      same.recompute = plans[i].recompute;
+      same.recompute_every = plans[i].recompute_every;
+      if (same == plans[i]) {
+        all[i].push_back(j);
+      }
+    }
+  }
+  return all;
+}
+
 AloneBounds::Alone AloneBounds::alone(const ir::ParallelPlan& plan) {
   const std::optional<ir::ParallelPlan> one = ir::runtime_of(plan).one_rank_alone(plan);
   if (!one) {
     return {};
   }
+  const bool some = one->recompute != ir::Recompute::kNone &&
+                    (one->recompute_every > 1 || one->recompute_first > 0);
+  Alone alone = some ? between(*one) : measured(*one);
+  if (plan.lora && one->runtime != plan.runtime) {
+    alone = {.computing = alone.products, .products = alone.products, .kept = 0};
+  }
+  return alone;
+}
+
+/// The bounds of a plan that recomputes some layers, from those of no and of every layer.
+AloneBounds::Alone AloneBounds::between(const ir::ParallelPlan& one) {
+  ir::ParallelPlan end = one;
+  end.recompute_every = 1;
+  end.recompute_first = 0;
+  const Alone every = measured(end);
+  end.recompute = ir::Recompute::kNone;
+  const Alone none = measured(end);
+  const auto layers = static_cast<std::int64_t>(model_.layers.size());
+  std::int64_t again = 0;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    again += ir::recomputes_layer(one, layer) ? 1 : 0;
+  }
+  const cost::LayerStretch stretch = cost::best_stretch(model_.layers, 1);
+  const bool equal = stretch.period == 1 && stretch.length == model_.layers.size() &&
+                     model_.architecture == ir::Architecture::kCausalLm;
+  if (!equal || every.computing < none.computing || every.kept > none.kept) {
+    return {.computing = none.computing,
+            .products = none.products,
+            .kept = std::min(none.kept, every.kept)};
+  }
+  const std::int64_t freed = none.kept - every.kept;
+  return {.computing = none.computing + static_cast<double>(again) / static_cast<double>(layers) *
+                                            (every.computing - none.computing),
+          .products = none.products,
+          .kept = none.kept - std::min(freed, ceil_div(freed * (again + 1), layers))};
+}
+
+AloneBounds::Alone AloneBounds::measured(const ir::ParallelPlan& one) {
   {
     const std::lock_guard lock(mutex_);
-    const auto found = std::ranges::find(alone_, *one, &decltype(alone_)::value_type::first);
+    const auto found = std::ranges::find(alone_, one, &decltype(alone_)::value_type::first);
     if (found != alone_.end()) {
       return found->second;
     }
   }
-  const Alone made = extrapolated(*one);
+  const Alone made = extrapolated(one);
   const std::lock_guard lock(mutex_);
-  return alone_.emplace_back(*one, made).second;
+  return alone_.emplace_back(one, made).second;
 }
 
 AloneBounds::Alone AloneBounds::extrapolated(const ir::ParallelPlan& one) const {
@@ -66,9 +144,11 @@ AloneBounds::Alone AloneBounds::extrapolated(const ir::ParallelPlan& one) const 
     return {};  // One of the two could not be lowered.
   }
   const auto periods = static_cast<std::int64_t>(removed / stretch.period);
-  return {.computing =
-              three.computing + static_cast<double>(periods) * (four.computing - three.computing),
-          .kept = three.kept + periods * (four.kept - three.kept)};
+  return {
+      .computing =
+          three.computing + static_cast<double>(periods) * (four.computing - three.computing),
+      .products = three.products + static_cast<double>(periods) * (four.products - three.products),
+      .kept = three.kept + periods * (four.kept - three.kept)};
 }
 
 AloneBounds::Alone AloneBounds::lowered_alone(const ir::ModelSpec& model,
@@ -94,6 +174,7 @@ AloneBounds::Alone AloneBounds::lowered_alone(const ir::ModelSpec& model,
       const ir::WorkItem& item = work.items[i];
       if (item.kind == ir::WorkItem::Kind::kRun && item.stream == 0) {
         result.computing += durations[item.index];
+        result.products += is_product(work.shapes[item.index]) ? durations[item.index] : Seconds{};
       }
     }
     if (forward && phase.end > phase.begin && phase.begin > 0) {

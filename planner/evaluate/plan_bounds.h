@@ -50,7 +50,7 @@ class PlanBounds {
 };
 
 /// Bounds for every framework that has `ir::Runtime::one_rank_alone`.
-class AloneBounds final : public PlanBounds {
+class AloneBounds : public PlanBounds {
  public:
   /// Keeps references to all arguments.
   AloneBounds(const ir::ModelSpec& model, const cost::DeviceSpec& device,
@@ -60,23 +60,37 @@ class AloneBounds final : public PlanBounds {
   /// Model:   every micro-batch runs the products, attention and memory-bound kernels of forward
   ///          and backward, including recomputation, one after the other on the compute stream, as
   ///          they run on a single GPU without an optimizer. Their times come from a model of few
-  ///          layers and grow by a constant per layer. The time of the host, other streams and the
-  ///          optimizer counts as 0. The bound is 0 if the model alone cannot be lowered.
+  ///          layers and grow by a constant per layer. If some layers are recomputed, each adds its
+  ///          part of what all of them add; layers that differ count as adding nothing. The time of
+  ///          the host, other streams and the optimizer counts as 0. The bound is 0 if the model
+  ///          alone cannot be lowered. Frameworks store adapters in different types: beside
+  ///          adapters another framework's program counts with its products of 16-bit operands
+  ///          alone.
   [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan) override;
 
   /// Model:   at the end of a forward, everything is alive that the forward keeps on a single GPU,
   ///          the parameters that the framework gathered and did not reshard, and from the second
   ///          step on the rank's part of the optimizer states. What forward keeps grows by a
-  ///          constant per layer.
+  ///          constant per layer. If some layers are recomputed, each frees its part of what all of
+  ///          them free, and one more; layers that differ count as if all were recomputed. Beside
+  ///          adapters, another framework's program counts as keeping nothing.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan) override;
+
+  /// Model:   a plan whose recomputed layers are among those of another one, and which is otherwise
+  ///          the same, is no slower: the program of the other one has its work and more.
+  [[nodiscard]] std::vector<std::vector<std::uint64_t>> lighter(const SpaceQuestion& question,
+                                                                const Cell& cell) override;
 
  private:
   /// Time and memory of a micro-batch without other ranks and without the optimizer.
   struct Alone {
     Seconds computing;
+    Seconds products;       ///< Its part in products of 16-bit operands.
     std::int64_t kept = 0;  ///< Bytes kept at the end of its forward.
   };
   [[nodiscard]] Alone alone(const ir::ParallelPlan& plan);
+  [[nodiscard]] Alone measured(const ir::ParallelPlan& one);
+  [[nodiscard]] Alone between(const ir::ParallelPlan& one);
   [[nodiscard]] Alone extrapolated(const ir::ParallelPlan& one) const;
   [[nodiscard]] Alone lowered_alone(const ir::ModelSpec& model, const ir::ParallelPlan& one) const;
 

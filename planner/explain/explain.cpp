@@ -29,7 +29,8 @@ Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found, 
   WhyNot why;
   why.axis = axis;
   why.value = value;
-  if (found.best && value_of(found.best->plan, axis) == canonical(axis, value)) {
+  if (found.best &&
+      value_of(found.best->plan, axis) == search_of(found.best->plan).read(axis, value)) {
     return why;
   }
   const SearchQuestion with = held(question, axis, {value});

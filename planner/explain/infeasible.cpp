@@ -37,7 +37,10 @@ Result<std::optional<PlanResult>> asked(const SearchQuestion& question, SearchRe
   }
   Result<PlanResult> found = search(question, records);
   if (!found) {
-    return std::move(found).error();
+    // A value that every framework refuses is a space without a plan.
+    return is_refusal(found.error())
+               ? Result<std::optional<PlanResult>>(std::optional<PlanResult>())
+               : std::move(found).error();
   }
   return std::optional(std::move(found).value());
 }
@@ -360,6 +363,9 @@ double distance_of(Axis axis, const AxisValues& given, std::int64_t value) {
 
 /// Whether some searched framework offers other values of `axis` although the user did not name it.
 bool is_offered(const SpaceQuestion& space, Axis axis) {
+  if (axis == Axis::kFrozenWeights) {
+    return space.base.lora.has_value();
+  }
   const AxisValues& named = space.constraints.of(Axis::kRuntime);
   const std::vector<const FrameworkSearch*> all = framework_searches();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -387,7 +393,9 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& 
   }
   AxisValues given = question.space.constraints.of(axis);
   if (given.empty()) {
-    given = {0};  // The value of a held axis that the user does not name.
+    // The value of a held axis that the user does not name.
+    const SearchAxis* const common = find_common_axis(axis);
+    given = {common == nullptr ? 0 : common->get(question.space.base)};
   }
   AxisValues values = values_in_space(free.space, axis);
   std::erase_if(values,

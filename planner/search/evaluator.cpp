@@ -65,6 +65,10 @@ bool keep_too_large(const RatedPlan& plan, CellAnswer& answer) {
   return false;
 }
 
+bool is_refusal(const Error& error) {
+  return error.code == ErrorCode::kInvalidArgument;
+}
+
 Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan) {
   const Bytes total = question.budget > Bytes{0} ? question.budget : question.device.total;
   const std::vector<cost::OutsideTerm> outside =

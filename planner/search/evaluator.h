@@ -63,6 +63,7 @@ struct CellAnswer {
   std::optional<RatedPlan> leanest;     ///< If nothing fitted; its peak is that of one rank.
   std::optional<RatedPlan> least_host;  ///< The one that needs least host memory, of plans that
                                         ///< only the host has no room for.
+  std::vector<Error> refusals{};        ///< Of plans that cannot be lowered.
   std::optional<Next> next;             ///< None: all plans of the cell have been looked at.
 };
 
@@ -145,6 +146,9 @@ inline constexpr Bytes kMostBytes{INT64_MAX};
 
 /// Notes a plan that is too large for the device or for the host; false: it fits.
 [[nodiscard]] bool keep_too_large(const RatedPlan& plan, CellAnswer& answer);
+
+/// Whether `error` refuses one plan, so that the search goes on without it.
+[[nodiscard]] bool is_refusal(const Error& error);
 
 /// Bounds the worth of the plans of a cell from below.
 [[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell);

@@ -131,7 +131,10 @@ class LoweredVisit {
       if (question_.pruning.memory_floor) {
         const Result<bool> above = bounds_.is_above(bound.index, ceiling());
         if (!above) {
-          return above.error();
+          if (!leave_out(above.error())) {
+            return above.error();
+          }
+          continue;
         }
         if (*above) {
           continue;
@@ -144,11 +147,13 @@ class LoweredVisit {
     return std::move(answer_);
   }
 
-  /// Evaluates only the plan that recomputes every layer.
+  /// Evaluates only the last plan of those that recompute most layers.
   Result<CellAnswer> leanest() {
     std::uint64_t index = 0;
     for (std::uint64_t i = 0; i < plans_.size(); ++i) {
-      index = plans_[i].recompute == ir::Recompute::kNone ? index : i;
+      const bool more = plans_[index].recompute == ir::Recompute::kNone ||
+                        plans_[i].recompute_every <= plans_[index].recompute_every;
+      index = plans_[i].recompute != ir::Recompute::kNone && more ? i : index;
     }
     if (state_.refused.contains(cell_.first_number + index) || lacks_host(index) ||
         cost::memory_floor(question_.space.model, cell_.cell.plan) > ceiling() ||
@@ -231,12 +236,20 @@ class LoweredVisit {
     return most;
   }
 
+  /// Notes that a plan is refused. Returns false if the error is none of the plan's.
+  [[nodiscard]] bool leave_out(const Error& error) {
+    if (is_refusal(error)) {
+      answer_.refusals.push_back(error);
+    }
+    return is_refusal(error);
+  }
+
   [[nodiscard]] Status evaluate(std::uint64_t index) {
     const std::uint64_t number = cell_.first_number + index;
     const ir::ParallelPlan& plan = plans_[index];
     const Result<LoweredPlan> lowered = lowered_.plans.of(plan, number);
     if (!lowered) {
-      return lowered.error();
+      return leave_out(lowered.error()) ? ok() : Status(lowered.error());
     }
     ++answer_.evaluated;
     const RatedPlan rated{.plan = plan,
@@ -330,16 +343,19 @@ class LoweredEvaluator final : public Evaluator {
       }
       if (pruning.memory_floor) {
         const Result<bool> above = bounds.is_above(index, ceiling);
-        if (!above) {
+        if (!above && !is_refusal(above.error())) {
           return above.error();
         }
-        if (*above) {
+        if (!above || *above) {
           continue;
         }
       }
       const Result<LoweredPlan> lowered = lowered_.plans.of(plan, number);
-      if (!lowered) {
+      if (!lowered && !is_refusal(lowered.error())) {
         return lowered.error();
+      }
+      if (!lowered) {
+        continue;
       }
       ++answer.evaluated;
       if (lowered->peak <= capacity && lowered->host_fits) {

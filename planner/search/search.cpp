@@ -165,7 +165,7 @@ class CellPass {
                     .after = answer.next->after,
                     .again = true});
       }
-      settle(std::move(answer));
+      settle(cells_[taken[i].cell], std::move(answer));
     }
     return ok();
   }
@@ -184,17 +184,28 @@ class CellPass {
       const BoundedCell& cell = cells_[chosen[i]];
       answers[i] = state_.of(cell.cell).leanest(state_, cell);
     });
-    for (std::optional<Result<CellAnswer>>& answer : answers) {
-      if (!*answer) {
-        return answer->error();
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      if (!*answers[i]) {
+        return answers[i]->error();
       }
-      settle(std::move(*answer).value());
+      settle(cells_[chosen[i]], std::move(*answers[i]).value());
     }
     return ok();
   }
 
-  void settle(CellAnswer answer) {
+  void settle(const BoundedCell& cell, CellAnswer answer) {
     result_.evaluated += answer.evaluated;
+    for (Error& error : answer.refusals) {
+      const auto same = std::ranges::find_if(result_.refused, [&](const Refused& other) {
+        return other.framework == cell.cell.framework && other.error == error;
+      });
+      if (same == result_.refused.end()) {
+        result_.refused.push_back(
+            {.framework = cell.cell.framework, .error = std::move(error), .plans = 1});
+      } else {
+        ++same->plans;
+      }
+    }
     if (answer.best) {
       rank({.worth = answer.worth, .plan = std::move(*answer.best)});
     }
@@ -295,6 +306,21 @@ class CellPass {
 
 namespace {
 
+/// The reason why a search evaluated nothing, if all frameworks of the space refused what was asked
+/// of them when it was lowered.
+std::optional<Error> refused_everywhere(const PlanResult& result,
+                                        const std::vector<BoundedCell>& cells) {
+  const auto is_refused = [&](const BoundedCell& cell) {
+    return std::ranges::find(result.refused, cell.cell.framework, &Refused::framework) !=
+           result.refused.end();
+  };
+  const bool nothing = !result.best && !result.leanest && !result.least_host &&
+                       result.evaluated == 0 && result.status == PlanStatus::kInfeasible;
+  return nothing && !result.refused.empty() && std::ranges::all_of(cells, is_refused)
+             ? std::optional(result.refused.front().error)
+             : std::nullopt;
+}
+
 /// Whether `result.best` fits when it is replayed. Sets `result.estimate`.
 Result<bool> replays(const SearchQuestion& question, PlanResult& result) {
   Result<cost::StepEstimate> replayed =
@@ -390,7 +416,8 @@ Result<FrontAnswer> replayed_front(SearchState& state, const std::vector<Bounded
 
 Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& records,
                                 Replay replay) {
-  std::vector<Cell> cells = cells_of(question.space);
+  Space asked = space_of(question.space);
+  std::vector<Cell>& cells = asked.cells;
   const std::uint64_t space = count_plans(cells);
   if (cells.empty()) {
     return refusal_of(question.space);
@@ -399,6 +426,10 @@ Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& r
   device.total = question.budget > Bytes{0} ? question.budget : device.total;
   SearchState state =
       search_state({.question = question, .device = device, .records = records}, cells);
+  std::vector<const FrameworkSearch*> frameworks;
+  for (const auto& [framework, evaluator] : state.evaluators) {
+    frameworks.push_back(framework);
+  }
   const std::vector<BoundedCell> bounded = bounded_cells(state, std::move(cells));
   std::uint64_t evaluated = 0;
   while (true) {
@@ -407,6 +438,9 @@ Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& r
       return found;
     }
     PlanResult result = std::move(found).value();
+    if (const std::optional<Error> error = refused_everywhere(result, bounded)) {
+      return *error;
+    }
     evaluated += result.evaluated;
     if (result.best && replay == Replay::kBest) {
       const Result<bool> taken = replays(question, result);
@@ -440,6 +474,8 @@ Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& r
       result.front_gap = front->gap;
     }
     result.space = space;
+    result.frameworks = std::move(frameworks);
+    result.left_out = std::move(asked.left_out);
     result.evaluated = evaluated;
     result.rejected = state.refused.size();
     for (const auto& [framework, evaluator] : state.evaluators) {

@@ -79,6 +79,14 @@ struct ReplayedPlan {
   Seconds step;
 };
 
+/// Plans of the space that what lowers them refuses, for example because their combination is not
+/// modelled. They count as plans that are not in the space.
+struct Refused {
+  const FrameworkSearch* framework = nullptr;
+  Error error;
+  std::uint64_t plans = 0;  ///< As far as the search looked at them.
+};
+
 struct PlanResult {
   PlanStatus status = PlanStatus::kUnknown;
   std::uint64_t space = 0;
@@ -96,6 +104,9 @@ struct PlanResult {
   /// If nothing fits: of the plans that only the host has no room for, the one that needs least of
   /// it.
   std::optional<RatedPlan> least_host;
+  std::vector<const FrameworkSearch*> frameworks;  ///< Those with plans in the space.
+  std::vector<LeftOut> left_out;                   ///< What was asked for and is not in the space.
+  std::vector<Refused> refused;  ///< By framework and reason, in the order in which they were met.
   std::vector<RatedPlan> front;  ///< By time; each has been replayed.
   bool front_whole = false;      ///< Whether no plan is missing in the front.
   /// No plan is better than every plan of the front by more than this ratio in time, peak and GPUs.

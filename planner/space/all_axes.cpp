@@ -26,6 +26,11 @@ std::int64_t optimizer_of_plan(const ir::ParallelPlan& plan) {
   return found == words.end() ? -1 : found - words.begin();
 }
 
+std::int64_t frozen_of_plan(const ir::ParallelPlan& plan) {
+  const int bits = plan.quant ? plan.quant->bits : kFrozenBits.front();
+  return std::ranges::find(kFrozenBits, bits) - kFrozenBits.begin();
+}
+
 // -- Requirements of every framework. -----------------------------------------------------------
 
 std::string runtime_rule(const SpaceQuestion& question) {
@@ -42,6 +47,10 @@ std::string gpus_rule(const SpaceQuestion& question) {
 
 std::string precision_rule(const SpaceQuestion& /*question*/) {
   return "a precision that the framework has";
+}
+
+std::string frozen_rule(const SpaceQuestion& /*question*/) {
+  return "16-bit, or with adapters (--lora) 8-bit or 4-bit where the framework has them";
 }
 
 std::string optimizer_rule(const SpaceQuestion& /*question*/) {
@@ -67,8 +76,8 @@ std::string runtime_help() {
   for (const FrameworkSearch* const framework : framework_searches()) {
     add_name(framework->only_if_named() ? named : searched, framework->runtime());
   }
-  return std::string(Axis::kRuntime->help) + ": " + searched + "; " + named +
-         " only if they are named";
+  return std::string(Axis::kRuntime->help) + ": " + searched +
+         (named.empty() ? "" : "; " + named + " only if they are named");
 }
 
 /// Which values of an axis frameworks have (`SearchAxis::help`), and the names of these frameworks.
@@ -96,7 +105,7 @@ HelpGroups help_groups(Axis axis, bool& all) {
 }  // namespace
 
 std::span<const SearchAxis> common_axes() {
-  static const std::array<SearchAxis, 5> rows = {
+  static const std::array<SearchAxis, 6> rows = {
       {{.axis = Axis::kRuntime, .get = runtime_of_plan, .rule = runtime_rule},
        {.axis = Axis::kGpus,
         .get = [](const ir::ParallelPlan& plan) { return plan.world; },
@@ -104,6 +113,7 @@ std::span<const SearchAxis> common_axes() {
        {.axis = Axis::kPrecision,
         .get = [](const ir::ParallelPlan& plan) { return precision_value(plan.precision); },
         .rule = precision_rule},
+       {.axis = Axis::kFrozenWeights, .get = frozen_of_plan, .rule = frozen_rule},
        {.axis = Axis::kOptimizer, .get = optimizer_of_plan, .rule = optimizer_rule},
        {.axis = Axis::kSequence,
         .get = [](const ir::ParallelPlan& plan) { return plan.workload.sequence; },

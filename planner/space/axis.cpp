@@ -26,11 +26,14 @@ constexpr std::array<std::string_view, kOffloadSteps + 1> kOptimizerOffload = {"
 constexpr std::array<std::string_view, 4> kEightBits = {"fp8-delayed", "fp8-tensorwise",
                                                         "fp8-blockwise", "fp8-mxfp8"};
 
-constexpr std::array<std::string_view, 7> kAnyPrecision = {
-    "bf16", "fp16", "fp32", "fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "fp8-mxfp8"};
-/// The optimizers for which a step time is modelled.
-constexpr std::array<std::string_view, 6> kAnyOptimizer = {"adamw", "adamw-fused",  "adamw-8bit",
-                                                           "sgd",   "sgd-momentum", "lion"};
+constexpr std::array<std::string_view, 9> kAnyPrecision = {
+    "bf16-master", "bf16",           "bf16-autocast", "fp16-master", "fp32",
+    "fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "fp8-mxfp8"};
+/// The optimizers that people choose among for memory or time.
+constexpr std::array<std::string_view, 10> kAnyOptimizer = {
+    "adamw",        "adamw-fused", "adamw-8bit", "paged-adamw-8bit", "paged-adamw-32bit", "sgd",
+    "sgd-momentum", "adafactor",   "lion",       "lion-8bit"};
+constexpr std::array<std::string_view, kFrozenBits.size()> kFrozen = {"16-bit", "8-bit", "4-bit"};
 
 template <typename Value>
 std::vector<std::string_view> names_of(std::span<const ir::Word<Value>> words) {
@@ -132,6 +135,9 @@ AxisWords precisions() {
 AxisWords any_precision() {
   return kAnyPrecision;
 }
+AxisWords frozen_weights() {
+  return kFrozen;
+}
 AxisWords optimizers() {
   static const std::vector<std::string_view> names = names_of(ir::optimizer_words());
   return names;
@@ -162,16 +168,6 @@ AxisWords offload_shares() {
 
 std::string value_text(Axis axis, std::int64_t value) {
   const AxisWords words = words_of_axis(axis);
-  // A search keeps fp32 master weights beside 16 bits, and so says it.
-  const auto masters = [](ir::Precision precision) {
-    return std::string(ir::word_of(ir::precision_words(), ir::with_masters(precision)));
-  };
-  if (axis == Axis::kPrecision && value == position(ir::precision_words(), ir::Precision::kBf16)) {
-    return masters(ir::Precision::kBf16);
-  }
-  if (axis == Axis::kPrecision && value == position(ir::precision_words(), ir::Precision::kFp16)) {
-    return masters(ir::Precision::kFp16);
-  }
   const auto index = static_cast<std::size_t>(value);
   return index < words.size() ? std::string(words[index]) : std::to_string(value);
 }
@@ -189,8 +185,12 @@ std::int64_t schedule_with(ir::PipelineKind kind) {
   return position(ir::schedule_words(), kind);
 }
 
+std::int64_t precision_position(ir::Precision precision) {
+  return position(ir::precision_words(), precision);
+}
+
 std::int64_t precision_value(ir::Precision precision) {
-  return canonical(Axis::kPrecision, position(ir::precision_words(), precision));
+  return canonical(Axis::kPrecision, precision_position(precision));
 }
 
 std::int64_t canonical(Axis axis, std::int64_t value) {
@@ -198,11 +198,11 @@ std::int64_t canonical(Axis axis, std::int64_t value) {
     return value;
   }
   const auto is = [&](ir::Precision one) { return value == position(ir::precision_words(), one); };
-  if (is(ir::Precision::kBf16Master) || is(ir::Precision::kAutocastBf16)) {
-    return position(ir::precision_words(), ir::Precision::kBf16);
+  if (is(ir::Precision::kAutocastBf16)) {
+    return position(ir::precision_words(), ir::Precision::kBf16Master);
   }
-  if (is(ir::Precision::kFp16Master) || is(ir::Precision::kAutocastFp16)) {
-    return position(ir::precision_words(), ir::Precision::kFp16);
+  if (is(ir::Precision::kAutocastFp16)) {
+    return position(ir::precision_words(), ir::Precision::kFp16Master);
   }
   return value;
 }

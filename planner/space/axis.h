@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -67,13 +68,17 @@ class Axis {
   static const Axis kAccountEmbedding;  ///< Counts the embedding as a layer of the first stage.
   static const Axis kAccountLoss;       ///< Counts the loss as a layer of the last stage.
   static const Axis kPrecision;         ///< `ir::precision_words`, then the 8-bit recipes.
+  static const Axis kFrozenWeights;     ///< Positions in `kFrozenBits`.
   static const Axis kOptimizer;         ///< Positions in `ir::optimizer_words`.
   static const Axis kMicroBatch;
   static const Axis kSequence;
   static const Axis kSequenceParallel;
   static const Axis kAttention;
   static const Axis kRecompute;
+  static const Axis kRecomputeEvery;
+  static const Axis kCompiled;
   static const Axis kLoss;
+  static const Axis kLiger;
   static const Axis kReshard;
   static const Axis kReplicas;
   static const Axis kOffload;
@@ -83,8 +88,17 @@ class Axis {
   const AxisTraits* traits_;
 };
 
+/// A value of an axis, for which an explanation is useful or of which there is no plan.
+struct Alternative {
+  Axis axis;
+  std::int64_t value;
+};
+
 /// The value of `Axis::kOptimizerOffload` that stands for the whole optimizer.
 inline constexpr std::int64_t kOffloadSteps = 4;
+
+/// Bits of the frozen weights beside adapters, by the value of `Axis::kFrozenWeights`.
+inline constexpr std::array<int, 3> kFrozenBits = {16, 8, 4};
 
 /// Values of `Axis::kRecompute`.
 enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock, kFull };
@@ -103,11 +117,14 @@ enum class OffloadChoice : std::uint8_t { kNone, kOptimizer, kAll };
 [[nodiscard]] int eight_bit_recipe(std::int64_t precision);
 /// The value of `Axis::kPrecision` that stands for the 8-bit recipe number `recipe`.
 [[nodiscard]] std::int64_t precision_with_recipe(int recipe);
-/// One value for precisions that mean the same. All names of a 16-bit precision mean arithmetic in
-/// 16 bits with fp32 masters.
+/// One value for precisions that mean the same. Fp32 weights under autocast are the form in which
+/// PyTorch has fp32 masters: autocast-bf16 is bf16-master.
 [[nodiscard]] std::int64_t canonical(Axis axis, std::int64_t value);
-/// The value of `Axis::kPrecision` that stands for arithmetic in `precision`.
+/// The value of `Axis::kPrecision` that stands for `precision`.
 [[nodiscard]] std::int64_t precision_value(ir::Precision precision);
+
+/// The value of `Axis::kPrecision` whose word is that of `precision`.
+[[nodiscard]] std::int64_t precision_position(ir::Precision precision);
 
 /// Whether the axis keeps one value unless the user names it.
 [[nodiscard]] inline bool is_held(Axis axis) {
@@ -147,6 +164,7 @@ namespace axis_words {
 [[nodiscard]] AxisWords schedules();
 [[nodiscard]] AxisWords precisions();
 [[nodiscard]] AxisWords any_precision();
+[[nodiscard]] AxisWords frozen_weights();
 [[nodiscard]] AxisWords optimizers();
 [[nodiscard]] AxisWords any_optimizer();
 [[nodiscard]] AxisWords switches();
@@ -211,12 +229,23 @@ inline constexpr AxisTraits kPrecisionTraits{
     .values = "RECIPE,..",
     .help =
         "number formats. bf16-master or fp16-master: arithmetic in 16 bits, with fp32 master "
-        "weights and optimizer states as each framework keeps them. bf16 is short for "
-        "bf16-master here, and fp16 for fp16-master: what headroom fit calls bf16, without master "
-        "weights, is not searched. fp32: everything in 32 bits",
-    .usual = "bf16-master",
+        "weights and optimizer states as each framework keeps them. bf16: what headroom fit calls "
+        "bf16, weights and states in 16 bits where the framework can store them so, otherwise "
+        "bf16-master; also tried if nothing fits with fp32 master weights. bf16-autocast: bf16 "
+        "weights under autocast. fp32: everything in 32 bits",
+    .usual = "bf16-master, or bf16 with adapters",
     .words = axis_words::precisions,
     .any = axis_words::any_precision};
+inline constexpr AxisTraits kFrozenWeightsTraits{
+    .order = 195,
+    .option = "frozen-weights",
+    .values = "BITS,..",
+    .help =
+        "with --lora or --qlora: how frozen weights are stored. 8-bit and 4-bit are "
+        "bitsandbytes' LLM.int8() and NF4",
+    .usual = "16-bit with --lora, 4-bit with --qlora",
+    .words = axis_words::frozen_weights,
+    .any = axis_words::frozen_weights};
 inline constexpr AxisTraits kOptimizerTraits{.order = 200,
                                              .option = "optimizer",
                                              .values = "NAME,..",
@@ -254,6 +283,17 @@ inline constexpr AxisTraits kRecomputeTraits{.order = 250,
                                              .help = "activation checkpointing",
                                              .words = axis_words::recomputations,
                                              .within_cells = true};
+inline constexpr AxisTraits kRecomputeEveryTraits{
+    .order = 270,
+    .option = "recompute-every",
+    .values = "N,..",
+    .help = "with --recompute full: recompute every Nth layer",
+    .absent = 1};
+inline constexpr AxisTraits kCompiledTraits{.order = 280,
+                                            .option = "compile",
+                                            .values = "SWITCH",
+                                            .help = "torch.compile of the blocks: yes, no or any",
+                                            .words = axis_words::switches};
 inline constexpr AxisTraits kLossTraits{.order = 340,
                                         .option = "loss",
                                         .values = "KIND,..",
@@ -261,6 +301,14 @@ inline constexpr AxisTraits kLossTraits{.order = 340,
                                         .words = axis_words::losses,
                                         .absent = kFirstTorchLoss,
                                         .within_cells = true};
+inline constexpr AxisTraits kLigerTraits{
+    .order = 345,
+    .option = "liger",
+    .values = "SWITCH",
+    .help = "Liger's kernels for norms, gated MLPs and rotary embeddings: yes, no or any",
+    .usual = "no",
+    .words = axis_words::switches,
+    .any = axis_words::switches};
 inline constexpr AxisTraits kReshardTraits{
     .order = 370,
     .option = "reshard",
@@ -302,13 +350,17 @@ inline constexpr Axis Axis::kChunk{kChunkTraits};
 inline constexpr Axis Axis::kAccountEmbedding{kAccountEmbeddingTraits};
 inline constexpr Axis Axis::kAccountLoss{kAccountLossTraits};
 inline constexpr Axis Axis::kPrecision{kPrecisionTraits};
+inline constexpr Axis Axis::kFrozenWeights{kFrozenWeightsTraits};
 inline constexpr Axis Axis::kOptimizer{kOptimizerTraits};
 inline constexpr Axis Axis::kMicroBatch{kMicroBatchTraits};
 inline constexpr Axis Axis::kSequence{kSequenceTraits};
 inline constexpr Axis Axis::kSequenceParallel{kSequenceParallelTraits};
 inline constexpr Axis Axis::kAttention{kAttentionTraits};
 inline constexpr Axis Axis::kRecompute{kRecomputeTraits};
+inline constexpr Axis Axis::kRecomputeEvery{kRecomputeEveryTraits};
+inline constexpr Axis Axis::kCompiled{kCompiledTraits};
 inline constexpr Axis Axis::kLoss{kLossTraits};
+inline constexpr Axis Axis::kLiger{kLigerTraits};
 inline constexpr Axis Axis::kReshard{kReshardTraits};
 inline constexpr Axis Axis::kReplicas{kReplicasTraits};
 inline constexpr Axis Axis::kOffload{kOffloadTraits};

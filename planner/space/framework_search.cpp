@@ -1,5 +1,9 @@
 #include "planner/space/framework_search.h"
 
+#include <algorithm>
+#include <array>
+
+#include "model_ir/plan/plan_words.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {
@@ -17,6 +21,70 @@ std::string micro_batch_rule(const SpaceQuestion& question) {
 }
 
 }  // namespace
+
+ir::Precision read_precision(const ir::Runtime& runtime, ir::Precision asked) {
+  const auto offers = [&runtime](ir::Precision precision) {
+    const auto offered = runtime.precisions();
+    return std::ranges::find(offered, precision) != offered.end();
+  };
+  ir::ParallelPlan plan;
+  plan.runtime = runtime.name();
+  plan.precision = asked;
+  runtime.prepare_for_search(plan);
+  const ir::Precision masters = ir::with_masters(plan.precision);
+  return !offers(plan.precision) && offers(masters) ? masters : plan.precision;
+}
+
+namespace {
+
+/// Whether the user also names the precision of the walk by an earlier value that the framework
+/// reads as the same.
+bool is_second_name(const SpaceWalk& walk) {
+  const FrameworkSearch& framework = search_of(walk.plan);
+  const std::int64_t own = precision_position(walk.plan.precision);
+  const AxisValues& given = walk.allowed().of(Axis::kPrecision);
+  const auto first = std::ranges::find_if(given, [&](std::int64_t value) {
+    return eight_bit_recipe(value) == 0 &&
+           framework.read(Axis::kPrecision, value) == framework.read(Axis::kPrecision, own);
+  });
+  return first != given.end() && *first != own;
+}
+
+}  // namespace
+
+bool take_precision(SpaceWalk& walk) {
+  if (walk.eight_bit_recipe == 0 && is_second_name(walk)) {
+    walk.refusal.clear();
+    return false;
+  }
+  const ir::Runtime& runtime = ir::runtime_of(walk.plan);
+  const ir::Precision asked = walk.plan.precision;
+  const ir::Precision precision = read_precision(runtime, asked);
+  walk.refusal = lacking(Axis::kPrecision, precision_position(asked));
+  const auto offered = runtime.precisions();
+  const bool has = std::ranges::find(offered, precision) != offered.end();
+  if (walk.eight_bit_recipe != 0) {
+    walk.refusal = "it has no 8-bit recipes";
+    return false;
+  }
+  if (!has) {
+    return false;
+  }
+  const bool masters = asked == ir::Precision::kBf16Master || asked == ir::Precision::kFp16Master;
+  const bool plain = precision == ir::Precision::kBf16 || precision == ir::Precision::kFp16;
+  if (masters && plain && !walk.asks(Axis::kRuntime)) {
+    walk.refusal =
+        "it keeps no fp32 master weights beside 16 bits; name it, or use --precision bf16";
+    return false;
+  }
+  walk.plan.precision = precision;
+  walk.refusal.clear();
+  return true;
+}
+
+std::string lacking(Axis axis, std::int64_t value) {
+  return "it has no --" + std::string(option_of(axis)) + " " + value_text(axis, value);
+}
 
 const FrameworkSearch& search_of_runtime(std::int64_t runtime) {
   return *framework_searches()[static_cast<std::size_t>(runtime)];

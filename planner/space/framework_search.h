@@ -12,6 +12,10 @@
 #include "planner/placement/stage_placement.h"
 #include "planner/space/space_question.h"
 
+namespace headroom::ir {
+class Runtime;
+}  // namespace headroom::ir
+
 namespace headroom::plan {
 
 class Evaluator;
@@ -28,6 +32,9 @@ class SpaceWalk {
   ir::OptimizerPlan
       optimizer;             ///< The requested one; a framework may replace it by its own default.
   int eight_bit_recipe = 0;  ///< `plan::eight_bit_recipe` of the precision.
+  /// Set by `FrameworkSearch::begin` if it returns false: what the framework lacks, such as "no
+  /// --precision fp16-master". Empty: the same plans are written under another name.
+  std::string refusal;
 
   [[nodiscard]] const Constraints& allowed() const { return question.constraints; }
   /// Whether the user has constrained `axis`.
@@ -83,10 +90,10 @@ void set_degree(SpaceWalk& walk, std::int64_t value) {
   walk.plan.mesh.*kDegree = value;
 }
 
-/// A value of an axis for which an explanation is useful.
-struct Alternative {
-  Axis axis;
-  std::int64_t value;
+/// A plan with another value of a held axis.
+struct OfferedChange {
+  Alternative alternative;
+  ir::ParallelPlan plan;
 };
 
 /// How a framework is searched. The defaults search any framework: micro-batches, with and without
@@ -112,8 +119,13 @@ class FrameworkSearch {
 
   /// Begins a walk. The plan has the framework's name, and GPUs, sequence, optimizer and precision
   /// as requested. Adds the framework's own options and replaces the precision by the framework's
-  /// form of it. Returns whether the framework has such plans on this device.
+  /// form of it. Returns whether the framework has such plans on this device; if it has none,
+  /// `SpaceWalk::refusal` says why.
   [[nodiscard]] virtual bool begin(SpaceWalk& walk) const;
+
+  /// The value that plans of the framework have where `value` is asked for. By default that of
+  /// `read_precision`, in its canonical form.
+  [[nodiscard]] virtual std::int64_t read(Axis axis, std::int64_t value) const;
 
   /// Ends a walk: makes its plan the first choice of a cell. Returns the number of choices; 0 if
   /// there is no plan.
@@ -125,6 +137,9 @@ class FrameworkSearch {
   /// default the plans of a cell have the same value.
   [[nodiscard]] virtual AxisValues values_of(const SpaceQuestion& question, const Cell& cell,
                                              Axis axis) const;
+  /// The same if the plans differ: the values of all of them.
+  [[nodiscard]] AxisValues listed_values(const SpaceQuestion& question, const Cell& cell,
+                                         Axis axis) const;
   /// The values on a numeric axis that is `AxisTraits::within_cells`.
   [[nodiscard]] virtual AxisValues numbers_within_cells(const SpaceQuestion& question,
                                                         Axis axis) const;
@@ -134,6 +149,10 @@ class FrameworkSearch {
 
   /// Neighbouring values of `plan` for which an explanation is useful.
   [[nodiscard]] virtual std::vector<Alternative> alternatives(const ir::ParallelPlan& plan) const;
+  /// `plan` with values of held axes that people use for speed and that change what is trained. By
+  /// default there are none.
+  [[nodiscard]] virtual std::vector<OfferedChange> offered_changes(
+      const SpaceQuestion& question, const ir::ParallelPlan& plan) const;
   /// The possible treatments of activations on the stages of a plan. By default nothing is known.
   ///
   /// Errors:  those of the lowering.
@@ -159,10 +178,32 @@ class FrameworkSearch {
 /// The search of the framework with this value of `Axis::kRuntime`.
 [[nodiscard]] const FrameworkSearch& search_of_runtime(std::int64_t runtime);
 
+/// The precision of a framework's plans where `asked` is asked for.
+///
+/// Model:   master weights in the framework's own form (`ir::Runtime::prepare_for_search`). A
+///          framework that has no plain 16-bit precision takes the one with fp32 masters, as
+///          headroom fit does.
+[[nodiscard]] ir::Precision read_precision(const ir::Runtime& runtime, ir::Precision asked);
+
+/// Replaces the precision of the walk by the framework's form of it. Returns whether the framework
+/// has it; otherwise `SpaceWalk::refusal` says that it has not.
+///
+/// Model:   a framework without fp32 master weights is searched in 16 bits without them only if it
+///          is named, since its plans train something else than those of the others.
+[[nodiscard]] bool take_precision(SpaceWalk& walk);
+
+/// "no --lora": what a framework says that lacks an option.
+[[nodiscard]] std::string lacking(Axis axis, std::int64_t value);
+
 /// Axes that frameworks share.
 [[nodiscard]] SearchAxis micro_batch_axis();
 /// Recomputes no layer or all layers.
 [[nodiscard]] SearchAxis whole_recompute_axis();
+/// `plan` without recomputation, with recomputation of every layer and, if `framework` has the axis
+/// `Axis::kRecomputeEvery`, of every k-th layer, as far as they are allowed and accepted.
+[[nodiscard]] std::vector<ir::ParallelPlan> whole_recomputations(const FrameworkSearch& framework,
+                                                                 const SpaceQuestion& question,
+                                                                 const ir::ParallelPlan& plan);
 
 /// Figures of a question for the text of rules: the most GPUs, the first sequence, the number of
 /// layers.

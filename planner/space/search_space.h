@@ -2,11 +2,31 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "planner/space/space_question.h"
 
 namespace headroom::plan {
+
+/// A framework, or some of its values, that was asked for and of which the space has no plan.
+struct LeftOut {
+  const FrameworkSearch* framework = nullptr;
+  /// The values of an axis that no plan of the framework has, although the user named them beside
+  /// others; empty: the space has no plan of the framework at all.
+  std::vector<Alternative> values;
+  std::string reason;  ///< Lower case, without a full stop.
+};
+
+/// The cells of a space in a fixed order, and what it leaves out.
+struct Space {
+  std::vector<Cell> cells;
+  std::vector<LeftOut> left_out;
+};
+
+/// The space of the question. A framework that refuses a value leaves only plans with this value
+/// out.
+[[nodiscard]] Space space_of(const SpaceQuestion& question);
 
 /// All cells of the space, in a fixed order.
 ///

@@ -105,6 +105,27 @@ Status check_offload_ratio(const ParallelPlan& plan, const ZeroPlan& zero) {
   return ok();
 }
 
+/// What steps on the host: DeepSpeed asks for its own AdamW there, and Accelerate puts it in the
+/// place of PyTorch's. States in 8 bits, paged states and the factors of Adafactor have no step on
+/// the host in DeepSpeed.
+/// Source: deepspeed/runtime/engine.py, _configure_optimizer (zero_force_ds_cpu_optimizer);
+/// accelerate/utils/deepspeed.py, map_pytorch_optim_to_deepspeed.
+Status check_host_optimizer(const ParallelPlan& plan, const ZeroPlan& zero) {
+  const OptimizerPlan& optimizer = plan.optimizer;
+  const bool plain = optimizer.form == OptimizerForm::kForeach ||
+                     optimizer.form == OptimizerForm::kFused ||
+                     optimizer.form == OptimizerForm::kLoop;
+  const bool has_step = plain && optimizer.kind != OptimizerKind::kAdafactor &&
+                        optimizer.kind != OptimizerKind::kAdafactorTorch;
+  if (zero.offload_optimizer == OffloadDevice::kNone || has_step) {
+    return ok();
+  }
+  return Error::invalid_argument(
+      "optimizer", std::string(word_of(optimizer_words(), optimizer)) + " with --offload optimizer",
+      "adamw, which is DeepSpeedCPUAdam on the host",
+      "use --optimizer adamw, or leave out --offload");
+}
+
 Status check_zero(const ParallelPlan& plan) {
   if (!has_zero(plan)) {
     return ok();
@@ -131,8 +152,10 @@ Status check_zero(const ParallelPlan& plan) {
                                    "the folder of the drive as well",
                                    "add path=/local_nvme to --offload");
   }
-  if (const Status share = check_offload_ratio(plan, zero); !share) {
-    return share;
+  for (const Status& status : {check_host_optimizer(plan, zero), check_offload_ratio(plan, zero)}) {
+    if (!status) {
+      return status;
+    }
   }
   const Status plus = check_zero_plus(plan, zero);
   return plus ? check_zero_switches(plan, zero) : plus;

@@ -162,7 +162,9 @@ class Deepspeed final : public Runtime {
         count_parameters(model).total() / std::max<std::int64_t>(plan.world, 1);
     Bytes held;
     if (zero.offload_param == OffloadDevice::kCpu) {
-      held += bytes_of(part, param_dtype(plan.precision));
+      // Quantisation leaves embeddings and head as they are; here they count with its bits.
+      held += plan.quant ? Bytes{part * plan.quant->bits / 8}
+                         : bytes_of(part, param_dtype(plan.precision));
     }
     if (zero.offload_optimizer == OffloadDevice::kCpu && zero.offload_ratio == 1 && !plan.lora) {
       const auto moments = static_cast<std::int64_t>(moment_count(plan.optimizer));

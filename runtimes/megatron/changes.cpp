@@ -88,11 +88,20 @@ std::vector<ParallelPlan> less_communication(const ParallelPlan& plan) {
     overlapped.overlap_grad_reduce = true;
     overlapped.overlap_param_gather = true;
   }
+  const MegatronPlan& own = megatron_of(plan);
+  if (own.sequence_parallel && own.transformer_engine && !own.tp_comm_overlap) {
+    edit_megatron(out.emplace_back(plan)).tp_comm_overlap = true;
+  }
+  if (plan.mesh.expert > 1 && !own.shared_expert_overlap) {  // Refused without shared experts.
+    edit_megatron(out.emplace_back(plan)).shared_expert_overlap = true;
+  }
   if (plan.mesh.tensor % 2 == 0 && plan.workload.accumulation % 2 == 0) {
     ParallelPlan& narrower = out.emplace_back(plan);
     narrower.mesh.tensor /= 2;
     edit_megatron(narrower).sequence_parallel =
         megatron_of(plan).sequence_parallel && narrower.mesh.tensor > 1;
+    edit_megatron(narrower).tp_comm_overlap =
+        own.tp_comm_overlap && megatron_of(narrower).sequence_parallel;
     narrower.workload.accumulation /= 2;
   }
   return out;

@@ -10,10 +10,12 @@
 #include "planner/space/framework_search.h"
 #include "runtimes/deepspeed/search/search.h"
 #include "runtimes/fsdp/search/search.h"
+#include "runtimes/litgpt/search/search.h"
 #include "runtimes/megatron/search/search.h"
 #include "runtimes/registry.h"
 #include "runtimes/search/registered_search.h"
 #include "runtimes/torchtitan/search/search.h"
+#include "runtimes/torchtune/search/search.h"
 #include "runtimes/transformers/search/search.h"
 
 namespace headroom::plan {
@@ -21,9 +23,9 @@ namespace {
 
 /// The searches that frameworks bring: those that ship, then those of `RegisteredSearch`.
 std::vector<const FrameworkSearch*>& own_searches() {
-  static std::vector<const FrameworkSearch*> list = {&transformers_search(), &deepspeed_search(),
-                                                     &fsdp_search(), &megatron_search(),
-                                                     &torchtitan_search()};
+  static std::vector<const FrameworkSearch*> list = {
+      &transformers_search(), &deepspeed_search(), &fsdp_search(),  &megatron_search(),
+      &torchtitan_search(),   &torchtune_search(), &litgpt_search()};
   return list;
 }
 

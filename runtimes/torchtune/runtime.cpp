@@ -18,6 +18,7 @@
 #include "runtimes/torchtune/measured_runs.h"
 #include "runtimes/torchtune/options.h"
 #include "runtimes/torchtune/plan.h"
+#include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
 #include "runtimes/transformers/options.h"
@@ -107,6 +108,13 @@ class Torchtune final : public Runtime {
     }
   }
 
+  /// Compiled layers launch other kernels.
+  [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
+      const ParallelPlan& plan) const override {
+    const Precision arithmetic = has_fsdp(plan) ? fsdp::arithmetic_precision(plan) : plan.precision;
+    return tune_of(plan).compiled ? std::nullopt
+                                  : std::optional(transformers::one_rank_alone(plan, arithmetic));
+  }
   /// Recipes keep parameters in bf16; those for several GPUs shard them.
   void prepare_for_search(ParallelPlan& plan) const override {
     Runtime::prepare_for_search(plan);

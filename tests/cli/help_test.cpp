@@ -47,7 +47,7 @@ TEST_CASE("help: fit and plan show the options that many people use, and name th
     CAPTURE(verb);
     const Answer help = test::headroom(std::string(verb) + " --help");
     CHECK(count_options(help.out) >= 15);
-    CHECK(count_options(help.out) <= 26);
+    CHECK(count_options(help.out) <= 28);
     for (const char* option : {"--gpus ", "--precision ", "--micro-batch ", "--seq "}) {
       CAPTURE(option);
       CHECK(help.says("\n  " + std::string(option)));

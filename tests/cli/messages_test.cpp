@@ -172,8 +172,8 @@ TEST_CASE("help: defaults say what happens without an option") {
               "one of adamw (PyTorch's foreach AdamW), adamw-fused, ",
               "[--megatron alone means tp=1]", "Combine with --fsdp to set how it shards;"});
   check_help("plan --help",
-             {"bf16 is short for bf16-master here, and fp16 for fp16-master",
-              "the options searched for transformers", "options that you type override it"});
+             {"bf16: what headroom fit calls bf16", "the options searched for transformers",
+              "options that you type override it"});
   check_help("plan --help search", {"A group is the plans of one framework"});
   check_help("compare --help", {"--vary 'lora=r=8,dora;none'", "as in checkpointing=none"});
 }

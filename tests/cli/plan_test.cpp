@@ -154,7 +154,7 @@ TEST_CASE("plan: recipes in 8 bits are in the space where they are asked for, an
   const Answer words = test::headroom(
       "plan llama-3.1-8b --gpu h100 --gpus 8 --precision fp8-delayed --why "
       "precision=fp8-blockwise");
-  CHECK(words.says("distributed-optimizer, fp8-delayed,"));
+  CHECK(unwrapped(words.out).find("distributed-optimizer, fp8-delayed,") != std::string::npos);
   CHECK(words.says("precision fp8-blockwise: "));
   const Document held(
       test::headroom(line + " --precision fp8-tensorwise --fp8-param-gather any").out);
@@ -217,6 +217,47 @@ TEST_CASE("plan: FSDP in fp16 is left out of a space that has fp16") {
   CHECK(both.text("status") == "optimal");
   CHECK(test::headroom("plan gpt2 --gpu a10g --gpus 2 --runtime fsdp --precision fp16")
             .complains("--runtime fsdp with --precision fp16"));
+}
+
+TEST_CASE("plan: the best plan of each framework, what was left out, and what was held") {
+  const Answer answer = test::headroom(
+      "plan gpt2 --gpu a100-80gb --gpus 2 --optimizer "
+      "adamw,adamw-8bit --micro-batch 8 --recompute none");
+  REQUIRE(answer.code == ExitCode::kYes);
+  const std::string text = unwrapped(answer.out);
+  CHECK(text.find("the best plan of each framework: step, reserved, chance to fit") !=
+        std::string::npos);
+  CHECK(text.find("left out: megatron with --optimizer adamw-8bit") != std::string::npos);
+  CHECK(text.find("torchtune, litgpt: it keeps no fp32 master weights") != std::string::npos);
+  CHECK(text.find("held unless you name them:") != std::string::npos);
+  CHECK(text.find("--precision bf16-master") != std::string::npos);
+  CHECK(text.find(", of the step: ") != std::string::npos);
+}
+
+TEST_CASE("plan: adapters are searched in every framework that has them") {
+  const std::string line =
+      "plan gpt2 --gpu rtx-4090 --lora r=8 --seq 512 --micro-batch 8 --recompute none --json";
+  const Document answer = test::json_of(line);
+  CHECK(answer.text("status") == "optimal");
+  CHECK(answer.number("plan/lora/rank") == 8);
+  CHECK(answer.find("plan/quant")->is_null());
+  CHECK(answer.array("frameworks").size() >= 4);
+  // What fit says of the same plan is what the search said.
+  const Document four = test::json_of(line + " --frozen-weights 4-bit");
+  CHECK(four.number("plan/quant/bits") == 4);
+  const Answer both = test::headroom("plan gpt2 --gpu rtx-4090 --lora r=8 --qlora r=8");
+  CHECK(both.code == ExitCode::kUsage);
+  CHECK(both.complains("exclude each other"));
+}
+
+TEST_CASE("plan: where fp32 master weights fit nowhere, it goes on without and says so") {
+  const std::string line =
+      "plan llama-3.2-1b --gpu rtx-4090 --runtime transformers --micro-batch 1 --attention sdpa";
+  const Answer answer = test::headroom(line);
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.complains("no plan fits with fp32 master weights"));
+  CHECK(unwrapped(answer.out).find("transformers dp=1, bf16") != std::string::npos);
+  CHECK_FALSE(answer.says("--precision bf16-master"));
 }
 
 TEST_CASE("plan: --why gives the rule that a value breaks") {

@@ -200,13 +200,12 @@ TEST_CASE("plan: --checkpointing is --recompute, and 16 bits are named as fit na
   CHECK(typed.text("summary") == other.text("summary"));
   CHECK(typed.number("space") == other.number("space"));
   const Document usual(test::headroom(line).out);
-  for (const char* name : {"bf16", "bf16-master"}) {
-    const Document same(test::headroom(line + " --precision " + name).out);
-    CHECK(same.text("summary") == usual.text("summary"));
-    CHECK(same.number("estimate/time/step_seconds") == usual.number("estimate/time/step_seconds"));
-  }
-  CHECK(test::headroom("plan gpt2 --gpu a100-80gb --runtime fsdp --precision bf16")
-            .complains("--precision bf16 keeps fp32 master weights in a search"));
+  const Document masters(test::headroom(line + " --precision bf16-master").out);
+  CHECK(masters.text("summary") == usual.text("summary"));
+  CHECK(masters.number("estimate/time/step_seconds") == usual.number("estimate/time/step_seconds"));
+  CHECK(masters.text("plan/precision") == "fp32");  // The type of the shards.
+  const Document plain(test::headroom(line + " --precision bf16").out);
+  CHECK(plain.text("plan/precision") == "bf16");
   CHECK(test::headroom("plan --help").says("bf16-master or fp16-master"));
 }
 

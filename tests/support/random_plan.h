@@ -101,6 +101,15 @@ inline ir::ZeroPlan random_zero(Random& random) {
   return zero;
 }
 
+/// Whether DeepSpeed has a step on the host for the optimizer.
+inline bool steps_on_host(const ir::OptimizerPlan& optimizer) {
+  const bool plain = optimizer.form == ir::OptimizerForm::kForeach ||
+                     optimizer.form == ir::OptimizerForm::kFused ||
+                     optimizer.form == ir::OptimizerForm::kLoop;
+  return plain && optimizer.kind != ir::OptimizerKind::kAdafactor &&
+         optimizer.kind != ir::OptimizerKind::kAdafactorTorch;
+}
+
 /// A plan of the runtime deepspeed that `ir::check_plan` accepts.
 inline ir::ParallelPlan random_deepspeed_plan(Random& random) {
   ir::ParallelPlan plan = random_training(random);
@@ -122,7 +131,9 @@ inline ir::ParallelPlan random_deepspeed_plan(Random& random) {
   }
   do {
     plan.optimizer = random_word(random, ir::optimizer_words());
-  } while (plan.optimizer.kind == ir::OptimizerKind::kMuon);  // Muon needs whole matrices.
+  } while (plan.optimizer.kind == ir::OptimizerKind::kMuon ||  // Muon needs whole matrices.
+           (zero_of(plan).offload_optimizer != ir::OffloadDevice::kNone &&
+            !steps_on_host(plan.optimizer)));
   if (zero_of(plan).stage > 0 && plan.precision != ir::Precision::kFp32 && random.chance(1, 2)) {
     edit_zero(plan).grad_accum_dtype = ir::DType::kFp32;
   }

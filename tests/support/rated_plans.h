@@ -68,7 +68,8 @@ inline plan::AxisValues few_of(Random& random, plan::AxisValues all) {
   return all;
 }
 
-/// Every plan of a space, for runtimes whose plans are lowered whole.
+/// Every plan of a space, for runtimes whose plans are lowered whole. Plans that cannot be lowered
+/// are no plans of the space, although they are counted.
 inline std::vector<Rated> every_lowered_plan(const plan::SearchQuestion& question) {
   std::vector<Rated> all;
   plan::LoweredRecords records;
@@ -79,7 +80,11 @@ inline std::vector<Rated> every_lowered_plan(const plan::SearchQuestion& questio
     const Bytes outside = question.device.total - plan::capacity_of(question, cell.plan);
     for (std::uint64_t index = 0; index < cell.choices; ++index, ++number) {
       const ir::ParallelPlan plan = choices->plan_at(index);
-      const plan::LoweredPlan lowered = plans.of(plan, number).value();
+      const Result<plan::LoweredPlan> made = plans.of(plan, number);
+      if (!made && plan::is_refusal(made.error())) {
+        continue;
+      }
+      const plan::LoweredPlan& lowered = made.value();
       plan::Worth worth =
           plan::worth_of(question.objective, plan, lowered.time.total().value(), lowered.peak);
       worth.number = number;

@@ -113,10 +113,7 @@ class DeepSpeedSearch final : public FrameworkSearch {
     return rows;
   }
 
-  [[nodiscard]] bool begin(SpaceWalk& walk) const override {
-    ir::runtime_of(walk.plan).prepare_for_search(walk.plan);
-    return walk.eight_bit_recipe == 0;
-  }
+  [[nodiscard]] bool begin(SpaceWalk& walk) const override { return take_precision(walk); }
 };
 
 }  // namespace

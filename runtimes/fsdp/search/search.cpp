@@ -1,5 +1,8 @@
 #include "runtimes/fsdp/search/search.h"
 
+#include <array>
+#include <string_view>
+
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/runtime.h"
 #include "runtimes/registry.h"
@@ -14,52 +17,94 @@ constexpr auto kEverything = static_cast<std::int64_t>(OffloadChoice::kAll);
 
 /// Numbers of replicas below the number of GPUs, since equal numbers are DistributedDataParallel.
 AxisValues replicas_below(SpaceWalk& walk) {
+  if (!has_fsdp(walk.plan)) {
+    return {1};
+  }
   AxisValues counts = divisors(walk.plan.world);
   std::erase_if(counts,
                 [&](std::int64_t replicas) { return replicas > 1 && replicas == walk.plan.world; });
   return counts;
 }
 
-std::vector<SearchAxis> fsdp_axes() {
+std::vector<SearchAxis> fsdp_rows() {
   std::vector<SearchAxis> rows = {
-      {.axis = Axis::kReplicas,
-       .get = get_degree<&ir::Mesh::replicas>,
-       .rule = [](const SpaceQuestion& question) -> std::string {
-         return "a divisor of the GPUs (" + gpus_text(question) + ") below them";
-       },
-       .candidates = replicas_below,
-       .set = set_degree<&ir::Mesh::replicas>},
-      {.axis = Axis::kReshard,
-       .get = [](const ParallelPlan& plan) -> std::int64_t {
-         return has_fsdp(plan) && fsdp_of(plan).reshard_after_forward ? 1 : 0;
-       },
-       .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "yes or no"; },
+      {.axis = fsdp_axes::kVersion,
+       .get = [](const ParallelPlan& plan) -> std::int64_t { return fsdp_of(plan).version; },
+       .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "1 or 2"; },
        .candidates =
-           [](SpaceWalk& /*walk*/) {
-             return AxisValues{1, 0};
+           [](SpaceWalk& walk) {
+             return walk.asks(fsdp_axes::kVersion) ? AxisValues{2, 1} : AxisValues{2};
            },
-       .set = [](SpaceWalk& walk,
-                 std::int64_t value) { edit_fsdp(walk.plan).reshard_after_forward = value != 0; }},
-      {.axis = Axis::kOffload,
-       .get = [](const ParallelPlan& plan) -> std::int64_t {
-         return has_fsdp(plan) && fsdp_of(plan).cpu_offload ? kEverything : 0;
-       },
-       .help = "none, all",
-       .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "none or all"; },
-       .candidates =
-           [](SpaceWalk& /*walk*/) {
-             return AxisValues{0, kEverything};
-           },
-       .set = [](SpaceWalk& walk,
-                 std::int64_t value) { edit_fsdp(walk.plan).cpu_offload = value != 0; }},
+       .set =
+           [](SpaceWalk& walk, std::int64_t version) {
+             edit_fsdp(walk.plan).version = static_cast<int>(version);
+             if (walk.plan.quant) {  // Version 1 takes no norms and heads in fp32.
+               walk.plan.quant->prepare_kbit =
+                   version == 2 && walk.question.base.quant.value_or(ir::QuantPlan{}).prepare_kbit;
+             }
+           }},
       {.axis = Axis::kPrecision, .get = [](const ParallelPlan& plan) {
-         return precision_value(ir::fsdp::arithmetic_precision(plan));
+         const bool wide = plan.precision == ir::Precision::kFp32;
+         const bool computes_in_16 =
+             has_fsdp(plan) && fsdp_of(plan).param_dtype != ir::DType::kFp32;
+         return precision_value(wide && computes_in_16 ? ir::Precision::kBf16Master
+                                                       : plan.precision);
        }}};
-  for (const SearchAxis& row : transformers_axes()) {
-    rows.push_back(row);
+  for (const std::vector<SearchAxis>& some : {sharding_axes(), transformers_axes()}) {
+    rows.insert(rows.end(), some.begin(), some.end());
   }
   return rows;
 }
+
+}  // namespace
+
+std::vector<SearchAxis> sharding_axes() {
+  return {{.axis = Axis::kReplicas,
+           .get = get_degree<&ir::Mesh::replicas>,
+           .rule = [](const SpaceQuestion& question) -> std::string {
+             return "a divisor of the GPUs (" + gpus_text(question) + ") below them";
+           },
+           .candidates = replicas_below,
+           .set = set_degree<&ir::Mesh::replicas>},
+          {.axis = Axis::kReshard,
+           .get = [](const ParallelPlan& plan) -> std::int64_t {
+             return has_fsdp(plan) && fsdp_of(plan).reshard_after_forward ? 1 : 0;
+           },
+           .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "yes or no"; },
+           .candidates =
+               [](SpaceWalk& walk) {
+                 return has_fsdp(walk.plan) ? AxisValues{1, 0} : AxisValues{0};
+               },
+           .set =
+               [](SpaceWalk& walk, std::int64_t value) {
+                 if (has_fsdp(walk.plan)) {
+                   edit_fsdp(walk.plan).reshard_after_forward = value != 0;
+                 }
+               }},
+          {.axis = Axis::kOffload,
+           .get = [](const ParallelPlan& plan) -> std::int64_t {
+             return has_fsdp(plan) && fsdp_of(plan).cpu_offload ? kEverything : 0;
+           },
+           .help = "none, all",
+           .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "none or all"; },
+           .candidates =
+               [](SpaceWalk& walk) {
+                 return has_fsdp(walk.plan) ? AxisValues{0, kEverything} : AxisValues{0};
+               },
+           .set =
+               [](SpaceWalk& walk, std::int64_t value) {
+                 if (has_fsdp(walk.plan)) {
+                   edit_fsdp(walk.plan).cpu_offload = value != 0;
+                 }
+               }}};
+}
+
+AxisWords fsdp_axes::any_version() {
+  static constexpr std::array<std::string_view, 2> kVersions = {"1", "2"};
+  return kVersions;
+}
+
+namespace {
 
 class FsdpSearch final : public FrameworkSearch {
  public:
@@ -68,13 +113,19 @@ class FsdpSearch final : public FrameworkSearch {
   [[nodiscard]] bool only_if_named() const override { return false; }
 
   [[nodiscard]] std::span<const SearchAxis> axes() const override {
-    static const std::vector<SearchAxis> rows = fsdp_axes();
+    static const std::vector<SearchAxis> rows = fsdp_rows();
     return rows;
   }
 
+  /// Shards are fp32 and are gathered in bf16; or, as asked for, both are fp32 or both are bf16.
   [[nodiscard]] bool begin(SpaceWalk& walk) const override {
     const ir::Precision asked = walk.plan.precision;
-    if (walk.eight_bit_recipe != 0 || asked == ir::Precision::kFp16Master) {
+    const bool masters = asked == ir::Precision::kBf16Master;
+    const bool bf16 = asked == ir::Precision::kBf16 || asked == ir::Precision::kBf16AutocastBf16;
+    if (walk.eight_bit_recipe != 0 || !(masters || bf16 || asked == ir::Precision::kFp32)) {
+      walk.refusal = lacking(Axis::kPrecision, walk.eight_bit_recipe != 0
+                                                   ? precision_with_recipe(walk.eight_bit_recipe)
+                                                   : precision_position(asked));
       return false;
     }
     ir::runtime_of(walk.plan).prepare_for_search(walk.plan);
@@ -84,6 +135,10 @@ class FsdpSearch final : public FrameworkSearch {
       edit_fsdp(walk.plan).param_dtype = ir::DType::kFp32;
     }
     return true;
+  }
+
+  [[nodiscard]] std::int64_t read(Axis axis, std::int64_t value) const override {
+    return canonical(axis, value);
   }
 };
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kExchanges = {"p2p", "a2a"};
 constexpr std::array<std::string_view, 2> kDispatchers = {"alltoall", "hybridep"};
+constexpr std::array<std::string_view, 2> kGradientTypes = {"fp32", "bf16"};
 constexpr std::array<std::string_view, 2> kMeshOrders = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"};
 
 /// Sets of modules that are worth searching: each module that saves much, those of attention
@@ -72,6 +73,9 @@ AxisWords exchanges() {
 }
 AxisWords dispatchers() {
   return kDispatchers;
+}
+AxisWords gradient_types() {
+  return kGradientTypes;
 }
 AxisWords mesh_orders() {
   return kMeshOrders;

@@ -17,6 +17,7 @@ namespace megatron_axes {
 [[nodiscard]] AxisWords exchanges();
 [[nodiscard]] AxisWords dispatchers();
 [[nodiscard]] AxisWords mesh_orders();
+[[nodiscard]] AxisWords gradient_types();
 [[nodiscard]] AxisWords module_sets();
 [[nodiscard]] AxisWords any_module_sets();
 [[nodiscard]] std::optional<AxisValues> parse_modules(std::string_view text);
@@ -39,6 +40,14 @@ inline constexpr AxisTraits kDispatcher{
     .usual = "alltoall",
     .words = dispatchers,
     .any = dispatchers};
+inline constexpr AxisTraits kSharedOverlap{
+    .order = 115,
+    .option = "shared-expert-overlap",
+    .values = "SWITCH",
+    .help = "shared experts run while tokens are exchanged: yes, no or any",
+    .usual = "yes where possible",
+    .words = axis_words::switches,
+    .any = axis_words::switches};
 inline constexpr AxisTraits kFirstStage{
     .order = 130,
     .option = "first-stage-layers",
@@ -64,6 +73,26 @@ inline constexpr AxisTraits kFp8Parameters{
     .values = "SWITCH",
     .help = "weights in 8 bits, if --precision is one of fp8-...: yes, no or any",
     .usual = "no",
+    .words = axis_words::switches,
+    .any = axis_words::switches};
+inline constexpr AxisTraits kGradients{
+    .order = 185,
+    .option = "gradients",
+    .values = "TYPE,..",
+    .help =
+        "type in which gradients are accumulated and reduced: fp32 or bf16. bf16 changes what "
+        "is trained",
+    .usual = "fp32",
+    .words = gradient_types,
+    .any = gradient_types};
+inline constexpr AxisTraits kTpCommOverlap{
+    .order = 235,
+    .option = "tp-comm-overlap",
+    .values = "SWITCH",
+    .help =
+        "with sequence parallelism: tensor-parallel exchange beside its matrix products: yes, "
+        "no or any",
+    .usual = "yes where possible",
     .words = axis_words::switches,
     .any = axis_words::switches};
 inline constexpr AxisTraits kRecomputeLayers{
@@ -126,6 +155,9 @@ inline constexpr AxisTraits kLoaderMask{
 
 inline constexpr Axis kContextExchange{traits::kContextExchange};
 inline constexpr Axis kDispatcher{traits::kDispatcher};
+inline constexpr Axis kSharedOverlap{traits::kSharedOverlap};
+inline constexpr Axis kGradients{traits::kGradients};
+inline constexpr Axis kTpCommOverlap{traits::kTpCommOverlap};
 inline constexpr Axis kFirstStage{traits::kFirstStage};
 inline constexpr Axis kLastStage{traits::kLastStage};
 inline constexpr Axis kMeshOrder{traits::kMeshOrder};

@@ -315,19 +315,18 @@ std::vector<SearchAxis> make_axes() {
                   .rule = [](const SpaceQuestion& /*question*/) -> std::string {
                     return "none, selective or full";
                   }});
-  rows.push_back({.axis = kRecomputeEvery,
+  rows.push_back({.axis = Axis::kRecomputeEvery,
                   .get = [](const ParallelPlan& plan) { return plan.recompute_every; },
                   .rule = every_rule});
-  rows.push_back({.axis = kCompiled,
+  rows.push_back({.axis = Axis::kCompiled,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
                     return has_titan(plan) && titan_of(plan).compiled ? 1 : 0;
                   },
                   .rule = compile_rule});
   rows.push_back({.axis = Axis::kReshard, .get = reshard_of, .rule = reshard_rule});
   rows.push_back({.axis = Axis::kPrecision, .get = [](const ParallelPlan& plan) {
-                    const bool bf16 =
-                        has_fsdp(plan) && fsdp_of(plan).param_dtype == ir::DType::kBf16;
-                    return precision_value(bf16 ? ir::Precision::kBf16 : plan.precision);
+                    const bool wide = plan.precision == ir::Precision::kFp32;
+                    return precision_value(wide ? ir::Precision::kBf16Master : plan.precision);
                   }});
   return rows;
 }
@@ -345,6 +344,7 @@ class TitanSearch final : public FrameworkSearch {
  public:
   TitanSearch() : FrameworkSearch("torchtitan") {}
 
+  [[nodiscard]] bool only_if_named() const override { return false; }
   [[nodiscard]] bool takes_long() const override { return true; }
 
   [[nodiscard]] std::span<const SearchAxis> axes() const override {
@@ -355,20 +355,32 @@ class TitanSearch final : public FrameworkSearch {
   /// As in the lowering, grouped products of experts need compute capability 9.0.
   [[nodiscard]] bool begin(SpaceWalk& walk) const override {
     const bool experts = !walk.question.model.moe || walk.question.device.compute_major >= 9;
-    if (walk.plan.precision != ir::Precision::kBf16Master || walk.eight_bit_recipe != 0 ||
-        !experts) {
+    ParallelPlan& plan = walk.plan;
+    const bool stored = plan.precision == ir::Precision::kBf16;
+    if (plan.lora) {
+      walk.refusal = "it has no --lora";
       return false;
     }
-    ParallelPlan& plan = walk.plan;
+    if (!(plan.precision == ir::Precision::kBf16Master || stored) || walk.eight_bit_recipe != 0 ||
+        !experts) {
+      walk.refusal = "it needs " + requirement(walk.question);
+      return false;
+    }
     if (!walk.asks(Axis::kOptimizer) && plan.optimizer == ir::OptimizerPlan{}) {
       plan.optimizer = ir::runtime_of(plan).usual_optimizer(plan);
     }
-    plan.precision = ir::Precision::kFp32;  // The type of the shards, which are gathered in bf16.
+    if (!stored) {
+      plan.precision = ir::Precision::kFp32;  // The type of the shards, which are gathered in bf16.
+    }
     plan.attention = ir::AttentionKind::kSdpa;
     edit_fsdp(plan) = ir::FsdpPlan{};
     edit_titan(plan) = TitanPlan{};
     plan.mesh = {};
     return true;
+  }
+
+  [[nodiscard]] std::int64_t read(Axis axis, std::int64_t value) const override {
+    return canonical(axis, value);
   }
 
   [[nodiscard]] std::uint64_t choose_first(SpaceWalk& walk) const override {
@@ -413,7 +425,7 @@ class TitanSearch final : public FrameworkSearch {
   [[nodiscard]] std::vector<Alternative> alternatives(const ParallelPlan& plan) const override {
     std::vector<Alternative> all = halves_and_doubles(
         plan, std::array{Axis::kTensor, Axis::kPipeline, Axis::kContext, Axis::kMicroBatch});
-    all.push_back({kCompiled, titan_of(plan).compiled ? 0 : 1});
+    all.push_back({Axis::kCompiled, titan_of(plan).compiled ? 0 : 1});
     all.push_back({Axis::kReshard, 1 - value_of(plan, Axis::kReshard)});
     return all;
   }

@@ -148,11 +148,11 @@ std::int64_t longest_of(const std::vector<AxisValues>& ranks) {
 /// The periods of recomputed layers: each one that gives other numbers of layers in some chunk, or
 /// each one that the user asks for.
 AxisValues periods_of(const std::vector<AxisValues>& ranks, const Constraints& allowed) {
-  const bool asked = !allowed.of(titan_axes::kRecomputeEvery).empty();
+  const bool asked = !allowed.of(Axis::kRecomputeEvery).empty();
   AxisValues periods;
   std::set<AxisValues> seen;
   for (std::int64_t every = 1; every <= longest_of(ranks); ++every) {
-    if (asked ? allowed.allows(titan_axes::kRecomputeEvery, every)
+    if (asked ? allowed.allows(Axis::kRecomputeEvery, every)
               : seen.insert(run_again(ranks, every)).second) {
       periods.push_back(every);
     }
@@ -167,10 +167,10 @@ std::vector<TitanChoice> recomputations_of(const Constraints& allowed,
   const auto has = [&](RecomputeChoice choice) {
     return allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice));
   };
-  if (has(RecomputeChoice::kNone) && allowed.allows(titan_axes::kRecomputeEvery, 1)) {
+  if (has(RecomputeChoice::kNone) && allowed.allows(Axis::kRecomputeEvery, 1)) {
     all.push_back({});
   }
-  if (has(RecomputeChoice::kSelective) && allowed.allows(titan_axes::kRecomputeEvery, 1)) {
+  if (has(RecomputeChoice::kSelective) && allowed.allows(Axis::kRecomputeEvery, 1)) {
     all.push_back({.selective = true});
   }
   if (has(RecomputeChoice::kFull)) {
@@ -215,7 +215,7 @@ std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const Para
   const Constraints& allowed = question.constraints;
   const bool able = can_compile(question.model, plan);
   const AxisValues compilations =
-      among(allowed, titan_axes::kCompiled, able ? AxisValues{0, 1} : AxisValues{0});
+      among(allowed, Axis::kCompiled, able ? AxisValues{0, 1} : AxisValues{0});
   const AxisValues reshards =
       among(allowed, Axis::kReshard, is_unsharded_titan(plan) ? AxisValues{1} : AxisValues{1, 0});
   const std::vector<TitanChoice> pipelines = Pipelines(question, plan)();

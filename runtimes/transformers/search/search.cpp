@@ -33,6 +33,12 @@ void set_loss(SpaceWalk& walk, std::int64_t value) {
   walk.plan.loss = static_cast<ir::LossKind>(value - kFirstTorchLoss);
 }
 
+/// Liger's kernels are candidates where the user asks for them, since they need a package.
+AxisValues liger_switches(SpaceWalk& walk) {
+  walk.plan.liger = false;
+  return walk.asks(Axis::kLiger) ? AxisValues{0, 1} : AxisValues{0};
+}
+
 AxisValues modelled_losses(SpaceWalk& walk) {
   AxisValues kinds = {kFirstTorchLoss};
   if (walk.asks(Axis::kLoss)) {
@@ -57,10 +63,9 @@ class TransformersSearch final : public FrameworkSearch {
   }
 
   [[nodiscard]] bool begin(SpaceWalk& walk) const override {
-    if (walk.eight_bit_recipe != 0) {
+    if (!take_precision(walk)) {
       return false;
     }
-    ir::runtime_of(walk.plan).prepare_for_search(walk.plan);
     ir::transformers::complete_data_parallel(walk.plan);
     return true;
   }
@@ -80,6 +85,13 @@ std::vector<SearchAxis> transformers_axes() {
            },
            .candidates = attentions,
            .set = set_attention},
+          {.axis = Axis::kLiger,
+           .get = [](const ir::ParallelPlan& plan) -> std::int64_t { return plan.liger ? 1 : 0; },
+           .rule = [](const SpaceQuestion& /*question*/) -> std::string {
+             return "no, or yes if Liger has kernels for the model";
+           },
+           .candidates = liger_switches,
+           .set = [](SpaceWalk& walk, std::int64_t value) { walk.plan.liger = value != 0; }},
           {.axis = Axis::kLoss,
            .get =
                [](const ir::ParallelPlan& plan) {
@@ -92,7 +104,13 @@ std::vector<SearchAxis> transformers_axes() {
            .candidates = modelled_losses,
            .set = set_loss},
           micro_batch_axis(),
-          whole_recompute_axis()};
+          whole_recompute_axis(),
+          {.axis = Axis::kRecomputeEvery,
+           .get = [](const ir::ParallelPlan& plan) { return plan.recompute_every; },
+           .rule = [](const SpaceQuestion& question) -> std::string {
+             return "1, or with recompute full no more than the layers (" + layers_text(question) +
+                    ")";
+           }}};
 }
 
 const FrameworkSearch& transformers_search() {

@@ -151,6 +151,26 @@ TEST_CASE("check_plan: a share of the optimizer on the host, at stage 3 with Dee
   CHECK(refused_key(llama_8b(), plan) == "offload");
 }
 
+TEST_CASE("check_plan: on DeepSpeed's host only optimizers run that it has there") {
+  ParallelPlan plan;
+  plan.runtime = "deepspeed";
+  plan.precision = Precision::kBf16Master;
+  edit_zero(plan).stage = 2;
+  for (const Word<OptimizerPlan>& word : optimizer_words()) {
+    CAPTURE(word.text);
+    plan.optimizer = word.value;
+    edit_zero(plan).offload_optimizer = OffloadDevice::kNone;
+    const std::string alone = check_plan(llama_8b(), plan) ? "" : refused_key(llama_8b(), plan);
+    edit_zero(plan).offload_optimizer = OffloadDevice::kCpu;
+    const std::string text(word.text);
+    const bool has_step = text.find("8bit") == std::string::npos &&
+                          text.find("paged") == std::string::npos &&
+                          text.find("adafactor") == std::string::npos;
+    const std::string offloaded = check_plan(llama_8b(), plan) ? "" : refused_key(llama_8b(), plan);
+    CHECK(offloaded == (has_step ? alone : "optimizer"));
+  }
+}
+
 TEST_CASE("check_plan: ZeRO belongs to deepspeed, and offload to its stages") {
   ParallelPlan plan;
   edit_zero(plan) = ZeroPlan{};

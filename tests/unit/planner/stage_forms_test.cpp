@@ -59,9 +59,10 @@ TEST_CASE("stage forms: stages that divide the layers are even unless something 
 TEST_CASE("axes: any precision and any optimizer are recipes that are priced") {
   CHECK(parse_axis(Axis::kPrecision, "any").value() ==
         parse_axis(Axis::kPrecision,
-                   "bf16,fp16,fp32,fp8-delayed,fp8-tensorwise,fp8-blockwise,fp8-mxfp8")
+                   "bf16-master,bf16,bf16-autocast,fp16-master,fp32,fp8-delayed,fp8-tensorwise,"
+                   "fp8-blockwise,fp8-mxfp8")
             .value());
-  CHECK(parse_axis(Axis::kOptimizer, "any").value().size() == 6);
+  CHECK(parse_axis(Axis::kOptimizer, "any").value().size() == 10);
   CHECK(parse_axis(Axis::kPrecision, "bf16,fp16").value().size() == 2);
   CHECK(parse_axis(Axis::kTensor, "any").value().empty());
   CHECK(!parse_axis(Axis::kPrecision, "bf17"));

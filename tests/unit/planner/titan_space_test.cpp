@@ -55,11 +55,15 @@ std::vector<ir::ParallelPlan> plans_of(const SpaceQuestion& question) {
 
 }  // namespace
 
-TEST_CASE("torchtitan's space: only where it is named") {
+TEST_CASE("torchtitan's space: beside those of other frameworks, unless they are named") {
   const ir::ModelSpec model = llama(6);
   SpaceQuestion question = question_of(model, 4);
   CHECK_FALSE(cells_of(question).empty());
   question.constraints.of(Axis::kRuntime) = parse_axis(Axis::kRuntime, "any").value();
+  CHECK(std::ranges::any_of(cells_of(question), is_titan, &Cell::plan));
+  CHECK_FALSE(std::ranges::all_of(cells_of(question), is_titan, &Cell::plan));
+  question.constraints.of(Axis::kRuntime) =
+      parse_axis(Axis::kRuntime, "megatron,deepspeed").value();
   CHECK(std::ranges::none_of(cells_of(question), is_titan, &Cell::plan));
   question.constraints.of(Axis::kRuntime) =
       parse_axis(Axis::kRuntime, "megatron,torchtitan").value();
@@ -107,10 +111,10 @@ TEST_CASE("torchtitan's space: what is asked of an axis, plans have") {
   using Texts = std::set<std::string>;
   CHECK(values_with(Axis::kSchedule, "zb-v", Axis::kPipeline) == Texts{"2"});
   CHECK(values_with(Axis::kSchedule, "zb-v", Axis::kRecompute) == Texts{"none"});
-  CHECK(values_with(Axis::kSchedule, "zb-v", titan_axes::kCompiled) == Texts{"no"});
-  CHECK(values_with(titan_axes::kCompiled, "yes", Axis::kTensor) == Texts{"1"});
-  CHECK(values_with(titan_axes::kCompiled, "yes", Axis::kContext) == Texts{"1"});
-  CHECK(values_with(titan_axes::kRecomputeEvery, "3", Axis::kRecompute) == Texts{"full"});
+  CHECK(values_with(Axis::kSchedule, "zb-v", Axis::kCompiled) == Texts{"no"});
+  CHECK(values_with(Axis::kCompiled, "yes", Axis::kTensor) == Texts{"1"});
+  CHECK(values_with(Axis::kCompiled, "yes", Axis::kContext) == Texts{"1"});
+  CHECK(values_with(Axis::kRecomputeEvery, "3", Axis::kRecompute) == Texts{"full"});
   CHECK(values_with(titan_axes::kPipelineRuns, "2", Axis::kPipeline) == Texts{"2"});
   CHECK(values_with(Axis::kMicroBatch, "2", Axis::kMicroBatch) == Texts{"2"});
   CHECK(values_with(Axis::kTensor, "2", Axis::kSequenceParallel) == Texts{"yes"});

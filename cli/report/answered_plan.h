@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/plan_search.h"
+#include "cli/report/plan_commands.h"
+#include "planner/explain/infeasible.h"
+#include "planner/explain/offers.h"
+#include "planner/placement/stage_placement.h"
+#include "planner/search/frameworks.h"
+#include "planner/search/search.h"
+#include "runtimes/plan_file.h"
+
+namespace headroom::cli {
+
+/// The result of `plan` and its question.
+struct PlanAnswer {
+  const Arguments& arguments;
+  PlanSearch search;
+  plan::PlanResult result;
+  double seconds = 0;  ///< Wall-clock time of the search and of the explanations.
+  std::string why;     ///< Answers to `--why`, one per line.
+  std::optional<plan::Infeasibility> infeasible{};  ///< Set if no plan fits.
+  std::vector<plan::StagePlacement> placements{};   ///< Only under `explain`.
+  std::optional<ir::PlanFile> file{};               ///< The plan that was found.
+  std::optional<PlanCommands> commands{};           ///< Commands that use the plan.
+  std::vector<plan::FrameworkBest> frameworks{};    ///< The best plan of each.
+  std::vector<plan::Offer> offers{};                ///< What would change the training.
+  bool dropped_masters = false;                     ///< `FoundPlans::dropped_masters`.
+  std::vector<std::string> notes{};                 ///< The notes shown on standard error.
+};
+
+/// Tokens of a step divided by its time.
+[[nodiscard]] double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan);
+
+/// `plan::PlanResult::bound` with its unit.
+[[nodiscard]] std::string bound_text(plan::Objective objective, double bound);
+
+}  // namespace headroom::cli

@@ -1,0 +1,236 @@
+#include "cli/report/framework_text.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cli/report/fit_answer.h"
+#include "cli/report/why_text.h"
+#include "cli/scalars.h"
+#include "model_ir/base/counted.h"
+#include "model_ir/json/json_writer.h"
+#include "planner/space/all_axes.h"
+#include "runtimes/plan_json.h"
+#include "runtimes/registry.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::JsonFields;
+using ir::JsonValue;
+
+/// The step of a row as `fit` says it.
+Seconds step_of(const plan::FrameworkBest& row) {
+  return row.estimate && row.estimate->time ? row.estimate->time->total : row.best->time.total();
+}
+
+/// Why a framework has no plan in the table, or why its plan may not be its best.
+std::string state_of(const PlanAnswer& answer, const plan::FrameworkBest& row) {
+  switch (row.status) {
+    case plan::PlanStatus::kOptimal:
+      return "";
+    case plan::PlanStatus::kFeasible:
+      return "; not proven to be its best, which is no better than " +
+             bound_text(answer.search.objective, row.bound);
+    case plan::PlanStatus::kInfeasible:
+      return row.framework->runtime() + ": no plan fits";
+    case plan::PlanStatus::kUnknown:
+      return row.framework->runtime() + ": no plan that fits was found among the first; none is " +
+             "better than " + bound_text(answer.search.objective, row.bound);
+  }
+  return "";
+}
+
+/// One reason, and whom it concerns.
+struct Reason {
+  std::string subject;  ///< "transformers, fsdp", or "fsdp without --optimizer adamw-8bit".
+  std::string text;
+};
+
+std::vector<Reason> reasons_of(const PlanAnswer& answer) {
+  std::vector<Reason> reasons;
+  const auto add = [&reasons](const std::string& subject, const std::string& text) {
+    const auto same = std::ranges::find(reasons, text, &Reason::text);
+    if (same == reasons.end()) {
+      reasons.push_back({.subject = subject, .text = text});
+    } else {
+      same->subject += ", " + subject;
+    }
+  };
+  for (const plan::LeftOut& one : answer.result.left_out) {
+    std::string subject = one.framework->runtime();
+    for (const plan::Alternative& value : one.values) {
+      subject += (&value == &one.values.front()
+                      ? " with --" + std::string(plan::option_of(value.axis)) + " "
+                      : ",") +
+                 plan::value_text(value.axis, value.value);
+    }
+    add(subject, one.reason);
+  }
+  for (const plan::Refused& one : answer.result.refused) {
+    add(counted(static_cast<std::int64_t>(one.plans), "plan") + " of " + one.framework->runtime(),
+        one.error.got + (one.error.wanted.empty() ? "" : "; it takes " + one.error.wanted));
+  }
+  return reasons;
+}
+
+/// An axis that was held, and its value.
+struct Held {
+  std::string option;
+  std::string value;
+};
+
+std::vector<Held> held_of(const PlanAnswer& answer) {
+  std::vector<Held> held;
+  if (!answer.result.best) {
+    return held;
+  }
+  const ir::ParallelPlan& best = answer.result.best->plan;
+  for (const plan::Axis axis : plan::all_axes()) {
+    const bool has = plan::find_common_axis(axis) != nullptr ||
+                     std::ranges::any_of(answer.result.frameworks, [axis](const auto* framework) {
+                       return plan::find_axis(*framework, axis) != nullptr;
+                     });
+    const bool of_adapters = axis == plan::Axis::kFrozenWeights && !best.lora;
+    if (plan::is_held(axis) && has && !of_adapters && answer.search.constraints.of(axis).empty()) {
+      const bool common = plan::find_common_axis(axis) != nullptr;
+      held.push_back({.option = std::string(plan::option_of(axis)),
+                      .value = common ? plan::value_text(axis, plan::value_of(best, axis))
+                                      : std::string(axis->usual)});
+    }
+  }
+  return held;
+}
+
+}  // namespace
+
+std::string framework_lines(const PlanAnswer& answer, const Terminal& terminal) {
+  if (answer.frameworks.size() < 2) {
+    return "";
+  }
+  double longest = 0;
+  double largest = 0;
+  for (const plan::FrameworkBest& row : answer.frameworks) {
+    if (row.best && row.estimate) {
+      longest = std::max(longest, step_of(row).value());
+      largest = std::max(largest, static_cast<double>(row.estimate->peak_reserved.value()));
+    }
+  }
+  const TableUnit times = unit_of_seconds(longest);
+  const TableUnit sizes = unit_of_bytes(largest);
+  std::string text = "\nthe best plan of each framework: step, reserved, chance to fit\n";
+  constexpr std::size_t kIndent = 34;
+  for (const plan::FrameworkBest& row : answer.frameworks) {
+    if (!row.best || !row.estimate) {
+      text += "  " + wrap(state_of(answer, row), terminal.width - 4, 4) + "\n";
+      continue;
+    }
+    text += "  " + pad_left(table_figure(step_of(row), times), 9) + "  " +
+            pad_left(table_figure(row.estimate->peak_reserved, sizes), 10) + "  " +
+            pad_left(row.estimate->chance ? percent_text(*row.estimate->chance) : "-", 7) + "  " +
+            wrap(plan_words(row.best->plan) + state_of(answer, row), terminal.width - 2 - kIndent,
+                 kIndent) +
+            "\n";
+  }
+  return text;
+}
+
+JsonValue framework_json(const PlanAnswer& answer) {
+  JsonValue::Array array;
+  for (const plan::FrameworkBest& row : answer.frameworks) {
+    const bool found = row.best && row.estimate;
+    JsonFields fields;
+    fields.add("framework", row.framework->runtime());
+    fields.add("status", name_of(row.status));
+    fields.add("bound",
+               row.status == plan::PlanStatus::kInfeasible ? JsonValue{} : JsonValue{row.bound});
+    fields.add("summary", found ? JsonValue{plan_words(row.best->plan)} : JsonValue{});
+    fields.add("step_seconds", found ? JsonValue{step_of(row).value()} : JsonValue{});
+    fields.add("peak_reserved_bytes",
+               found ? JsonValue{row.estimate->peak_reserved.value()} : JsonValue{});
+    fields.add("fits_probability",
+               found && row.estimate->chance ? JsonValue{*row.estimate->chance} : JsonValue{});
+    fields.add("plan", found ? ir::plan_to_json(row.best->plan) : JsonValue{});
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+std::string left_out_lines(const PlanAnswer& answer, const Terminal& terminal) {
+  std::string text;
+  for (const Reason& reason : reasons_of(answer)) {
+    text += wrap("left out: " + reason.subject + ": " + reason.text, terminal.width - 2, 2) + "\n";
+  }
+  return text.empty() ? "" : "\n" + text;
+}
+
+JsonValue left_out_json(const PlanAnswer& answer) {
+  JsonValue::Array array;
+  for (const Reason& reason : reasons_of(answer)) {
+    JsonFields fields;
+    fields.add("what", reason.subject);
+    fields.add("reason", reason.text);
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+std::string offer_lines(const PlanAnswer& answer, const Terminal& terminal) {
+  if (answer.offers.empty()) {
+    return "";
+  }
+  std::string text =
+      "\nthe same plan with what changes the training, and is searched if you name it:\n";
+  for (const plan::Offer& offer : answer.offers) {
+    text += "  " +
+            wrap("--" + std::string(plan::option_of(offer.alternative.axis)) + " " +
+                     plan::value_text(offer.alternative.axis, offer.alternative.value) + ": step " +
+                     duration_text(offer.estimate.time->total.value()) + ", " +
+                     percent_text(offer.gain) + " less",
+                 terminal.width - 4, 4) +
+            "\n";
+  }
+  return text;
+}
+
+JsonValue offers_json(const PlanAnswer& answer) {
+  JsonValue::Array array;
+  for (const plan::Offer& offer : answer.offers) {
+    JsonFields fields;
+    fields.add("option", plan::option_of(offer.alternative.axis));
+    fields.add("value", plan::value_text(offer.alternative.axis, offer.alternative.value));
+    fields.add("step_seconds", offer.estimate.time->total.value());
+    fields.add("gain", offer.gain);
+    fields.add("plan", ir::plan_to_json(offer.plan));
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+std::string held_lines(const PlanAnswer& answer, const Terminal& terminal) {
+  std::string text;
+  for (const Held& one : held_of(answer)) {
+    text +=
+        (text.empty() ? "held unless you name them: --" : ", --") + one.option + " " + one.value;
+  }
+  if (text.empty()) {
+    return "";
+  }
+  if (answer.search.model.spec.moe) {
+    text += "; every expert gets the same number of tokens";
+  }
+  return wrap(text, terminal.width - 2, 2) + "\n";
+}
+
+JsonValue held_json(const PlanAnswer& answer) {
+  JsonValue::Array array;
+  for (const Held& one : held_of(answer)) {
+    JsonFields fields;
+    fields.add("option", one.option);
+    fields.add("value", one.value);
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,78 @@
+#include "planner/search/frameworks.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "planner/search/evaluator.h"
+#include "planner/space/all_axes.h"
+
+namespace headroom::plan {
+namespace {
+
+/// Cells of another framework into which the comparison looks: fewer where a cell is much work.
+std::uint64_t compared_cells(const SearchQuestion& question) {
+  constexpr std::uint64_t kOfFew = 32;
+  constexpr std::uint64_t kOfMany = 1;
+  constexpr std::int64_t kMany = 64;  // GPUs; plans of more are lowered for more micro-batches.
+  const AxisValues& gpus = question.space.constraints.of(Axis::kGpus);
+  const std::int64_t most = gpus.empty() ? question.space.base.world : gpus.back();
+  return most > kMany ? kOfMany : kOfFew;
+}
+
+FrameworkBest row_of(const FrameworkSearch* framework, PlanResult result) {
+  return {.framework = framework,
+          .status = result.status,
+          .best = std::move(result.best),
+          .estimate = std::move(result.estimate),
+          .bound = result.bound};
+}
+
+/// Plans first, by their worth under the objective.
+std::tuple<bool, Worth> order_of(const SearchQuestion& question, const FrameworkBest& row) {
+  if (!row.best) {
+    return {true, Worth{}};
+  }
+  const RatedPlan& plan = *row.best;
+  Worth worth = worth_of(question.objective, plan.plan, plan.time.total().value(), plan.peak);
+  worth.number = 0;  // Numbers count within the space of each search.
+  return {false, worth};
+}
+
+}  // namespace
+
+Result<std::vector<FrameworkBest>> best_of_frameworks(const SearchQuestion& question,
+                                                      const PlanResult& found,
+                                                      SearchRecords& records) {
+  std::vector<FrameworkBest> rows;
+  const std::vector<const FrameworkSearch*> all = framework_searches();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool has_plans = std::ranges::find(found.frameworks, all[i]) != found.frameworks.end();
+    if (!has_plans) {
+      continue;
+    }
+    if (found.best && found.best->plan.runtime == all[i]->runtime()) {
+      rows.push_back(row_of(all[i], found));
+      continue;
+    }
+    SearchQuestion own = question;
+    own.space.constraints.of(Axis::kRuntime) = {static_cast<std::int64_t>(i)};
+    own.front = false;
+    own.replays = 1;
+    own.progress = {};
+    const std::uint64_t limit = compared_cells(question);
+    own.work_limit = question.work_limit > 0 ? std::min(question.work_limit, limit) : limit;
+    Result<PlanResult> result = search(own, records);
+    if (!result && !is_refusal(result.error())) {
+      return std::move(result).error();
+    }
+    if (result) {
+      rows.push_back(row_of(all[i], std::move(result).value()));
+    }
+  }
+  std::ranges::stable_sort(rows, {},
+                           [&](const FrameworkBest& row) { return order_of(question, row); });
+  return rows;
+}
+
+}  // namespace headroom::plan

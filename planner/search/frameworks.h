@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "planner/search/search.h"
+
+namespace headroom::plan {
+
+/// The best plan of one framework.
+struct FrameworkBest {
+  const FrameworkSearch* framework = nullptr;
+  PlanStatus status = PlanStatus::kUnknown;
+  std::optional<RatedPlan> best;
+  std::optional<cost::StepEstimate> estimate;  ///< The replay of the best.
+  double bound = 0;                            ///< `PlanResult::bound` of its plans.
+};
+
+/// The best plan of each framework that has plans in the space of `question`, of which `found` is
+/// the answer; the frameworks with the best plans come first.
+///
+/// Model:   frameworks other than that of `found.best` are searched one after the other, each in as
+///          many cells as a comparison is worth. Where that is not enough for a proof, the status
+///          says so and `bound` is what is proven.
+/// Errors:  those of `search`.
+[[nodiscard]] Result<std::vector<FrameworkBest>> best_of_frameworks(const SearchQuestion& question,
+                                                                    const PlanResult& found,
+                                                                    SearchRecords& records);
+
+}  // namespace headroom::plan
