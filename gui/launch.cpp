@@ -272,7 +272,6 @@ Result<WindowSetup> window_setup(const LaunchOptions& options) {
                     .gpus = gpu_entries(found->path),
                     .notes = {},
                     .config_dir = found->path,
-                    .quick = std::move(engine.quick),
                     .remedies = std::move(engine.remedies)};
   if (options.plan) {
     if (Status taken = take_plan(options, found->path, setup); !taken) {

@@ -73,7 +73,6 @@ MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
       gpus_(std::move(setup.gpus)),
       what_if_(std::move(setup.scenario)),
       worker_(std::move(setup.estimator)),
-      quick_(setup.quick ? std::make_unique<EstimateWorker>(std::move(setup.quick)) : nullptr),
       remedies_(setup.remedies ? std::make_unique<EstimateWorker>(std::move(setup.remedies))
                                : nullptr) {
   setAcceptDrops(true);
@@ -140,9 +139,6 @@ void MainWindow::connectParts() {
     search_->setFreeAxes(what_if_.freeAxes());
   });
   connect(&worker_, &EstimateWorker::answered, this, &MainWindow::showAnswer);
-  if (quick_ != nullptr) {
-    connect(quick_.get(), &EstimateWorker::answered, this, &MainWindow::showQuickAnswer);
-  }
   if (remedies_ != nullptr) {
     connect(remedies_.get(), &EstimateWorker::answered, this, &MainWindow::showRemedies);
   }
@@ -229,23 +225,7 @@ void MainWindow::ask(const Scenario& scenario) {
   if (remedies_ != nullptr) {
     remedies_->cancel();
   }
-  if (quick_ != nullptr) {
-    quick_->ask(scenario, EstimateWorker::Urgency::kNow);
-  }
   worker_.ask(scenario);
-}
-
-void MainWindow::showQuickAnswer(const Answer& answer) {
-  const bool late = answer_ && answer_->scenario == answer.scenario;
-  if (late || !(answer.scenario == scenario())) {
-    return;
-  }
-  if (answer.appraisal != nullptr) {
-    header_->remedies()->clear();
-    showFigures(*answer.appraisal, answer.scenario);
-  } else if (answer.error && answer.error->code == ErrorCode::kInvalidArgument) {
-    showProblem(answer);  // A refusal is no approximation.
-  }
 }
 
 void MainWindow::showFigures(const Appraisal& appraisal, const Scenario& scenario) {
@@ -260,9 +240,6 @@ void MainWindow::showAnswer(const Answer& answer) {
   patience_.stop();
   header_->setBusy(false);
   answer_ = answer;
-  if (quick_ != nullptr) {
-    quick_->cancel();
-  }
   if (answer.appraisal != nullptr) {
     showFigures(*answer.appraisal, answer.scenario);
     editor_->setGrounds(answer.appraisal->grounds);

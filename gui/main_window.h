@@ -37,7 +37,6 @@ struct WindowSetup {
   std::vector<CatalogueEntry> gpus;
   QStringList notes{};       ///< What the user is to know of the scenario, as sentences.
   std::string config_dir{};  ///< The catalogue's folder; empty: pages that need it say so.
-  Estimator quick{};         ///< Approximate answers, until the estimator's come; may be empty.
   Estimator remedies{};      ///< Changes that help a plan that does not fit; may be empty.
   QString settings{};        ///< File of what is remembered; empty: nothing is.
 };
@@ -68,8 +67,7 @@ class MainWindow : public QMainWindow {
  Q_SIGNALS:
   /// Emitted when the newest request has been answered and the window shows the answer.
   void answered(const headroom::gui::Answer& answer);
-  /// Emitted when the header shows figures of the present scenario, approximate ones included, or
-  /// why there are none.
+  /// Emitted when the header shows figures of the present scenario, or why there are none.
   void figuresShown();
   /// Emitted when changes that help are shown, or when there are none to look for.
   void remediesShown();
@@ -88,7 +86,6 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] QSize usualSize() const;
   void nameWindow();
   void ask(const Scenario& scenario);
-  void showQuickAnswer(const Answer& answer);
   void showAnswer(const Answer& answer);
   void showRemedies(const Answer& answer);
   void lookForRemedies(const Answer& answer);
@@ -113,9 +110,8 @@ class MainWindow : public QMainWindow {
   CatalogueModel gpus_;
   WhatIf what_if_;
   EstimateWorker worker_;
-  std::unique_ptr<EstimateWorker> quick_;     ///< Null without approximate answers.
   std::unique_ptr<EstimateWorker> remedies_;  ///< Null if nobody looks for changes.
-  std::optional<Answer> answer_;              ///< The newest exact one.
+  std::optional<Answer> answer_;              ///< The newest one.
   std::optional<Pinned> pinned_;
   QActionGroup looks_{this};
   QTimer patience_;  ///< When it expires, the window says that it is computing.

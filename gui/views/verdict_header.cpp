@@ -116,7 +116,7 @@ void VerdictHeader::showAnswer(const Appraisal& appraisal, const Scenario& scena
                                                              : cost::Verdict::kDoesNotFit;
   const VerdictText text = verdict_text(appraisal, scenario, pinned);
   headline_->setText(text.headline);
-  margin_->setText(appraisal.approximate ? tr("≈ %1").arg(text.margin) : text.margin);
+  margin_->setText(text.margin);
   basis_->setText(text.basis);
   setAccessibleName(text.sentence);
   showFacts(text.facts);

@@ -24,7 +24,7 @@ class VerdictHeader : public QFrame {
  public:
   explicit VerdictHeader(QWidget* parent = nullptr);
 
-  /// Shows an answer, and how it differs from a pinned one. An approximate answer is marked.
+  /// Shows an answer, and how it differs from a pinned one.
   void showAnswer(const Appraisal& appraisal, const Scenario& scenario, const Pinned* pinned);
   void showProblem(const ProblemText& text);
   /// Shows that a newer answer is being computed, until that answer is shown.

@@ -39,7 +39,6 @@ struct Appraisal {
   std::shared_ptr<const Grounds> grounds{};      ///< Null if the answer was made without files.
   std::optional<cost::Confidence> confidence{};  ///< Set if errors of measured runs are known.
   std::optional<cost::Remedies> remedies{};      ///< Set if they were looked for.
-  bool approximate = false;  ///< Computed from a few layers; the replay follows.
 };
 
 /// Answers a scenario on the worker's thread. Once stop is requested, the answer is not used and
@@ -68,7 +67,7 @@ class EstimateWorker : public QObject {
     kDebounced,  ///< When no other has come for `kDebounce`.
     kNow,
   };
-  static constexpr std::chrono::milliseconds kDebounce{50};
+  static constexpr std::chrono::milliseconds kDebounce{10};
 
   explicit EstimateWorker(Estimator estimator, QObject* parent = nullptr);
   ~EstimateWorker() override;

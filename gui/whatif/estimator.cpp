@@ -11,7 +11,6 @@
 #include "costmodel/confidence.h"
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/hardware/host.h"
-#include "costmodel/quick_estimate.h"
 #include "costmodel/remedies.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/spec/hf_config.h"
@@ -174,25 +173,6 @@ Result<Appraisal> replayed(Shelf& shelf, const Scenario& scenario, const std::st
   return judged(shelf, scenario, std::move(found).value(), *grounds);
 }
 
-Result<Appraisal> approximated(Shelf& shelf, const Scenario& scenario) {
-  const Result<std::shared_ptr<const Grounds>> grounds = shelf.grounds_of(scenario);
-  if (!grounds) {
-    return grounds.error();
-  }
-  const Grounds& read = **grounds;
-  std::optional<Result<cost::StepEstimate>> found = cost::quick_estimate(
-      read.model, scenario.plan, read.device, scenario.budget, machine_of(read));
-  if (!found) {
-    return Error::environment("", "no short form of this plan", "one");
-  }
-  if (!*found) {
-    return std::move(*found).error();
-  }
-  Appraisal appraisal = judged(shelf, scenario, std::move(*found).value(), *grounds);
-  appraisal.approximate = true;
-  return appraisal;
-}
-
 Result<Appraisal> mended(Shelf& shelf, const Scenario& scenario, const std::stop_token& stop) {
   const Result<Appraisal> found = replayed(shelf, scenario, stop);
   if (!found) {
@@ -231,8 +211,6 @@ Engine make_engine(std::string config_dir) {
   return {
       .estimate = [shelf](const Scenario& scenario,
                           const std::stop_token& stop) { return replayed(*shelf, scenario, stop); },
-      .quick = [shelf](const Scenario& scenario,
-                       const std::stop_token& /*stop*/) { return approximated(*shelf, scenario); },
       .remedies = [shelf](const Scenario& scenario,
                           const std::stop_token& stop) { return mended(*shelf, scenario, stop); }};
 }

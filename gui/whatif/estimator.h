@@ -14,15 +14,12 @@ namespace headroom::gui {
 [[nodiscard]] Result<ir::ModelSpec> load_source(const std::string& config_dir,
                                                 const ModelSource& source);
 
-/// Three ways to answer a scenario. They share what they have read from the catalogue in
+/// Two ways to answer a scenario. They share what they have read from the catalogue in
 /// `config_dir` and may run in different threads. A file of the user is read again when it has
 /// changed.
 struct Engine {
   /// Replays the plan: the answer of `headroom fit`.
   Estimator estimate;
-  /// An approximate answer for a model whose layers repeat (`cost::quick_estimate`), many times as
-  /// quick. Errors: those of the estimate; kEnvironment if the plan has no short form.
-  Estimator quick;
   /// The changes after which the plan fits (`cost::find_remedies`); the estimate is empty.
   Estimator remedies;
 };

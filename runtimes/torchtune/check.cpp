@@ -1,5 +1,7 @@
 #include "runtimes/torchtune/check.h"
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "runtimes/fsdp/check.h"
@@ -30,6 +32,19 @@ std::string_view tune_trouble(const ParallelPlan& plan) {
 }
 
 }  // namespace
+
+Status check_family(const ModelSpec& model) {
+  constexpr std::array<Family, 7> kBuilt = {Family::kLlama,  Family::kMistral, Family::kGemma,
+                                            Family::kGemma2, Family::kPhi3,    Family::kQwen2,
+                                            Family::kQwen3};
+  if (std::ranges::find(kBuilt, model.family) != kBuilt.end()) {
+    return ok();
+  }
+  return Error::invalid_argument("model", model.name,
+                                 "a model that torchtune builds: llama, mistral, gemma, gemma2, "
+                                 "phi3, qwen2 or qwen3",
+                                 "use another framework, such as --runtime transformers");
+}
 
 Status check_torchtune(const ParallelPlan& plan) {
   if (Status version = refuse_version(plan); !version) {

@@ -38,7 +38,8 @@ class Torchtune final : public Runtime {
     return parts;
   }
   [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
-    for (const Status& status : {check_torchtune(plan), refuse_other_tasks(model, "torchtune")}) {
+    for (const Status& status :
+         {check_family(model), check_torchtune(plan), refuse_other_tasks(model, "torchtune")}) {
       if (!status) {
         return status;
       }

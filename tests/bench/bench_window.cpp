@@ -126,7 +126,6 @@ bench::Measurement growth(int steps) {
   setup.estimator = [](const Scenario& /*scenario*/, const std::stop_token& /*stop*/) {
     return Result<Appraisal>(Error::environment("", "nothing", "nothing"));
   };
-  setup.quick = {};
   setup.remedies = {};
   MainWindow window(std::move(setup));
   window.show();

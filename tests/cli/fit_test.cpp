@@ -5,6 +5,7 @@
 #include "model_ir/base/file.h"
 #include "model_ir/base/units.h"
 #include "tests/support/cli.h"
+#include "tests/support/random.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
@@ -45,14 +46,6 @@ TEST_CASE("fit: what does not fit is exit code 1, with what is missing and what 
   CHECK(answer.says("\nchanges that make it fit, those that keep the training the same first\n"));
   CHECK(answer.says("costs: "));
   CHECK(answer.says("\nnext: headroom fit llama-3.1-8b --gpu rtx-4090 "));
-}
-
-TEST_CASE("fit: where a process alone takes more than the budget, no change is proposed") {
-  const Answer answer = test::headroom("fit gpt2 --gpu a100-80gb --budget 100MB");
-  CHECK(answer.code == ExitCode::kNo);
-  CHECK(
-      answer.says("\nno change makes it fit: without a single tensor the process takes 942 MiB\n"));
-  CHECK(answer.says("\nnext: more than 942 MiB of GPU memory leave something to PyTorch\n"));
 }
 
 TEST_CASE("fit: the screen shows peak, bars, device, phases, blocks and the next command") {
@@ -277,6 +270,9 @@ TEST_CASE("fit: combinations that fit are found where single changes do not suff
         "llama-3.1-8b --gpu rtx-4090 --qlora r=16 --seq 4096 --micro-batch 4",
         "llama-3.1-8b --gpu rtx-4090 --gpus 4 --zero 3",
         "llama-3.1-405b --gpu a100-80gb --gpus 8 --megatron tp=8"}) {
+    if (test::kSanitized && std::string_view(question).find("--gpus 4") == std::string_view::npos) {
+      continue;  // One question is enough for sanitizers.
+    }
     CAPTURE(question);
     const Document document = test::json_of("fit " + std::string(question));
     REQUIRE(document.text("verdict") == "does not fit");
@@ -593,13 +589,6 @@ TEST_CASE("fit: a fault of one value of an option shows its key") {
   }
   const Answer budget = test::headroom(fit + "--titan compiled,memory-budget=2");
   CHECK(budget.err.find("--titan: got memory-budget=2,") != std::string::npos);
-}
-
-TEST_CASE("fit: a memory budget that weighs attention of shared keys is answered with a note") {
-  const std::string fit =
-      "fit llama-3.1-8b --gpu h100-80gb --gpus 8 --titan compiled,memory-budget=";
-  CHECK(test::headroom(fit + "0.3").err.find("later versions choose") != std::string::npos);
-  CHECK(test::headroom(fit + "0.9").err.empty());  // Nothing has to be weighed.
 }
 
 }  // namespace headroom::cli

@@ -90,7 +90,7 @@ TEST_CASE("schema: what plan answers is what the schema says") {
   for (const char* line :
        {"plan gpt2 --gpu a100-80gb --gpus 2 --runtime megatron --global-batch 8",
         "plan gpt2 --gpu a100-80gb --runtime transformers --global-batch 4 --seq 512",
-        "plan llama-3.1-70b --gpu a100-80gb --gpus 2 --runtime megatron --global-batch 2",
+        "plan gpt2 --gpu a100-80gb --gpus 2 --runtime megatron --global-batch 2 --budget 3GiB",
         "explain gpt2 --gpu a100-80gb --gpus 2 --runtime megatron --global-batch 64 "
         "--pp 2 --micro-batch 16 --budget 8GiB"}) {
     CAPTURE(line);

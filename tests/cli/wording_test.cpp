@@ -153,6 +153,21 @@ TEST_CASE("answers: plurals are right") {
   }
 }
 
+TEST_CASE("fit: where a process alone takes more than the budget, no change is proposed") {
+  const Answer answer = test::headroom("fit gpt2 --gpu a100-80gb --budget 100MB");
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(
+      answer.says("\nno change makes it fit: without a single tensor the process takes 942 MiB\n"));
+  CHECK(answer.says("\nnext: more than 942 MiB of GPU memory leave something to PyTorch\n"));
+}
+
+TEST_CASE("fit: a memory budget that weighs attention of shared keys is answered with a note") {
+  const std::string fit =
+      "fit llama-3.1-8b --gpu h100-80gb --gpus 8 --titan compiled,memory-budget=";
+  CHECK(test::headroom(fit + "0.3").err.find("later versions choose") != std::string::npos);
+  CHECK(test::headroom(fit + "0.9").err.empty());  // Nothing has to be weighed.
+}
+
 TEST_CASE("messages: they say what to type") {
   const std::vector<std::pair<std::string, std::string>> lines = {
       {"fit llama-3.1-8b --gpu h100 --lora r16", "fix: type --lora r=16"},
@@ -170,7 +185,7 @@ TEST_CASE("messages: they say what to type") {
       {"fit gpt2 --gpu h100 --gpus 2 --ddp bucket=25",
        "got bucket=25, expected a size with its unit, such as 25MiB\n"
        "  fix: use --ddp bucket=25MiB, or bucket=25B for bytes"},
-      {"plan gpt2 --gpu h100 --lora r=16", "fix: headroom fit has it; "},
+      {"plan gpt2 --gpu h100 --generate 16", "fix: headroom fit has it; "},
       {"fit gpt2 --gpu h100 --global-batch 8", "fix: headroom plan has it; "},
       {"plan gpt2 --gpu h100 --why tp", "fix: use --why tp=VALUE"},
       {"fit gpt2 --gpu h100 --gpus", "error: --gpus needs a value\n  fix: type --gpus N; "},

@@ -107,7 +107,7 @@ TEST_CASE("stand-in GPU: what is remembered is bounded") {
 }
 
 TEST_CASE("stand-in GPU: a lagging device completes events some launches later") {
-  Queue queue(3);
+  Queue queue(3, 0);
   const Event event = queue.create_event();
   CHECK(queue.complete(event));
   REQUIRE(queue.record(event, nullptr));
@@ -125,7 +125,7 @@ TEST_CASE("stand-in GPU: a lagging device completes events some launches later")
 }
 
 TEST_CASE("stand-in GPU: a capture spreads to streams that wait for it") {
-  Queue queue(0);
+  Queue queue(0, 0);
   const Stream first = reinterpret_cast<Stream>(std::uintptr_t{16});
   const Stream second = reinterpret_cast<Stream>(std::uintptr_t{32});
   const Event before = queue.create_event();
@@ -144,7 +144,7 @@ TEST_CASE("stand-in GPU: a capture spreads to streams that wait for it") {
 }
 
 TEST_CASE("stand-in GPU: two captures at once keep their streams and calls apart") {
-  Queue queue(0);
+  Queue queue(0, 0);
   const Stream first = reinterpret_cast<Stream>(std::uintptr_t{16});
   const Stream second = reinterpret_cast<Stream>(std::uintptr_t{32});
   REQUIRE(queue.begin_capture(first));

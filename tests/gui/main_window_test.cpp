@@ -404,30 +404,6 @@ TEST_CASE("MainWindow: a remedy's button makes the change, as one step") {
   CHECK(scene.text("verdict") == QStringLiteral("Fits"));
 }
 
-TEST_CASE("MainWindow: approximate figures come first and give way to the replay's") {
-  std::atomic<bool> let_go = false;
-  WindowSetup setup = test::setup_with([&](const Scenario& scenario, const std::stop_token& stop) {
-    while (scenario.plan.workload.micro_batch == 2 && !let_go && !stop.stop_requested()) {
-      std::this_thread::yield();
-    }
-    return test::answer(scenario);
-  });
-  setup.quick = [](const Scenario& scenario, const std::stop_token& /*stop*/) {
-    Result<Appraisal> appraisal = test::answer(scenario);
-    appraisal.value().approximate = true;
-    return appraisal;
-  };
-  WindowScene scene(std::move(setup));
-  REQUIRE(scene.waitForAnswers(1));
-  scene.control<QSpinBox>("Micro-batch")->setValue(2);
-  REQUIRE(eventually(
-      [&] { return scene.text("margin") == QStringLiteral("≈ 44.0\u00a0GiB to spare"); }));
-  CHECK(scene.answers.size() == 1);
-  let_go = true;
-  REQUIRE(scene.waitForAnswers(2));
-  CHECK(scene.text("margin") == QStringLiteral("44.0\u00a0GiB to spare"));
-}
-
 TEST_CASE("MainWindow: a pinned scenario shows every difference, and comes back as one step") {
   WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));

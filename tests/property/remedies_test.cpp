@@ -88,7 +88,7 @@ TEST_CASE("property: a combination that fits is found, within a tenth of the qui
   const std::vector<ResidualSet> residuals =
       read_residuals(test::kConfigs + "/accuracy/residuals.json").value();
   int mended = 0;
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint64_t seed = 1; seed <= (test::kSanitized ? 4 : 20); ++seed) {
     test::Random random(seed);
     CAPTURE(random.seed());
     const ir::ParallelPlan plan = random_question(random);
@@ -136,7 +136,7 @@ TEST_CASE("property: a combination that fits is found, within a tenth of the qui
     }
     CHECK(named <= 1.1 * *least);
   }
-  CHECK(mended >= 10);
+  CHECK(mended >= (test::kSanitized ? 1 : 10));
 }
 
 }  // namespace headroom::cost
