@@ -102,16 +102,15 @@ Tensor gemm_and_scatter(const Runner& run, const GemmShape& dims) {
   if (!run.context.megatron.tp_comm_overlap) {
     return scatter(run, gemm(run, dims));
   }
-  constexpr std::int64_t kBands = 4;  // num_splits
   torch::Eager& eager = run.eager();
   const CollectiveShape shape{
       .kind = CollectiveKind::kReduceScatter,
-      .bytes = bytes_of(dims.m * dims.n, run.context.dtype).value() / kBands,
+      .bytes = bytes_of(dims.m * dims.n, run.context.dtype).value() / kScatterBands,
       .group = run.context.grid.tensor.group(),
       .axis = MeshAxis::kTensor};
   std::uint32_t last = 0;
-  for (std::int64_t band = 0; band < kBands; ++band) {
-    run_gemm(run, band_of(dims, kBands));
+  for (std::int64_t band = 0; band < kScatterBands; ++band) {
+    run_gemm(run, band_of(dims, kScatterBands));
     last = torch::start_collective(eager, shape, kUserbuffers);
   }
   eager.wait_mark(eager.stream(), last);

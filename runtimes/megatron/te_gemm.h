@@ -42,7 +42,8 @@ void communicate(const Runner& run, CollectiveKind kind, const torch::Tensor& wh
 [[nodiscard]] torch::Tensor scatter(const Runner& run, const torch::Tensor& whole);
 [[nodiscard]] torch::Tensor scatter(const Runner& run, const torch::Tensor& whole, Beside beside);
 /// A product followed by a reduce-scatter of its rows. Under --tp-comm-overlap it is split into
-/// bands; nothing overlaps the reduce-scatter of the last band.
+/// `kScatterBands` bands; nothing overlaps the reduce-scatter of the last band.
+inline constexpr std::int64_t kScatterBands = 4;  ///< num_splits
 [[nodiscard]] torch::Tensor gemm_and_scatter(const Runner& run, const GemmShape& dims);
 
 /// clear_tensor_data: frees the memory even if others still hold the tensor.

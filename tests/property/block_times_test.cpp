@@ -55,6 +55,7 @@ Plans plans_of(const std::string& model, const std::string& gpu, std::int64_t gp
   question.base.allocator.expandable_segments = true;
   question.constraints.of(Axis::kRuntime) = {3};
   question.constraints.of(Axis::kMicroBatch) = {1, 4};
+  question.constraints.of(Axis::kPipeline) = {1, 2};
   question.constraints.of(Axis::kContext) = {1, 2, 8};
   for (const auto& [axis, values] : axes) {
     question.constraints.of(axis) = parse_axis(axis, values).value();
@@ -62,6 +63,15 @@ Plans plans_of(const std::string& model, const std::string& gpu, std::int64_t gp
   plans.cells = cells_of(question);
   REQUIRE(!plans.cells.empty());
   return plans;
+}
+
+/// Tensor-parallel plans with sequence parallelism, with and without --tp-comm-overlap.
+std::vector<std::pair<Axis, std::string>> cut_ranks(const std::string& overlap,
+                                                    const std::string& precision = "bf16") {
+  return {{Axis::kTensor, "2,4,8"},
+          {Axis::kSequenceParallel, "yes"},
+          {Axis::kPrecision, precision},
+          {megatron_axes::kTpCommOverlap, overlap}};
 }
 
 }  // namespace
@@ -81,7 +91,15 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
                  {{Axis::kContext, "2,8"}, {megatron_axes::kContextExchange, "any"}}),
         plans_of("llama-3.1-8b", "h100-80gb", 64, {{megatron_axes::kOffloadModules, "any"}}),
         plans_of("deepseek-v3", "h800-80gb", 128, {{megatron_axes::kOffloadModules, "any"}}),
-        plans_of("deepseek-v3", "b200", 128, {{Axis::kPrecision, "fp8-mxfp8"}})}) {
+        plans_of("deepseek-v3", "b200", 128, {{Axis::kPrecision, "fp8-mxfp8"}}),
+        plans_of("llama-3.1-8b", "h100-80gb", 64, cut_ranks("no")),
+        plans_of("llama-3.1-8b", "h100-80gb", 64, cut_ranks("yes")),
+        plans_of("llama-3.1-8b", "b200", 64, cut_ranks("any", "fp8-delayed,fp8-mxfp8")),
+        plans_of("deepseek-v3", "h800-80gb", 128, cut_ranks("yes", "bf16,fp8-blockwise")),
+        plans_of("deepseek-v3", "h800-80gb", 128, {{megatron_axes::kSharedOverlap, "any"}}),
+        // Fewer routed tokens than experts.
+        plans_of("deepseek-v3", "h800-80gb", 128,
+                 {{Axis::kTensor, "128"}, {Axis::kExpert, "1,2"}})}) {
     for (int round = 0; round < 12; ++round) {
       const auto last = static_cast<std::int64_t>(plans.cells.size()) - 1;
       const ir::ParallelPlan& plan =
@@ -90,6 +108,9 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
       const BlockTimes times = block_times(plans.model, plan, plans.machine, plans.device).value();
       CAPTURE(plans.model.name);
       CAPTURE(plan.mesh.tensor);
+      CAPTURE(megatron_of(plan).sequence_parallel);
+      CAPTURE(megatron_of(plan).tp_comm_overlap);
+      CAPTURE(megatron_of(plan).shared_expert_overlap);
       CAPTURE(plan.mesh.context);
       CAPTURE(static_cast<int>(megatron_of(plan).context_exchange));
       CAPTURE(value_with(megatron_of(plan).offload_modules));

@@ -5,6 +5,7 @@
 #include "costmodel/hardware/work_time.h"
 #include "planner/evaluate/plan_figures.h"
 #include "runtimes/megatron/plan.h"
+#include "runtimes/megatron/te_gemm.h"
 
 namespace headroom::plan {
 namespace {
@@ -79,6 +80,31 @@ class Pricer {
             time(m, k, n, ir::GemmLayout::kNN) + time(n, k, m, ir::GemmLayout::kNT)};
   }
 
+  /// The same where the ranks gather the rows before it under sequence parallelism.
+  [[nodiscard]] PassFloor column_linear(std::int64_t m, std::int64_t n, std::int64_t k) const {
+    PassFloor pass = linear(m, n, k);
+    if (sizes_.options.tp_comm_overlap) {
+      pass.forward = in_parts(m, n, k, ir::GemmLayout::kTN);
+    } else if (sizes_.options.sequence_parallel) {
+      pass.forward += collective(ir::CollectiveKind::kAllGather, operand_bytes(m, k), ranks());
+    }
+    return pass;
+  }
+
+  /// The same where the ranks sum the result after it. Under sequence parallelism, each keeps its
+  /// share of the rows.
+  [[nodiscard]] PassFloor row_linear(std::int64_t m, std::int64_t n, std::int64_t k) const {
+    if (sizes_.options.tp_comm_overlap) {
+      return {scattered(m, n, k),
+              in_parts(m, k, n, ir::GemmLayout::kNN) + linear_time(n, k, m, ir::GemmLayout::kNT)};
+    }
+    PassFloor pass = linear(m, n, k);
+    pass.forward += collective(sizes_.options.sequence_parallel ? ir::CollectiveKind::kReduceScatter
+                                                                : ir::CollectiveKind::kAllReduce,
+                               m * n * element(), ranks());
+    return pass;
+  }
+
   [[nodiscard]] Seconds collective(ir::CollectiveKind kind, std::int64_t bytes,
                                    ir::RankGroup group) const {
     return group.size <= 1
@@ -89,11 +115,7 @@ class Pricer {
   [[nodiscard]] LayerTimes layer(bool sparse) const {
     PassFloor whole = core_attention();
     whole += projections();
-    whole += edges(!model_.latent);
     whole += sparse ? experts() : dense_mlp(model_.ffn);
-    if (!sparse) {
-      whole += edges(true);
-    }
     return {.forward = kFloorRounding * whole.forward,
             .backward = kFloorRounding * whole.backward,
             .core_attention = {},
@@ -116,18 +138,40 @@ class Pricer {
   }
   [[nodiscard]] std::int64_t element() const { return ir::bits_of(sizes_.dtype) / 8; }
 
-  /// Forward communication of tensor-parallel ranks at the two ends of a block. It is an all-reduce
-  /// after the block, or an all-gather before it and a reduce-scatter after it. `gathers`: latent
-  /// attention gathers its latents.
-  [[nodiscard]] PassFloor edges(bool gathers) const {
-    const ir::RankGroup ranks{.size = sizes_.mesh.tensor, .stride = 1};
-    const std::int64_t bytes = sizes_.tokens * model_.hidden * element();
-    if (sizes_.options.sequence_parallel) {
-      const Seconds gather =
-          gathers ? collective(ir::CollectiveKind::kAllGather, bytes, ranks) : Seconds{0};
-      return {gather + collective(ir::CollectiveKind::kReduceScatter, bytes, ranks), Seconds{0}};
-    }
-    return {collective(ir::CollectiveKind::kAllReduce, bytes, ranks), Seconds{0}};
+  [[nodiscard]] std::int64_t operand_bytes(std::int64_t rows, std::int64_t columns) const {
+    return rows * columns * ir::bits_of(sizes_.linear) / 8;
+  }
+  [[nodiscard]] ir::RankGroup ranks() const { return {.size = sizes_.mesh.tensor, .stride = 1}; }
+
+  [[nodiscard]] Seconds linear_time(std::int64_t rows, std::int64_t columns, std::int64_t inner,
+                                    ir::GemmLayout layout) const {
+    return price(ir::GemmShape{.m = std::max<std::int64_t>(rows, 1),
+                               .n = std::max<std::int64_t>(columns, 1),
+                               .k = std::max<std::int64_t>(inner, 1),
+                               .dtype = sizes_.linear,
+                               .layout = layout});
+  }
+
+  /// A product beside the transfer of its rows around the ring (`ir::megatron::Beside::kInParts`).
+  /// One band per rank; each but the first waits for its rows.
+  [[nodiscard]] Seconds in_parts(std::int64_t rows, std::int64_t columns, std::int64_t inner,
+                                 ir::GemmLayout layout) const {
+    const std::int64_t bands = sizes_.mesh.tensor;
+    const Seconds band = linear_time(ceil_div(rows, bands), columns, inner, layout);
+    const Seconds send = collective(ir::CollectiveKind::kSend, operand_bytes(rows, inner) / bands,
+                                    {.size = 2, .stride = 1});
+    return band + static_cast<double>(bands - 1) * std::max(band, send);
+  }
+
+  /// `ir::megatron::gemm_and_scatter`: the reduce-scatter of a band overlaps the products of later
+  /// bands.
+  [[nodiscard]] Seconds scattered(std::int64_t rows, std::int64_t columns,
+                                  std::int64_t inner) const {
+    constexpr std::int64_t kBands = ir::megatron::kScatterBands;
+    const Seconds band = linear_time(ceil_div(rows, kBands), columns, inner, ir::GemmLayout::kTN);
+    const Seconds scatter = collective(ir::CollectiveKind::kReduceScatter,
+                                       rows * columns * element() / kBands, ranks());
+    return band + static_cast<double>(kBands - 1) * std::max(band, scatter) + scatter;
   }
 
   [[nodiscard]] PassFloor projections() const {
@@ -139,17 +183,18 @@ class Pricer {
       const std::int64_t query = model_.heads * (latent.nope_dim + latent.rope_dim) / cut;
       if (latent.q_rank > 0) {
         pass += linear(sizes_.stretch, latent.q_rank, model_.hidden);
-        pass += linear(tokens, query, latent.q_rank);
+        pass += column_linear(tokens, query, latent.q_rank);
       } else {
-        pass += linear(tokens, query, model_.hidden);
+        pass += column_linear(tokens, query, model_.hidden);
       }
       pass += linear(sizes_.stretch, latent.kv_rank + latent.rope_dim, model_.hidden);
-      pass += linear(tokens, model_.heads * (latent.nope_dim + latent.v_dim) / cut, latent.kv_rank);
-      pass += linear(tokens, model_.hidden, model_.heads * latent.v_dim / cut);
+      pass += column_linear(tokens, model_.heads * (latent.nope_dim + latent.v_dim) / cut,
+                            latent.kv_rank);
+      pass += row_linear(tokens, model_.hidden, model_.heads * latent.v_dim / cut);
     } else {
       const std::int64_t width = (model_.heads + 2 * model_.kv_heads) * model_.head_dim / cut;
-      pass += linear(tokens, width, model_.hidden);
-      pass += linear(tokens, model_.hidden, model_.heads * model_.head_dim / cut);
+      pass += column_linear(tokens, width, model_.hidden);
+      pass += row_linear(tokens, model_.hidden, model_.heads * model_.head_dim / cut);
     }
     return pass;
   }
@@ -214,6 +259,15 @@ class Pricer {
 
   [[nodiscard]] PassFloor dense_mlp(std::int64_t width) const {
     const std::int64_t part = width / sizes_.mesh.tensor;
+    const std::int64_t inner = (model_.gated_mlp ? 2 : 1) * part;
+    PassFloor pass = column_linear(sizes_.tokens, inner, model_.hidden);
+    pass += row_linear(sizes_.tokens, model_.hidden, part);
+    return pass;
+  }
+
+  /// The products of a shared expert on a stream of its own.
+  [[nodiscard]] PassFloor overlapped_shared() const {
+    const std::int64_t part = model_.moe->shared_ffn / sizes_.mesh.tensor;
     PassFloor pass = linear(sizes_.tokens, (model_.gated_mlp ? 2 : 1) * part, model_.hidden);
     pass += linear(sizes_.tokens, model_.hidden, part);
     return pass;
@@ -236,23 +290,31 @@ class Pricer {
                                      .top_k = static_cast<std::int32_t>(moe.top_k)});
   }
 
-  /// Dispatch, products and combine, and the shared expert besides.
+  /// Dispatch, products and combine, and the shared expert besides. Products never overlap each
+  /// other, but those of an overlapped shared expert may overlap dispatch and combine.
   [[nodiscard]] PassFloor experts() const {
     const ir::MoeSpec& moe = *model_.moe;
     const std::int64_t cut = expert_tensor_of(sizes_.mesh);
     const std::int64_t local = std::max<std::int64_t>(moe.experts / sizes_.mesh.expert, 1);
-    const std::int64_t routed = sizes_.stretch * moe.top_k;  // Rows that this rank sends.
-    const std::int64_t rows = std::max<std::int64_t>(routed * cut / local, 1);
+    const std::int64_t received = sizes_.stretch * moe.top_k * cut;
+    // `ir::megatron::run_per_expert`: if there are fewer rows than experts, one gets them all.
+    const std::int64_t busy = received < local ? 1 : local;
+    const std::int64_t rows = received / busy;
     const std::int64_t width = std::max<std::int64_t>(moe.expert_ffn / cut, 1);
     const auto series = ir::GemmBatch::kSeries;
-    PassFloor pass = product(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local, series,
+    PassFloor pass = product(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, busy, series,
                              sizes_.linear);
-    pass += product(rows, model_.hidden, width, local, series, sizes_.linear);
+    pass += product(rows, model_.hidden, width, busy, series, sizes_.linear);
     const Seconds exchange = dispatch({.size = sizes_.mesh.expert, .stride = cut});
-    pass += {2 * exchange, 2 * exchange};
-    if (moe.shared_ffn > 0) {
-      pass += dense_mlp(moe.shared_ffn);
+    PassFloor beside{2 * exchange, 2 * exchange};
+    if (moe.shared_ffn > 0 && sizes_.options.shared_expert_overlap) {
+      const PassFloor shared = overlapped_shared();
+      beside = {std::max(beside.forward, shared.forward),
+                std::max(beside.backward, shared.backward)};
+    } else if (moe.shared_ffn > 0) {
+      beside += dense_mlp(moe.shared_ffn);
     }
+    pass += beside;
     return pass;
   }
 

@@ -11,10 +11,12 @@ namespace headroom::plan {
 /// `block_times` have not been computed yet.
 ///
 /// Model:   the operators that the runtime runs for one layer, each priced by `cost::work_time`,
-///          one after the other: matrix products, attention kernels, and in forward the exchanges
-///          of tokens among experts and of activations among tensor-parallel ranks (in backward
-///          these may overlap products). Memory-bound kernels, host time and recomputation are not
-///          counted.
+///          one after the other: matrix products, attention kernels, exchanges of tokens among
+///          experts, and in forward those of activations among tensor-parallel ranks (in backward
+///          they may overlap products). Under --tp-comm-overlap, products run in the runtime's
+///          bands beside the exchange, in forward and in the input gradient of row-parallel layers.
+///          Of an overlapped shared expert and the exchange of tokens, the longer counts.
+///          Memory-bound kernels, host time and recomputation are not counted.
 /// Shapes:  T = B S / c tokens of a rank.
 [[nodiscard]] BlockTimes block_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                      const cost::Machine& machine);
