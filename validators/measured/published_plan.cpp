@@ -13,7 +13,7 @@ namespace {
 
 using ir::JsonValue;
 
-std::string words_of(const JsonValue& object, std::string_view key) {
+std::string setting_text(const JsonValue& object, std::string_view key) {
   const JsonValue* value = object.find(key);
   return value != nullptr && value->as_string() != nullptr ? *value->as_string() : "";
 }
@@ -29,7 +29,7 @@ std::optional<Skip> refuse_early(const MeasuredRow& row) {
   if (row.measured_raw.is_null()) {
     return Skip{"measured: nothing"};
   }
-  const std::string word = words_of(row.setting, "mode");
+  const std::string word = setting_text(row.setting, "mode");
   if (word != "train" && word != "finetune") {
     return Skip{"mode: '" + word + "'"};
   }
@@ -68,7 +68,7 @@ PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& too
   if (auto skip = refuse_early(row)) {
     return *skip;
   }
-  const auto gpu = published_device(words_of(row.setting, "gpu"));
+  const auto gpu = published_device(setting_text(row.setting, "gpu"));
   const auto device = gpu ? std::optional(tools.find_device(std::string(*gpu))) : std::nullopt;
   PublishedSetting setting;
   ir::RunReader reader(&row.setting, "row");
