@@ -54,7 +54,7 @@ class Grammar {
                           words("Open with a plan file, as headroom plan --output writes it."),
                           words("FILE")};
   QCommandLineOption grab{QStringLiteral("grab"),
-                          words("Write a picture of the window and leave; needs no display."),
+                          words("Write a picture of the window and exit; needs no display."),
                           words("FILE.png")};
   QCommandLineOption view{
       QStringLiteral("view"),

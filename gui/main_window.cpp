@@ -183,7 +183,7 @@ void MainWindow::buildEditMenu() {
   pin_ = edit->addAction(tr("&Pin scenario"));
   pin_->setShortcut(QKeySequence(Qt::CTRL | Qt::Key_D));
   pin_->setCheckable(true);
-  pin_->setToolTip(tr("Every figure then shows the difference to this scenario"));
+  pin_->setToolTip(tr("Every figure then shows its difference from this scenario"));
   connect(pin_, &QAction::triggered, this, &MainWindow::setPinned);
   edit->addAction(tr("&Copy command"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_C), this,
                   &MainWindow::copyCommand);

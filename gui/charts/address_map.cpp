@@ -47,7 +47,7 @@ std::shared_ptr<const AddressMapData> address_map(std::shared_ptr<const Timeline
 }
 
 AddressMap::AddressMap(QWidget* parent) : Chart(parent) {
-  setAccessibleName(tr("Segments and blocks of the allocator at the moment"));
+  setAccessibleName(tr("Segments and blocks of the allocator at the chosen moment"));
 }
 
 QSize AddressMap::minimumSizeHint() const {

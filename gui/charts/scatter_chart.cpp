@@ -97,7 +97,7 @@ void ScatterChart::drawAxes(QPainter& painter) const {
                      Qt::AlignRight | Qt::AlignVCenter, QLocale().toString(tick, 'g', 6));
   }
   painter.drawText(QRectF(plot_.left(), plot_.bottom() + em() * 1.4, plot_.width(), em() * 1.2),
-                   Qt::AlignCenter, tr("peak of live tensors, %1").arg(scale.unit));
+                   Qt::AlignCenter, tr("peak allocated, %1").arg(scale.unit));
   painter.drawText(QRectF(em() * 0.4, plot_.top() - em() * 1.3, plot_.width(), em() * 1.1),
                    Qt::AlignLeft | Qt::AlignVCenter, tr("tokens/s"));
   painter.setPen(QPen(theme().capacity, 2));

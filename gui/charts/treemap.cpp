@@ -62,7 +62,7 @@ std::vector<QRectF> squarified(const std::vector<double>& sizes, const QRectF& a
 
 TreemapChart::TreemapChart(const TensorModel* model, QWidget* parent)
     : Chart(parent), model_(model) {
-  setAccessibleName(tr("Tensors alive at the moment, as areas"));
+  setAccessibleName(tr("Tensors alive at the chosen moment, as areas"));
   connect(model, &QAbstractItemModel::modelReset, this, [this] {
     layOut();
     update();

@@ -151,7 +151,7 @@ QVariant OperatorModel::headerData(int section, Qt::Orientation orientation, int
   }
   if (role == Qt::ToolTipRole && section == kRoofColumn) {
     return tr(
-        "The time that the device's memory and arithmetic allow at least, as a share of the "
+        "The shortest time that memory bandwidth and arithmetic allow, as a share of the "
         "operator's time");
   }
   if (role != Qt::DisplayRole && role != Qt::AccessibleTextRole) {

@@ -118,7 +118,7 @@ RemedyTexts remedy_texts(const cost::Remedies& found, const Scenario& scenario,
   } else if (found.wider && is_answer(*found.wider)) {
     texts.headline = remedy_words("It fits on more GPUs");
   } else if (!texts.remedies.empty()) {
-    texts.headline = remedy_words("Nothing makes it fit; the closest");
+    texts.headline = remedy_words("No change makes it fit; what comes closest");
   } else {
     texts.headline = remedy_words("No change of this plan makes it fit");
   }

@@ -40,9 +40,9 @@ ComparePage::ComparePage(QWidget* parent) : Page(QStringLiteral("compare"), tr("
   what_ = quiet_label();
   pin_ = new QPushButton(tr("Pin this scenario"), this);
   pin_->setAutoDefault(false);
-  restore_ = new QPushButton(tr("Go back to it"), this);
+  restore_ = new QPushButton(tr("Restore pinned scenario"), this);
   restore_->setAutoDefault(false);
-  restore_->setToolTip(tr("Makes the pinned scenario the present one; can be undone"));
+  restore_->setToolTip(tr("Goes back to the pinned scenario; can be undone"));
   row->addWidget(what_, 1);
   row->addWidget(restore_);
   row->addWidget(pin_);
@@ -87,7 +87,7 @@ void ComparePage::refresh() {
            "what changed."));
     return;
   }
-  pin_->setText(tr("Release"));
+  pin_->setText(tr("Unpin"));
   what_->setText(tr("Pinned: %1 on %2, %3")
                      .arg(QString::fromStdString(pinned_->scenario.model.text),
                           QString::fromStdString(pinned_->scenario.gpu),

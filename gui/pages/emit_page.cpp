@@ -25,7 +25,7 @@ EmitPage::EmitPage(QWidget* parent) : Page(QStringLiteral("emit"), tr("Configura
   auto* const column = new QVBoxLayout(this);
   auto* const row = new QHBoxLayout;
   format_ = new QComboBox(this);
-  format_->setAccessibleName(tr("Form of the configuration"));
+  format_->setAccessibleName(tr("Format of the configuration"));
   save_ = new QPushButton(tr("Save…"), this);
   save_->setAutoDefault(false);
   problem_ = quiet_label();

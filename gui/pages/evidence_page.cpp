@@ -40,8 +40,8 @@ QString errors_text(const std::string& runtime, const std::vector<cost::Residual
   }
   return EvidencePage::tr(
              "%1: %L2 measured peaks, %3 % predicted to the byte, largest error %4. "
-             "Squares are runs on GPUs, circles runs of the real framework on the "
-             "accounting device.")
+             "Squares are runs on GPUs. Circles are runs of the real framework on an accounting "
+             "device, which counts memory and computes nothing.")
       .arg(QString::fromStdString(runtime))
       .arg(runs)
       .arg(QLocale().toString(100.0 * static_cast<double>(exact) / static_cast<double>(runs), 'f',

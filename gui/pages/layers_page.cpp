@@ -52,7 +52,7 @@ QWidget* LayersPage::makeToolBar() {
   auto* const bar = new QWidget;
   auto* const row = new QHBoxLayout(bar);
   row->setContentsMargins(0, 0, 0, 0);
-  row->addWidget(new QLabel(tr("A click gives a layer:")));
+  row->addWidget(new QLabel(tr("A click sets a layer to:")));
   brushes_ = new QButtonGroup(this);
   for (std::size_t i = 0; i < kLayerTreatments; ++i) {
     auto* const button = new QRadioButton(treatment_name(static_cast<LayerTreatment>(i)));
@@ -179,11 +179,12 @@ void LayersPage::pick(qlonglong layer) {
   for (std::size_t i = 0; i < variant->treatments.size(); ++i) {
     others += variant->treatments[i] != layers_->map.cells[i].treatment ? 1U : 0U;
   }
-  say(others > 1 ? tr("%1 other layers change with layer %2, because the framework's options name "
-                      "layers together.")
-                       .arg(others - 1)
-                       .arg(layer)
-                 : QString());
+  say(others > 1
+          ? tr("Besides layer %2, this changes %1 more, because the framework's options name "
+               "layers together.")
+                .arg(others - 1)
+                .arg(layer)
+          : QString());
   Scenario after = answer_.scenario;
   after.plan = variant->plan;
   Q_EMIT edited(after, {.field = Field::kPlan, .text = tr(kEditName)});

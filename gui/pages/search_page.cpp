@@ -33,14 +33,14 @@ QString why_text(const plan::WhyNot& why, const AxisDifference& difference) {
     case plan::WhyNot::Kind::kNotInSpace:
       return SearchPage::tr("%1: %2").arg(axis, QString::fromStdString(why.refusal));
     case plan::WhyNot::Kind::kTooLarge:
-      return why.plan ? SearchPage::tr("%1: no plan with it fits; the leanest takes %2 of %3")
+      return why.plan ? SearchPage::tr("%1: no plan with it fits; the smallest takes %2 of %3")
                             .arg(axis, bytes_text(why.plan->peak), bytes_text(why.plan->capacity))
                       : SearchPage::tr("%1: no plan with it fits").arg(axis);
     case plan::WhyNot::Kind::kSlower:
       return SearchPage::tr("%1: the best plan with it takes %2 longer")
           .arg(axis, time_text(Seconds{std::max(0.0, why.seconds_lost)}));
     case plan::WhyNot::Kind::kUnknown:
-      return SearchPage::tr("%1: not found out within the search's limit").arg(axis);
+      return SearchPage::tr("%1: the search ended before it could tell").arg(axis);
   }
   return {};
 }
@@ -58,8 +58,8 @@ QString explained(PlanFinder& finder, const plan::PlanResult& result, const ir::
     lines.append(why ? why_text(*why, all[i]) : problem_text(why.error()).what);
   }
   return lines.isEmpty() ? SearchPage::tr(
-                               "The plan differs from the best one in no axis that "
-                               "decides memory; it is slower.")
+                               "The plan is slower than the best one, and differs from it "
+                               "in no option that changes the memory.")
                          : lines.join(QLatin1Char('\n'));
 }
 
@@ -94,7 +94,7 @@ QWidget* SearchPage::makeToolBar() {
   frameworks_->addItems({tr("this framework"), tr("all frameworks")});
   frameworks_->setAccessibleName(tr("Frameworks to search"));
   objective_ = new QComboBox;
-  objective_->setAccessibleName(tr("What the best plan has"));
+  objective_->setAccessibleName(tr("Objective of the search"));
   for (const ir::Word<plan::Objective>& word : plan::objective_words()) {
     objective_->addItem(QString::fromUtf8(word.text.data(), static_cast<int>(word.text.size())),
                         static_cast<int>(word.value));
@@ -266,7 +266,7 @@ QString SearchPage::resultText(const plan::PlanResult& result) const {
       return tr("The best plan so far, at most %1 % from the optimum: %2.")
           .arg(QLocale().toString(100 * result.gap, 'f', 1), counts);
     case plan::PlanStatus::kInfeasible:
-      return result.leanest ? tr("No plan of the space fits: the leanest takes %1 of %2. %3.")
+      return result.leanest ? tr("No plan of the space fits: the smallest takes %1 of %2. %3.")
                                   .arg(bytes_text(result.leanest->peak),
                                        bytes_text(result.leanest->capacity), counts)
                             : tr("No plan of the space fits. %1.").arg(counts);

@@ -36,7 +36,7 @@ TensorTable::TensorTable(TensorModel* model, QWidget* parent) : QWidget(parent),
   tree_ = new QTreeView;
   tree_->setModel(&rows_);
   dress(tree_);
-  tree_->setAccessibleName(tr("Tensors alive at the moment"));
+  tree_->setAccessibleName(tr("Tensors alive at the chosen moment"));
   tree_->setSortingEnabled(true);
   tree_->sortByColumn(TensorModel::kSizeColumn, Qt::DescendingOrder);
   tree_->header()->setStretchLastSection(false);

@@ -108,7 +108,7 @@ QWidget* TimelinePage::makeMoment() {
 
   views_ = new QTabWidget;
   views_->setDocumentMode(true);
-  views_->setAccessibleName(tr("Views of the moment"));
+  views_->setAccessibleName(tr("Views of the chosen moment"));
   views_->addTab(table_, tr("Tensors"));
   views_->addTab(treemap_, tr("Areas"));
   views_->addTab(map_part_, tr("Segments"));

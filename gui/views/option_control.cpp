@@ -516,7 +516,8 @@ void OptionControl::applyTheme() {
   free_->setAccessibleName(tr("%1: free for the search").arg(row_.label));
   free_->setToolTip(
       free ? tr("The search may choose %1.\nClick to keep the value of the plan.").arg(row_.label)
-           : tr("The search keeps the value of the plan.\nClick to let it choose %1.")
+           : tr("Click to let the search choose %1.\nOnce a padlock is open, the search keeps "
+                "the plan's values of all options with a closed one.")
                  .arg(row_.label));
 }
 

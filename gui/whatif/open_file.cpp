@@ -86,7 +86,7 @@ Result<Opened> opened_configuration(const std::string& config_dir, const std::st
     }
   }
   return fault ? *fault
-               : Error::invalid_input(path, "", "an unknown form",
+               : Error::invalid_input(path, "", "an unknown format",
                                       "a model, a plan or the configuration of a framework");
 }
 
