@@ -241,7 +241,7 @@ TEST_CASE("plan: adapters are searched in every framework that has them") {
   CHECK(answer.text("status") == "optimal");
   CHECK(answer.number("plan/lora/rank") == 8);
   CHECK(answer.find("plan/quant")->is_null());
-  CHECK(answer.array("frameworks").size() >= 4);
+  CHECK(answer.array("frameworks").size() >= 3);  // torchtune does not build GPT-2.
   // What fit says of the same plan is what the search said.
   const Document four = test::json_of(line + " --frozen-weights 4-bit");
   CHECK(four.number("plan/quant/bits") == 4);

@@ -23,7 +23,7 @@ constexpr int kSteps = headroom::test::kSanitized ? 20 : 80;
 /// A small model of the catalogue, so that a replay takes a moment.
 Scenario small_scenario() {
   Scenario scenario = default_scenario();
-  scenario.model.text = "gpt2";
+  scenario.model.text = "smollm2-135m";
   scenario.plan.workload.sequence = 128;
   return scenario;
 }
@@ -120,7 +120,7 @@ TEST_CASE("window walk: the command that the window copies has the verdict of th
     }
     const QString command = fit_command(scenario, appraisal->grounds->model);
     CAPTURE(command);
-    REQUIRE(command.startsWith(QStringLiteral("headroom fit gpt2 ")));
+    REQUIRE(command.startsWith(QStringLiteral("headroom fit smollm2-135m ")));
     const headroom::test::Document document(
         headroom::test::headroom(command.mid(9).toStdString() + " --json").out);
     CHECK(name_of(appraisal->estimate.verdict) == document.text("verdict"));
