@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -94,7 +95,8 @@ std::vector<ir::JsonValue> other_values(const ir::OptionField& field,
   } else if (field.kind == ir::OptionKind::kSwitch) {
     values.emplace_back(!now.as_bool().value_or(false));
   } else if (field.kind == ir::OptionKind::kWhole) {
-    values.emplace_back(now.as_integer().value_or(0) + 1);
+    const std::int64_t number = now.as_integer().value_or(0);
+    values.emplace_back(number < std::numeric_limits<std::int64_t>::max() ? number + 1 : 0);
   } else if (field.kind == ir::OptionKind::kReal) {
     constexpr double kHalf = 0.5;
     values.emplace_back(kHalf);

@@ -4,6 +4,7 @@
 
 #include "model_ir/base/units.h"
 #include "tests/support/cli.h"
+#include "tests/support/random.h"
 
 namespace headroom {
 namespace {
@@ -110,8 +111,10 @@ TEST_CASE("plan: no plan needs more host memory than there is") {
   CHECK(none.code == ExitCode::kNo);
   CHECK(none.says("with offloading, the host would need at least "));
   CHECK(none.says("; the node has 8.00 GiB\n"));
-  CHECK(
-      test::headroom(question + " --host-memory 64GiB").says("host memory of one node (1 rank): "));
+  if (!test::kSanitized) {
+    const Answer text = test::headroom(question + " --host-memory 64GiB");
+    CHECK(text.says("host memory of one node (1 rank): "));
+  }
 }
 
 TEST_CASE("fit: verdict, chance to fit and exit code agree") {

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/cli.h"
+#include "tests/support/random.h"
 #include "tests/support/schema.h"
 
 namespace headroom::cli {
@@ -335,7 +336,9 @@ TEST_CASE("plan: a flag stays a flag in the commands of an infeasible answer") {
 }
 
 TEST_CASE("plan: the commands of an infeasible answer are feasible when they are typed") {
-  const std::string question = "plan llama-3.1-8b --gpu rtx-4090 --runtime megatron --gpus 1";
+  const std::string question =
+      test::kSanitized ? "plan gpt2 --gpu a10g --runtime megatron --micro-batch 8 --budget 2GiB"
+                       : "plan llama-3.1-8b --gpu rtx-4090 --runtime megatron --gpus 1";
   const Document document = test::json_of(question);
   REQUIRE(document.text("status") == "infeasible");
   REQUIRE_FALSE(document.array("would_fit").empty());
