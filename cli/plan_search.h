@@ -37,7 +37,7 @@ struct PlanSearch {
   [[nodiscard]] plan::SearchQuestion question() const;
 };
 
-/// What a search found.
+/// The result of a search.
 struct FoundPlans {
   plan::PlanResult result;
   bool dropped_masters = false;  ///< The plans have weights and states in 16 bits.

@@ -327,7 +327,7 @@ int run_grab(MainWindow& window, const QString& path) {
   while (!answer || !mended || window.pages()->isBusy()) {
     wait.exec();
   }
-  // What has just been shown asks its parents for room, level by level.
+  // A widget that has just been shown asks its parents for room, level by level.
   constexpr std::chrono::milliseconds kLayout{50};
   QTimer::singleShot(kLayout, &wait, &QEventLoop::quit);
   wait.exec();

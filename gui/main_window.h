@@ -29,13 +29,13 @@ class SearchPage;
 class ScenarioEditor;
 class VerdictHeader;
 
-/// What the window is constructed with. Tests can replace the estimators.
+/// The parts with which the window is constructed. Tests can replace the estimators.
 struct WindowSetup {
   Scenario scenario;
   Estimator estimator;
   std::vector<CatalogueEntry> models;
   std::vector<CatalogueEntry> gpus;
-  QStringList notes{};       ///< What the user is to know of the scenario, as sentences.
+  QStringList notes{};       ///< Remarks on the scenario for the user, as sentences.
   std::string config_dir{};  ///< The catalogue's folder; empty: pages that need it say so.
   Estimator remedies{};      ///< Changes that help a plan that does not fit; may be empty.
   QString settings{};        ///< File of what is remembered; empty: nothing is.

@@ -176,7 +176,7 @@ Result<ExitCode> answer_incomplete(const calibrate::MeasurementWriter& writer, s
   return ExitCode::kNo;
 }
 
-/// Why the device file is not written; nothing: it may be.
+/// The reason for which the device file is not written; nothing: it may be.
 std::optional<Error> refusal(const CalibrationAnswer& answer, const CalibrationQuestion& question) {
   if (question.force) {
     return std::nullopt;

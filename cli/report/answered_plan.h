@@ -27,7 +27,7 @@ struct PlanAnswer {
   std::optional<ir::PlanFile> file{};               ///< The plan that was found.
   std::optional<PlanCommands> commands{};           ///< Commands that use the plan.
   std::vector<plan::FrameworkBest> frameworks{};    ///< The best plan of each.
-  std::vector<plan::Offer> offers{};                ///< What would change the training.
+  std::vector<plan::Offer> offers{};                ///< Faster values that change the training.
   bool dropped_masters = false;                     ///< `FoundPlans::dropped_masters`.
   std::vector<std::string> notes{};                 ///< The notes shown on standard error.
 };

@@ -8,7 +8,7 @@
 
 namespace headroom::cli {
 
-/// What `headroom calibrate` measured, and where it is.
+/// The measurements of `headroom calibrate`, and the files that hold them.
 struct CalibrationAnswer {
   const calibrate::CatalogueGpu& gpu;
   const calibrate::MeasurementFile& file;

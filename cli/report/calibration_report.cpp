@@ -13,8 +13,8 @@ using ir::JsonValue;
 
 /// A measured figure, and what the catalogue has in its place.
 struct Figure {
-  std::string_view key;    ///< In the JSON document, with its unit.
-  std::string_view words;  ///< For people.
+  std::string_view key;    ///< The key in the JSON document, with its unit.
+  std::string_view words;  ///< The text that people read.
   double measured;
   double before;  ///< 0: the catalogue has no such figure.
   double unit;

@@ -24,7 +24,8 @@ Seconds step_of(const plan::FrameworkBest& row) {
   return row.estimate && row.estimate->time ? row.estimate->time->total : row.best->time.total();
 }
 
-/// Why a framework has no plan in the table, or why its plan may not be its best.
+/// The reason for which a framework has no plan in the table, or for which its plan may not be its
+/// best.
 std::string state_of(const PlanAnswer& answer, const plan::FrameworkBest& row) {
   switch (row.status) {
     case plan::PlanStatus::kOptimal:

@@ -13,7 +13,8 @@ namespace headroom::cli {
 /// The `frameworks` of `configs/schema/plan_answer.schema.json`.
 [[nodiscard]] ir::JsonValue framework_json(const PlanAnswer& answer);
 
-/// What was asked for and is not in the space, with the reasons; empty if there is nothing.
+/// The values that were asked for and are not in the space, with the reasons; empty if there are
+/// none.
 [[nodiscard]] std::string left_out_lines(const PlanAnswer& answer, const Terminal& terminal);
 /// The `left_out` of the schema.
 [[nodiscard]] ir::JsonValue left_out_json(const PlanAnswer& answer);

@@ -46,7 +46,7 @@ JsonFields time_fields(const PlanSearch& search, const plan::RatedPlan& plan) {
   return fields;
 }
 
-/// What `fit` says of the plan's intervals.
+/// The plan's intervals, in the words of `fit`.
 cost::Confidence confidence_of(const PlanAnswer& answer) {
   return cost::confidence_of(*answer.result.estimate, answer.result.best->plan,
                              answer.search.residuals);

@@ -20,12 +20,13 @@ struct ValidatedSide {
   Bytes margin;         ///< Negative: missing.
   check::PhasePeaks peaks;
   std::optional<double> step_seconds;
-  /// What the request that failed lacked; nothing if none failed. `margin` of a prediction is what
-  /// the whole run lacks, which a run that has failed does not tell.
+  /// The bytes that the request that failed lacked; nothing if none failed. `margin` of a
+  /// prediction is what the whole run lacks, which a run that has failed does not tell.
   std::optional<Bytes> missing_at_failure{};
 };
 
-/// What a request for `failure.requested` bytes lacks if the allocator may take `capacity`.
+/// The bytes that a request for `failure.requested` bytes lacks if the allocator may take
+/// `capacity`.
 [[nodiscard]] Bytes missing_at(const cost::OutOfMemory& failure, Bytes capacity);
 
 /// The executor's figures of a run, besides those of `ValidatedSide`.

@@ -48,8 +48,8 @@ struct AttentionPerformance {
   AttentionRates flash2;     ///< FlashAttention-2; `native` where that is the own generation's.
   AttentionRates efficient;  ///< PyTorch's memory-efficient kernels; as `flash2` if not measured.
   AttentionRates executor;   ///< Kernels of headroom's executor, whose programs have
-                            ///< FlashAttention-2 in their place; as `flash2` if not measured.
-  double key_overhead = 0;  ///< Start and end of one block of queries, in keys.
+                             ///< FlashAttention-2 in their place; as `flash2` if not measured.
+  double key_overhead = 0;   ///< Start and end of one block of queries, in keys.
   Seconds floor;
 };
 

@@ -7,7 +7,7 @@
 
 namespace headroom::cost {
 
-/// Where the figures of each group come from, in words.
+/// The sources of the figures of each group, in words.
 struct PerformanceSources {
   std::string gemm;
   std::string attention;
@@ -16,8 +16,8 @@ struct PerformanceSources {
   std::string host;
 };
 
-/// What `read_performance` reads, for `device`: rates as shares of its datasheet's. Reading it back
-/// gives the same times.
+/// The document that `read_performance` reads, for `device`: rates as shares of its datasheet's.
+/// Reading it back gives the same times.
 [[nodiscard]] ir::JsonValue performance_to_json(const DevicePerformance& performance,
                                                 const DeviceSpec& device,
                                                 const PerformanceSources& sources);

@@ -16,8 +16,8 @@ struct OperatorTime {
   StepPart part = StepPart::kMemoryBound;
   std::int64_t items = 0;
   Seconds time;      ///< Sum over the items, whether or not they overlap with others.
-  double flops = 0;  ///< Of products and attention, as `flops_of` counts them.
-  double bytes = 0;  ///< Of device memory that is read and written; 0 for communication.
+  double flops = 0;  ///< FLOPs of products and attention, as `flops_of` counts them.
+  double bytes = 0;  ///< Bytes of device memory that are read and written; 0 for communication.
 };
 
 /// The times of the operators of `program` in its last step, longest first, ties by name.

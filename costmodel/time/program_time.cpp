@@ -78,7 +78,7 @@ class StretchReader {
 
   const ir::DeviceWork& work_;
   const StreamTimeline& timeline_;
-  std::vector<StepPart> parts_;  ///< Of each item.
+  std::vector<StepPart> parts_;  ///< The part of each item.
 };
 
 /// The items of the program's last step, not of an evaluation or generation after it; all of them

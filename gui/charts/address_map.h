@@ -43,7 +43,7 @@ class AddressMap : public Chart {
   void setData(std::shared_ptr<const AddressMapData> shown);
   void setChosen(std::optional<ir::BlockId> block);
   [[nodiscard]] QSize minimumSizeHint() const override;
-  /// What is at a place, in words; empty outside segments.
+  /// The contents of a place, in words; empty outside segments.
   [[nodiscard]] QString textAt(const QPointF& place) const;
 
  Q_SIGNALS:

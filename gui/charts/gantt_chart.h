@@ -19,13 +19,13 @@ struct GanttBar {
   double begin = 0;
   double end = 0;
   std::uint16_t series = 0;
-  std::uint32_t id = 0;  ///< For whoever describes the bar.
+  std::uint32_t id = 0;  ///< A number by which the owner of the data finds the bar again.
 };
 struct GanttRow {
   QString name;
   std::vector<GanttBar> bars;  ///< By begin, without overlaps.
 };
-/// How one kind of bar is drawn.
+/// The colours and pattern of one kind of bar.
 struct GanttSeries {
   QString name;  ///< Empty: the legend leaves it out.
   SeriesStyle style;

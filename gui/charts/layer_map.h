@@ -13,7 +13,7 @@
 
 namespace headroom::gui {
 
-/// What happens to the activations of a layer between its forward and its backward.
+/// The treatment of the activations of a layer between its forward and its backward.
 enum class LayerTreatment : std::uint8_t {
   kKeep,
   kSelective,  ///< A part of the layer runs again.
@@ -33,7 +33,7 @@ struct LayerCell {
   Seconds again{};  ///< Recomputation in the last step of the replayed rank.
 };
 
-/// How a plan treats the layers of a model.
+/// The treatment of the layers of a model under a plan.
 struct LayerMap {
   std::vector<LayerCell> cells;  ///< By layer.
   std::int64_t stages = 1;

@@ -10,7 +10,7 @@
 
 namespace headroom::gui {
 
-/// What a report says was measured in a phase.
+/// The measurements of a phase in a report.
 struct MeasuredPeak {
   ir::PhaseName phase;
   Bytes allocated;

@@ -7,8 +7,8 @@
 
 namespace headroom::gui {
 
-/// How a part of a step is drawn. Parts share the styles of the tensor categories: those that
-/// compute have cool ones, communication warm ones.
+/// The style in which a part of a step is drawn. Parts share the styles of the tensor categories:
+/// those that compute have cool ones, communication warm ones.
 [[nodiscard]] SeriesStyle part_style(const Theme& theme, cost::StepPart part);
 
 /// "matrix products", in the language of the user interface.

@@ -31,7 +31,7 @@ class SpanChart : public Chart {
  protected:
   /// The part of the widget over which the axis extends.
   [[nodiscard]] virtual QRectF plot() const = 0;
-  /// Where zooming by keys keeps its place; by default the middle of what is visible.
+  /// The place that zooming by keys keeps; by default the middle of what is visible.
   [[nodiscard]] virtual double focusPoint() const;
   /// A click that is not a drag.
   virtual void clicked(const QPointF& place) = 0;

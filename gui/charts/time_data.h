@@ -12,7 +12,7 @@
 
 namespace headroom::gui {
 
-/// What the device achieves, for the roofline.
+/// The rates that the device achieves, for the roofline.
 struct Roofs {
   double bytes_per_second = 0;  ///< Device memory, as kernels reach it.
   double flops_per_second = 0;  ///< Products of the plan's type, as kernels reach it.
@@ -25,7 +25,7 @@ struct TimeData {
   cost::ProgramTime time;
   std::vector<cost::OperatorTime> operators;
   Roofs roofs;
-  double begin = 0;  ///< Of the last step, in the program's time.
+  double begin = 0;  ///< The begin of the last step, in the program's time.
   double length = 0;
 };
 

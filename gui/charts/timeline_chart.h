@@ -96,9 +96,10 @@ class TimelineChart : public SpanChart {
   bool fits_contents_ = false;
   bool scale_is_chosen_ = false;
 
-  std::vector<ir::TensorRole> roles_;  ///< Those that occur.
+  std::vector<ir::TensorRole> roles_;  ///< The roles that occur.
   std::vector<LegendEntry> legend_;
-  std::vector<QImage> tiles_;  ///< Of `roles_`, for `tile_ratio_` pixels per logical pixel.
+  std::vector<QImage>
+      tiles_;  ///< The tiles of `roles_`, for `tile_ratio_` pixels per logical pixel.
   qreal tile_ratio_ = 0;
   QImage overview_picture_;
   QRectF legend_area_;

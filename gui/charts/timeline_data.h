@@ -11,7 +11,7 @@ namespace headroom::gui {
 /// A replayed program and the memory after each of its events.
 struct TimelineData {
   std::shared_ptr<const cost::StepEstimate> estimate;  ///< Never null.
-  ir::AllocatorSettings settings;                      ///< Those of the replay.
+  ir::AllocatorSettings settings;                      ///< The settings of the replay.
   MemoryHistory history;
 };
 

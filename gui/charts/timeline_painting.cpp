@@ -1,4 +1,4 @@
-// How the timeline is painted; what it does is in timeline_chart.cpp.
+// The painting of the timeline; its behaviour is in timeline_chart.cpp.
 #include <algorithm>
 #include <cmath>
 

@@ -19,7 +19,7 @@ double worst_ratio(double sum, double least, double most, double side) {
   return std::max(square * most / (sum * sum), sum * sum / (square * least));
 }
 
-constexpr qreal kLeastSide = 3;  // Of a tile that is painted, in logical pixels.
+constexpr qreal kLeastSide = 3;  // The least side of a tile that is painted, in logical pixels.
 
 }  // namespace
 

@@ -12,7 +12,7 @@ namespace headroom::gui {
 /// A tensor that is alive at a moment.
 struct AliveTensor {
   ir::BlockId block = 0;
-  Bytes size;  ///< As allocated, rounding included.
+  Bytes size;  ///< The allocated size, rounding included.
   Bytes requested;
   ir::TensorRole role = ir::TensorRole::kTemporary;
   std::uint32_t site = 0;
@@ -29,7 +29,7 @@ struct AliveTensor {
 /// "layer 31", or "outside the layers".
 [[nodiscard]] QString layer_text(const ir::RankProgram& program, std::uint32_t site);
 
-/// What happens at an event, in one line: "step 2, backward, layer 31: silu allocates 12.0 MiB of
+/// A line about an event: "step 2, backward, layer 31: silu allocates 12.0 MiB of
 /// activations".
 [[nodiscard]] QString event_text(const cost::StepEstimate& estimate, std::size_t event);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "gui/models/words.h"
+
 namespace headroom::gui {
 namespace {
 
@@ -91,8 +93,7 @@ QVariant BreakdownModel::data(const QModelIndex& index, int role) const {
       return is_name ? sentence(row, column)
                      : sentence(row, column) + QLatin1Char('\n') + exact_text(bytesAt(row, column));
     case Qt::TextAlignmentRole:
-      return QVariant::fromValue(
-          Qt::Alignment(Qt::AlignVCenter | (is_name ? Qt::AlignLeft : Qt::AlignRight)));
+      return cell_alignment(!is_name);
     default:
       return {};
   }
@@ -107,8 +108,7 @@ QVariant BreakdownModel::headerData(int section, Qt::Orientation orientation, in
     case Qt::AccessibleTextRole:
       return columnTitle(section);
     case Qt::TextAlignmentRole:
-      return QVariant::fromValue(Qt::Alignment(
-          Qt::AlignVCenter | (section == kPhaseColumn ? Qt::AlignLeft : Qt::AlignRight)));
+      return cell_alignment(section != kPhaseColumn);
     case kCategoryRole:
       return section < kFirstCategoryColumn
                  ? QVariant()

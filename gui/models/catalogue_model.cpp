@@ -95,8 +95,7 @@ QVariant CatalogueModel::data(const QModelIndex& index, int role) const {
     case Qt::ToolTipRole:
       return entry.title.isEmpty() ? entry.name : tr("%1\n%2").arg(entry.title, entry.exact);
     case Qt::TextAlignmentRole:
-      return QVariant::fromValue(Qt::Alignment(
-          Qt::AlignVCenter | (index.column() == kSizeColumn ? Qt::AlignRight : Qt::AlignLeft)));
+      return cell_alignment(index.column() == kSizeColumn);
     default:
       return {};
   }

@@ -21,7 +21,7 @@ QString signed_text(bool negative, const QString& amount) {
   return (negative ? QChar(0x2212) : QChar(u'+')) + amount;
 }
 
-/// Which direction of a figure is the better one.
+/// The direction in which a figure is better.
 enum class Wish { kLess, kMore };
 
 FigureChange of_bytes(const char* name, Bytes before, Bytes after, Wish wish) {
@@ -35,7 +35,7 @@ FigureChange of_bytes(const char* name, Bytes before, Bytes after, Wish wish) {
   return change;
 }
 
-/// How a number that is no size is shown.
+/// The form in which a number that is no size is shown.
 using Shown = QString (*)(double);
 
 QString plain(double number) {
@@ -210,8 +210,7 @@ QVariant CompareModel::data(const QModelIndex& index, int role) const {
       return compare_words("%1: pinned %2, now %3")
           .arg(row.figure.name, row.figure.before, row.figure.after);
     case Qt::TextAlignmentRole:
-      return QVariant(index.column() == kNameColumn ? Qt::AlignLeft | Qt::AlignVCenter
-                                                    : Qt::AlignRight | Qt::AlignVCenter);
+      return cell_alignment(index.column() != kNameColumn);
     case kBetterRole:
       return row.figure.better;
     case kOptionRole:

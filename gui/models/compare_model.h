@@ -35,7 +35,7 @@ struct FigureChange {
 /// "−3.2 GiB", "+1.5 GiB"; empty if both are the same as shown.
 [[nodiscard]] QString bytes_difference(Bytes before, Bytes after);
 
-/// What changed since a scenario was pinned: first the figures, then the options.
+/// The changes since a scenario was pinned: first the figures, then the options.
 class CompareModel : public QAbstractTableModel {
   Q_OBJECT
 

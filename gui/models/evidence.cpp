@@ -283,8 +283,7 @@ QVariant EvidenceModel::data(const QModelIndex& index, int role) const {
           .arg(text(row, kSourceColumn), text(row, kRunColumn), text(row, kWhatColumn),
                text(row, kMeasuredColumn), text(row, kPredictedColumn), text(row, kErrorColumn));
     case Qt::TextAlignmentRole:
-      return QVariant::fromValue(Qt::Alignment(
-          Qt::AlignVCenter | (is_figure(index.column()) ? Qt::AlignRight : Qt::AlignLeft)));
+      return cell_alignment(is_figure(index.column()));
     default:
       return {};
   }
@@ -295,8 +294,7 @@ QVariant EvidenceModel::headerData(int section, Qt::Orientation orientation, int
     return {};
   }
   if (role == Qt::TextAlignmentRole) {
-    return QVariant::fromValue(
-        Qt::Alignment(Qt::AlignVCenter | (is_figure(section) ? Qt::AlignRight : Qt::AlignLeft)));
+    return cell_alignment(is_figure(section));
   }
   if (role != Qt::DisplayRole && role != Qt::AccessibleTextRole) {
     return {};

@@ -27,10 +27,11 @@ struct EvidenceRow {
   std::int64_t sequence = 0;
   std::int64_t micro_batch = 0;
   std::int64_t world = 1;
-  std::optional<cost::Measurand> measurand;  ///< What is compared: the first that was measured.
-  double measured = 0;                       ///< Bytes, or milliseconds for a step time.
+  std::optional<cost::Measurand>
+      measurand;        ///< The quantity that is compared: the first that was measured.
+  double measured = 0;  ///< Bytes, or milliseconds for a step time.
   double predicted = 0;
-  double distance = 0;  ///< From the scenario; less is nearer.
+  double distance = 0;  ///< The distance from the scenario; less is nearer.
   [[nodiscard]] double error() const { return measured != 0 ? predicted / measured - 1 : 0; }
 };
 

@@ -134,8 +134,7 @@ QVariant OperatorModel::data(const QModelIndex& index, int role) const {
     case Qt::ToolTipRole:
       return sentence(one);
     case Qt::TextAlignmentRole:
-      return QVariant::fromValue(Qt::Alignment(
-          Qt::AlignVCenter | (is_words(index.column()) ? Qt::AlignLeft : Qt::AlignRight)));
+      return cell_alignment(!is_words(index.column()));
     default:
       return {};
   }
@@ -146,8 +145,7 @@ QVariant OperatorModel::headerData(int section, Qt::Orientation orientation, int
     return {};
   }
   if (role == Qt::TextAlignmentRole) {
-    return QVariant::fromValue(
-        Qt::Alignment(Qt::AlignVCenter | (is_words(section) ? Qt::AlignLeft : Qt::AlignRight)));
+    return cell_alignment(!is_words(section));
   }
   if (role == Qt::ToolTipRole && section == kRoofColumn) {
     return tr(

@@ -45,8 +45,8 @@ QString label_of(const ir::OptionField& field) {
   return field.label.empty() ? words_of_name(field.name) : translated(field.label);
 }
 
-/// What a user types for the option: "--fsdp replicas=N", "--micro-batch B"; empty for an option
-/// that only files set.
+/// The text that a user types for the option: "--fsdp replicas=N", "--micro-batch B"; empty for an
+/// option that only files set.
 QString typed_name(const ir::PlanPart& part, const ir::OptionField& field) {
   if (field.option.empty()) {
     return {};
@@ -184,7 +184,8 @@ OptionGroup optional_group(const ir::PlanPart& part, const QString& title, const
   return group;
 }
 
-/// What every framework understands, with the optimizer after the options that are at hand.
+/// The options that every framework understands, with the optimizer after the options that are at
+/// hand.
 OptionGroup training_group() {
   OptionGroup group = group_of(ir::plan_options());
   group.title = option_words("Training");

@@ -18,8 +18,8 @@ struct OptionRow {
   std::string id;    ///< "fsdp.replicas": unique among the rows of a framework.
   std::string axis;  ///< The axis of `headroom plan` that depends on it; empty: none does.
   QString label;     ///< "Replicas"
-  QString help;      ///< What it does, its default, and what one types for it.
-  QString words;     ///< What a filter searches, in lower case.
+  QString help;      ///< Its effect, its default, and the text to type for it.
+  QString words;     ///< The text that a filter searches, in lower case.
 };
 
 /// The options of one part of a plan.
@@ -27,7 +27,7 @@ struct OptionGroup {
   const ir::PlanPart* part = nullptr;
   std::string id;        ///< The part's key in a plan file.
   QString title;         ///< "PyTorch FSDP"
-  QString switch_label;  ///< For a part that a plan may lack: the words of its check box.
+  QString switch_label;  ///< The words of the check box of a part that a plan may lack.
   bool of_framework = false;
   std::vector<OptionRow> rows;
 };
@@ -42,7 +42,7 @@ struct OptionGroup {
 /// A value as the window shows it: "8,192 tokens", "yes", "25 MiB"; the table's words as they are.
 [[nodiscard]] QString shown_value(const ir::OptionField& field, const ir::ParallelPlan& plan);
 
-/// What differs between two plans: label, value before, value after. Options of frameworks that
+/// The differences between two plans: label, value before, value after. Options of frameworks that
 /// only one of the plans has are compared with their defaults.
 struct OptionChange {
   QString label;

@@ -13,7 +13,7 @@ template <typename T>
 struct Choice {
   T value;
   QString label;
-  QString detail;  ///< For the tooltip.
+  QString detail;  ///< The text of the tooltip.
 };
 
 /// The frameworks.

@@ -157,8 +157,7 @@ QVariant PlanTableModel::data(const QModelIndex& index, int role) const {
     case Qt::ToolTipRole:
       return sentence(row);
     case Qt::TextAlignmentRole:
-      return QVariant::fromValue(Qt::Alignment(
-          Qt::AlignVCenter | (is_plan_text(index.column()) ? Qt::AlignLeft : Qt::AlignRight)));
+      return cell_alignment(!is_plan_text(index.column()));
     default:
       return {};
   }
@@ -169,8 +168,7 @@ QVariant PlanTableModel::headerData(int section, Qt::Orientation orientation, in
     return {};
   }
   if (role == Qt::TextAlignmentRole) {
-    return QVariant::fromValue(
-        Qt::Alignment(Qt::AlignVCenter | (is_plan_text(section) ? Qt::AlignLeft : Qt::AlignRight)));
+    return cell_alignment(!is_plan_text(section));
   }
   if (role != Qt::DisplayRole && role != Qt::AccessibleTextRole) {
     return {};

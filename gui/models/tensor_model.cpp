@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gui/charts/timeline_data.h"
+#include "gui/models/words.h"
 
 namespace headroom::gui {
 namespace {
@@ -12,9 +13,8 @@ namespace {
 // The internal id of an index: 0 for a row without a parent, else its parent's row plus 1.
 constexpr quintptr kTopLevel = 0;
 
-Qt::Alignment alignment_of(int column) {
-  const bool number = column == TensorModel::kSizeColumn || column == TensorModel::kShareColumn;
-  return Qt::AlignVCenter | (number ? Qt::AlignRight : Qt::AlignLeft);
+bool is_amount(int column) {
+  return column == TensorModel::kSizeColumn || column == TensorModel::kShareColumn;
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ QVariant TensorModel::data(const QModelIndex& index, int role) const {
     return {};
   }
   if (role == Qt::TextAlignmentRole) {
-    return QVariant::fromValue(alignment_of(index.column()));
+    return cell_alignment(is_amount(index.column()));
   }
   return isGroup(index)
              ? groupData(groups_[static_cast<std::size_t>(index.row())], index.column(), role)
@@ -248,7 +248,7 @@ QVariant TensorModel::headerData(int section, Qt::Orientation orientation, int r
     return {};
   }
   if (role == Qt::TextAlignmentRole) {
-    return QVariant::fromValue(alignment_of(section));
+    return cell_alignment(is_amount(section));
   }
   if (role != Qt::DisplayRole && role != Qt::AccessibleTextRole) {
     return {};

@@ -10,7 +10,7 @@
 
 namespace headroom::gui {
 
-/// By what tensors are grouped.
+/// The property by which tensors are grouped.
 enum class Grouping : std::uint8_t { kNone, kCategory, kLayer, kOperator };
 
 /// The tensors alive at a moment as a tree: groups and their tensors, or the tensors alone.

@@ -164,7 +164,7 @@ Fact time_fact(const cost::StepTime& step) {
           .tip = tip};
 }
 
-/// How fast the run is, and which share of the GPU's peak that is.
+/// The speed of the run, and its share of the GPU's peak.
 Fact rate_fact(const cost::StepTime& step) {
   Fact fact{.caption = verdict_words("Tokens/s/GPU"),
             .value = QLocale().toString(step.tokens_per_second_per_gpu(), 'f', 0),

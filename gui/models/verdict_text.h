@@ -17,7 +17,7 @@ struct Fact {
   QString caption;
   QString value;
   QString detail;
-  QString tip;  ///< Exact bytes and sources.
+  QString tip;       ///< Exact bytes and sources.
   QString change{};  ///< The value of a pinned answer if it is another one; else empty.
 };
 

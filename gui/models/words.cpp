@@ -114,4 +114,9 @@ QString typed_text(Bytes bytes) {
   return QString::number(bytes.value());
 }
 
+QVariant cell_alignment(bool is_figure) {
+  const Qt::Alignment side = is_figure ? Qt::AlignRight : Qt::AlignLeft;
+  return QVariant::fromValue(Qt::AlignVCenter | side);
+}
+
 }  // namespace headroom::gui

@@ -4,6 +4,7 @@
 
 #include <QLocale>
 #include <QString>
+#include <QVariant>
 
 #include "model_ir/base/units.h"
 #include "model_ir/plan/rank_program.h"
@@ -37,6 +38,10 @@ struct ByteScale {
 /// The number without unit, with two decimals. A positive value below 0.01 is not shown as 0.
 [[nodiscard]] QString scaled_text(Bytes bytes, const ByteScale& scale,
                                   const QLocale& locale = QLocale());
+
+/// The alignment of a cell of a table, as data of Qt::TextAlignmentRole: figures are on the right,
+/// words on the left.
+[[nodiscard]] QVariant cell_alignment(bool is_figure);
 
 /// The shortest text that `parse_bytes` reads as exactly `bytes`: "70GiB", "80GB".
 [[nodiscard]] QString typed_text(Bytes bytes);

@@ -11,8 +11,8 @@ class QPushButton;
 
 namespace headroom::gui {
 
-/// What one does with the plan: the configuration file of its framework, how the framework is
-/// started, and the command that asks the same question.
+/// The page with everything that starts the plan: the configuration file of its framework, how the
+/// framework is started, and the command that asks the same question.
 class EmitPage : public Page {
   Q_OBJECT
 
@@ -40,7 +40,7 @@ class EmitPage : public Page {
   QComboBox* format_ = nullptr;
   QLabel* problem_ = nullptr;
   QPushButton* save_ = nullptr;
-  QPushButton* copy_ = nullptr;  ///< Of the file.
+  QPushButton* copy_ = nullptr;  ///< The button for the file.
   int launch_height_ = 0;
   QPlainTextEdit* file_ = nullptr;
   QPlainTextEdit* launch_ = nullptr;

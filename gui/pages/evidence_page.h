@@ -17,7 +17,7 @@ namespace headroom::gui {
 
 class ErrorChart;
 
-/// How well the predictions for the scenario's framework have been: the errors of all its measured
+/// The quality of the predictions for the scenario's framework: the errors of all its measured
 /// runs, and the runs nearest to the scenario, predicted anew.
 class EvidencePage : public Page {
   Q_OBJECT

@@ -17,7 +17,7 @@ namespace headroom::gui {
 
 class LayerChart;
 
-/// What happens to each layer's activations. A click on a cell gives the layer the chosen
+/// The treatment of each layer's activations. A click on a cell gives the layer the chosen
 /// treatment, as far as the framework's options can; "Optimal within the memory" searches the
 /// recomputation with the shortest step that fits.
 class LayersPage : public Page {
@@ -33,7 +33,7 @@ class LayersPage : public Page {
   void setBrush(LayerTreatment treatment);
 
  private:
-  /// What the page computes for an answer.
+  /// The data that the page computes for an answer.
   struct Layers {
     LayerMap map;
     std::vector<LayerVariant> variants;

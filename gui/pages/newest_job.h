@@ -18,7 +18,7 @@ class NewestJob : public QObject {
   Q_OBJECT
 
  public:
-  /// What is done with a result on the GUI thread.
+  /// The function that takes a result on the GUI thread.
   using Delivery = std::function<void()>;
   /// Computes a result on the job's thread. Once stop is requested, the result is not used and may
   /// be anything, also nothing.

@@ -18,7 +18,7 @@ class Page : public QWidget {
  public:
   Page(const QString& name, const QString& title, QWidget* parent = nullptr);
 
-  /// What its tab says.
+  /// The text of its tab.
   [[nodiscard]] const QString& title() const { return title_; }
   /// Shows an answer. What needs more than the estimate is computed on another thread; `settled` is
   /// emitted when it is shown.

@@ -22,7 +22,7 @@
 namespace headroom::gui {
 namespace {
 
-/// What an explanation says about one axis on which a plan differs from the best one.
+/// The sentence of an explanation about one axis on which a plan differs from the best one.
 QString why_text(const plan::WhyNot& why, const AxisDifference& difference) {
   const QString axis =
       QStringLiteral("--%1 %2").arg(QString::fromStdString(std::string(why.axis->option)),

@@ -66,7 +66,7 @@ void CapacityGauge::paintEvent(QPaintEvent* /*event*/) {
               {.fill = theme.grid, .ink = theme.outline, .pattern = Pattern::kRising},
               fontMetrics().height() / 3.0);
   painter.fillRect(QRectF(outside.right(), bar.top(), at(reserved_), bar.height()), colour_);
-  if (outside_ + reserved_ > total_) {  // What is missing.
+  if (outside_ + reserved_ > total_) {  // The missing bytes.
     const QRectF missing(at(total_), bar.top(), bar.right() - at(total_), bar.height());
     fill_series(
         painter, missing,

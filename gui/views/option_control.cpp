@@ -130,7 +130,7 @@ QString plain_text(const OptionField& field, const JsonValue& value) {
   return QString::fromStdString(ir::value_text(field, value));
 }
 
-/// What a user means by `text`; nothing if it is none of the option's values.
+/// The value that a user means by `text`; nothing if it is none of the option's values.
 std::optional<JsonValue> value_in(const OptionField& field, const QString& text) {
   const QString trimmed = text.trimmed();
   if (trimmed.isEmpty() && field.optional) {

@@ -61,7 +61,7 @@ class OptionControl : public QWidget {
 
   OptionRow row_;
   Probe probe_;
-  ir::JsonValue value_;  ///< As shown.
+  ir::JsonValue value_;  ///< The value that is shown.
   QLabel* label_ = nullptr;
   QLabel* refusal_ = nullptr;
   QToolButton* free_ = nullptr;

@@ -151,7 +151,7 @@ ScenarioEditor::ScenarioEditor(const Catalogues& catalogues, QWidget* parent)
   area_->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   area_->setVerticalScrollBarPolicy(Qt::ScrollBarAlwaysOn);  // The width must not jump.
   column->addWidget(area_, 1);
-  constexpr int kWidth = 29;  // In lines of text.
+  constexpr int kWidth = 29;  // The width in lines of text.
   setFixedWidth(unit * kWidth);
 
   idle_.setSingleShot(true);

@@ -85,7 +85,7 @@ class ScenarioEditor : public QWidget {
   Scenario shown_;
   std::set<std::string> free_;
   std::shared_ptr<const Grounds> grounds_;
-  std::string runtime_;  ///< That of the sections.
+  std::string runtime_;  ///< The framework of the sections.
   QLineEdit* filter_ = nullptr;
   QLabel* usable_ = nullptr;
   QLabel* no_match_ = nullptr;

@@ -26,10 +26,10 @@
 
 namespace headroom::gui {
 
-/// What an estimate was made of, read from the catalogue and from files.
+/// The model, device and machine of an estimate, read from the catalogue and from files.
 struct Grounds {
   ir::ModelSpec model;
-  cost::DeviceSpec device;               ///< In its host.
+  cost::DeviceSpec device;               ///< The device in its host.
   std::optional<cost::Machine> machine;  ///< Nothing: no times are known for the device.
 };
 
@@ -51,7 +51,7 @@ struct Answer {
   quint64 request = 0;
   Scenario scenario;
   std::shared_ptr<const Appraisal> appraisal;          ///< Null if there is no estimate.
-  std::shared_ptr<const cost::StepEstimate> estimate;  ///< That of the appraisal.
+  std::shared_ptr<const cost::StepEstimate> estimate;  ///< The estimate of the appraisal.
   std::optional<Error> error;
   QString fault;  ///< Message of an exception; empty if there was none.
 };

@@ -32,14 +32,15 @@ Result<ir::ModelSpec> read_gguf_model(const std::string& path) {
   return ir::model_of_gguf(*file);
 }
 
-/// When the file was last written; nothing for a name of the catalogue, which does not change.
+/// The time at which the file was last written; nothing for a name of the catalogue, which does not
+/// change.
 std::optional<Written> written(const ModelSource& source) {
   std::error_code fault;
   const Written time = std::filesystem::last_write_time(source.text, fault);
   return source.kind == ModelSource::Kind::kFile && !fault ? std::optional(time) : std::nullopt;
 }
 
-/// What was read for a scenario, and what it was read for.
+/// The data that were read for a scenario, and the names that they were read for.
 struct Read {
   ModelSource source;
   std::optional<Written> model_written;
@@ -48,7 +49,7 @@ struct Read {
   std::shared_ptr<const Grounds> grounds;
 };
 
-/// What all answers share. Threads: any number.
+/// The data that all answers share. Any number of threads may use it.
 class Shelf {
  public:
   explicit Shelf(std::string config_dir) : config_dir_(std::move(config_dir)) {}

@@ -11,11 +11,12 @@
 
 namespace headroom::gui {
 
-/// What a file makes of a scenario.
+/// The scenario that a file leads to.
 struct Opened {
   Scenario scenario;
   Edit edit;
-  QStringList notes{};  ///< What the file says and the window leaves out, or the framework ignores.
+  QStringList
+      notes{};  ///< Settings of the file that the window leaves out or the framework ignores.
 };
 
 /// Takes a file into `scenario`, whatever it is: a model (config.json, the folder with it,

@@ -34,7 +34,7 @@ std::string model_of(const Scenario& scenario) {
                                                          : scenario.model.text;
 }
 
-/// What the scenario says besides model, GPU and plan, as the command line spells it.
+/// The options of the scenario besides model, GPU and plan, as the command line spells it.
 std::vector<ir::Assumption> assumptions_of(const Scenario& scenario) {
   std::vector<ir::Assumption> all;
   const auto add = [&all](std::string_view option, std::string value) {

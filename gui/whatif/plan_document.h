@@ -23,8 +23,8 @@ namespace headroom::gui {
 /// The command that answers what the window shows: "headroom fit llama-3.1-8b --gpu h100 ...".
 [[nodiscard]] QString fit_command(const Scenario& scenario, const ir::ModelSpec& model);
 
-/// How the framework is started with the plan: the environment, then the command, one line each,
-/// then what the user's script needs.
+/// The commands that start the framework with the plan: the environment, then the command, one line
+/// each, then what the user's script needs.
 [[nodiscard]] QString launch_text(const Scenario& scenario, const ir::ModelSpec& model,
                                   std::int64_t gpus_per_node);
 

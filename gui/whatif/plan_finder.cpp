@@ -17,7 +17,7 @@
 namespace headroom::gui {
 namespace {
 
-constexpr double kChance = 0.9;  // As `headroom plan` asks without --confidence.
+constexpr double kChance = 0.9;  // The chance that `headroom plan` asks for without --confidence.
 
 /// The plan of a scenario without what the search chooses.
 ir::ParallelPlan search_base(const ir::ParallelPlan& plan, const cost::DeviceSpec& device) {

@@ -12,7 +12,7 @@
 
 namespace headroom::gui {
 
-/// Which frameworks are searched.
+/// The frameworks that are searched.
 enum class SearchedFrameworks : std::uint8_t { kOwn, kAll };
 
 /// A search for plans that do what a scenario does: its model, GPUs, sequence and global batch.
@@ -30,7 +30,7 @@ class PlanFinder {
   PlanFinder& operator=(const PlanFinder&) = delete;
   ~PlanFinder() = default;
 
-  /// What is asked; refers to this object.
+  /// The question, which refers to this object.
   [[nodiscard]] plan::SearchQuestion& question() { return question_; }
   [[nodiscard]] const plan::SearchQuestion& question() const { return question_; }
   /// Results that the finder's searches share.

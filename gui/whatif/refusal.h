@@ -8,8 +8,8 @@
 
 namespace headroom::gui {
 
-/// Why the framework, its libraries or the device do not run `plan` with the model of `grounds`;
-/// nothing if they do. Takes microseconds.
+/// The reason for which the framework, its libraries or the device do not run `plan` with the model
+/// of `grounds`; nothing if they do. Takes microseconds.
 [[nodiscard]] std::optional<Error> refusal_of(const Grounds& grounds, const ir::ParallelPlan& plan);
 
 }  // namespace headroom::gui

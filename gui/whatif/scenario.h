@@ -40,7 +40,7 @@ struct Scenario {
   friend bool operator==(const Scenario&, const Scenario&) = default;
 };
 
-/// What an edit changes. Edits of one field can be one gesture.
+/// The subject of an edit. Edits of one field can be one gesture.
 enum class Field : std::uint8_t {
   kModel,
   kGpu,

@@ -63,7 +63,7 @@ struct CellAnswer {
   std::optional<RatedPlan> leanest;     ///< If nothing fitted; its peak is that of one rank.
   std::optional<RatedPlan> least_host;  ///< The one that needs least host memory, of plans that
                                         ///< only the host has no room for.
-  std::vector<Error> refusals{};        ///< Of plans that cannot be lowered.
+  std::vector<Error> refusals{};        ///< The refusals of plans that cannot be lowered.
   std::optional<Next> next;             ///< None: all plans of the cell have been looked at.
 };
 

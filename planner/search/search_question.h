@@ -84,7 +84,7 @@ struct ReplayedPlan {
 struct Refused {
   const FrameworkSearch* framework = nullptr;
   Error error;
-  std::uint64_t plans = 0;  ///< As far as the search looked at them.
+  std::uint64_t plans = 0;  ///< The number of plans that the search looked at.
 };
 
 struct PlanResult {
@@ -104,11 +104,11 @@ struct PlanResult {
   /// If nothing fits: of the plans that only the host has no room for, the one that needs least of
   /// it.
   std::optional<RatedPlan> least_host;
-  std::vector<const FrameworkSearch*> frameworks;  ///< Those with plans in the space.
-  std::vector<LeftOut> left_out;                   ///< What was asked for and is not in the space.
-  std::vector<Refused> refused;  ///< By framework and reason, in the order in which they were met.
-  std::vector<RatedPlan> front;  ///< By time; each has been replayed.
-  bool front_whole = false;      ///< Whether no plan is missing in the front.
+  std::vector<const FrameworkSearch*> frameworks;  ///< The frameworks with plans in the space.
+  std::vector<LeftOut> left_out;  ///< Values that were asked for and are not in the space.
+  std::vector<Refused> refused;   ///< By framework and reason, in the order in which they were met.
+  std::vector<RatedPlan> front;   ///< By time; each has been replayed.
+  bool front_whole = false;       ///< Whether no plan is missing in the front.
   /// No plan is better than every plan of the front by more than this ratio in time, peak and GPUs.
   /// 0 if the front is whole, infinite if nothing is known.
   double front_gap = 0;

@@ -15,7 +15,7 @@
 namespace headroom::plan {
 namespace {
 
-/// How many layers of each stack are recomputed if every `every`-th one is.
+/// The number of layers of each stack that are recomputed if every `every`-th one is.
 std::array<std::int64_t, 2> recomputed_layers(const ir::ModelSpec& model, std::int64_t every) {
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   const std::int64_t encoder = model.encoder ? model.encoder->layers : 0;

@@ -131,6 +131,18 @@ std::string layers_text(const SpaceQuestion& question) {
   return std::to_string(question.model.layers.size());
 }
 
+std::string tensor_rule(const SpaceQuestion& question) {
+  return "a number that divides " + std::to_string(question.model.heads) + " (heads), " +
+         std::to_string(question.model.kv_heads) + " (KV heads) and " + gpus_text(question) +
+         " (GPUs)";
+}
+
+std::string context_rule(const SpaceQuestion& question) {
+  return "a divisor of the GPUs (" + gpus_text(question) +
+         ") that the other degrees leave, and twice the degree divides the sequence (" +
+         sequence_text(question) + ")";
+}
+
 AxisValues among(const Constraints& allowed, Axis axis, AxisValues candidates) {
   if (!allowed.of(axis).empty()) {
     std::erase_if(candidates, [&](std::int64_t value) { return !allowed.allows(axis, value); });

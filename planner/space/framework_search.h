@@ -210,6 +210,9 @@ class FrameworkSearch {
 [[nodiscard]] std::string gpus_text(const SpaceQuestion& question);
 [[nodiscard]] std::string sequence_text(const SpaceQuestion& question);
 [[nodiscard]] std::string layers_text(const SpaceQuestion& question);
+/// The rules of the tensor and context degrees, which Megatron and torchtitan share.
+[[nodiscard]] std::string tensor_rule(const SpaceQuestion& question);
+[[nodiscard]] std::string context_rule(const SpaceQuestion& question);
 
 /// The divisors of `number`, in ascending order.
 [[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t number);

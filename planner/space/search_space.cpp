@@ -55,7 +55,7 @@ struct Asked {
   }
 };
 
-/// What one framework made of one combination of values.
+/// The plans of one framework for one combination of values.
 struct Attempt {
   Asked asked;
   std::size_t cells = 0;
@@ -229,8 +229,8 @@ class CellWriter {
     return own.empty() ? "no values of its axes go together with what is asked" : "it needs " + own;
   }
 
-  /// Why the framework has no plan with `value`; empty if it has some, or has them under another
-  /// name.
+  /// The reason for which the framework has no plan with `value`; empty if it has some, or has them
+  /// under another name.
   ///
   /// Model:   of an attempt that has plans once `value` is exchanged for another one, if there is
   ///          such an attempt: then it is `value` that is refused.

@@ -105,11 +105,10 @@ Status check_offload_ratio(const ParallelPlan& plan, const ZeroPlan& zero) {
   return ok();
 }
 
-/// What steps on the host: DeepSpeed asks for its own AdamW there, and Accelerate puts it in the
-/// place of PyTorch's. States in 8 bits, paged states and the factors of Adafactor have no step on
-/// the host in DeepSpeed.
-/// Source: deepspeed/runtime/engine.py, _configure_optimizer (zero_force_ds_cpu_optimizer);
-/// accelerate/utils/deepspeed.py, map_pytorch_optim_to_deepspeed.
+/// The optimizers that step on the host: DeepSpeed asks for its own AdamW there, and Accelerate
+/// puts it in the place of PyTorch's. States in 8 bits, paged states and the factors of Adafactor
+/// have no step on the host in DeepSpeed. Source: deepspeed/runtime/engine.py, _configure_optimizer
+/// (zero_force_ds_cpu_optimizer); accelerate/utils/deepspeed.py, map_pytorch_optim_to_deepspeed.
 Status check_host_optimizer(const ParallelPlan& plan, const ZeroPlan& zero) {
   const OptimizerPlan& optimizer = plan.optimizer;
   const bool plain = optimizer.form == OptimizerForm::kForeach ||

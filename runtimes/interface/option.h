@@ -58,9 +58,9 @@ struct OptionField {
   std::string_view shown_as{};  ///< Stands for its value in help; empty: made from the kind.
   std::string_view fallback{};  ///< Its default in words; empty: the default value.
   std::string_view unit{};
-  std::string_view help{};      ///< What it does: a sentence, or a noun phrase with a full stop.
-  std::string_view label{};     ///< What the window calls it; empty: its name in words.
-  std::string_view examples{};  ///< For a text: values that the window offers, with blanks between.
+  std::string_view help{};      ///< Its effect: a sentence, or a noun phrase with a full stop.
+  std::string_view label{};     ///< The name in the window; empty: its name in words.
+  std::string_view examples{};  ///< Values that the window offers for a text, with blanks between.
   bool at_hand = false;         ///< The window shows it at once; others, when they are asked for.
   OptionEffect effect = OptionEffect::kBoth;
   bool searched = false;      ///< `headroom plan` may choose it.

@@ -1,4 +1,4 @@
-// What the window's timeline costs: a run of 1,000,000 events, and Llama 3.1 70B (80 layers) on 64
+// The cost of the window's timeline: a run of 1,000,000 events, and Llama 3.1 70B (80 layers) on 64
 // H100 as in bench_step. Qt's offscreen platform paints into memory, as it does for a screen
 // without a GPU.
 

@@ -1,5 +1,5 @@
-// How long the what-if window takes from a changed control to figures on the screen, and to start.
-// Widgets are real and painted, on Qt's offscreen platform.
+// The time that the what-if window takes from a changed control to figures on the screen, and to
+// start. Widgets are real and painted, on Qt's offscreen platform.
 #include <malloc.h>
 
 #include <cstdio>

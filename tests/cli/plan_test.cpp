@@ -243,7 +243,7 @@ TEST_CASE("plan: adapters are searched in every framework that has them") {
   CHECK(answer.number("plan/lora/rank") == 8);
   CHECK(answer.find("plan/quant")->is_null());
   CHECK(answer.array("frameworks").size() >= 3);  // torchtune does not build GPT-2.
-  // What fit says of the same plan is what the search said.
+  // The answer of fit for the same plan is that of the search.
   const Document four = test::json_of(line + " --frozen-weights 4-bit");
   CHECK(four.number("plan/quant/bits") == 4);
   const Answer both = test::headroom("plan gpt2 --gpu rtx-4090 --lora r=8 --qlora r=8");

@@ -89,7 +89,7 @@ TEST_CASE("validate PLAN.json: on a small budget, both sides say that it does no
   CHECK(ran.code == ExitCode::kYes);
   CHECK(ran.out.find("both say that it does not fit") != std::string::npos);
   CHECK(ran.out.find("short, as predicted") != std::string::npos);
-  // What is shown of both sides is the same question, so that the answers can be compared.
+  // Both sides answer the same question, so that the answers can be compared.
   const test::Answer json = validated({plan, "--device", "cpu", "--budget", "33MiB", "--json"});
   const test::Document document(json.out);
   CHECK(document.integer("predicted/missing_at_failure_bytes") > 0);

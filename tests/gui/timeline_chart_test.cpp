@@ -84,7 +84,7 @@ TEST_CASE("TimelineChart: keys walk through events and phases of the view") {
   CHECK(scene.chart.moment() == scene.chart.data()->history.size() - 1);
   scene.press(Qt::Key_Home);
   CHECK(scene.chart.moment() == 0U);
-  CHECK(scene.chart.span().begin <= 0.5);  // What is chosen is visible.
+  CHECK(scene.chart.span().begin <= 0.5);  // The chosen moment is visible.
   scene.press(Qt::Key_P);
   CHECK(scene.chart.moment() == scene.peak());
 }

@@ -139,7 +139,7 @@ TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above
         vary(random, question);
         const std::vector<Cell> cells = cells_of(question.space);
         if (cells.empty()) {
-          continue;  // What is asked for goes with none of them.
+          continue;  // None of them has the value that is asked for.
         }
         const Cell& cell = cells[static_cast<std::size_t>(
             random.between(0, static_cast<std::int64_t>(cells.size()) - 1))];

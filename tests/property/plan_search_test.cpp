@@ -195,7 +195,7 @@ void compare_all_rules(SearchQuestion question, const std::optional<Rated>& best
   }
 }
 
-constexpr int kTinySpaces = test::kSanitized ? 8 : 150;  // Of each model.
+constexpr int kTinySpaces = test::kSanitized ? 8 : 150;  // The number of spaces of each model.
 
 /// Compares searches in many small spaces of `model` with all their plans.
 void compare_with_brute_force(const ir::ModelSpec& model, std::uint64_t seed) {

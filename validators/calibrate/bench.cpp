@@ -16,7 +16,7 @@ using Table = HeadroomDeviceTable;
 constexpr int kRepetitions = 9;
 constexpr double kRepetitionSeconds = 0.02;
 constexpr std::int64_t kMostCalls = 400;  // The driver queues about a thousand launches.
-/// What the host needs at most for one call of the plugin and the driver.
+/// The longest time that the host needs for one call of the plugin and the driver.
 constexpr double kHostSeconds = 10e-6;
 /// Calls that take longer need no other work before them.
 constexpr double kLongSeconds = 200e-6;
@@ -287,7 +287,8 @@ Result<Measurement> Bench::measure(const Case& one) {
   const auto* const launch = std::get_if<LaunchCase>(&one.what);
   const bool on_host = launch != nullptr && launch->side == LaunchSide::kHost;
   constexpr std::int64_t kTries = 3;
-  static_cast<void>(device_seconds(call, kTries, false));  // The first calls load kernels and choose algorithms.
+  static_cast<void>(
+      device_seconds(call, kTries, false));  // The first calls load kernels and choose algorithms.
   const double once = device_seconds(call, kTries, false);
   Measurement measurement{.name = one.name, .calls = kMostCalls, .seconds = {}};
   if (once > 0) {

@@ -16,7 +16,7 @@ namespace headroom::calibrate {
 struct CatalogueGpu {
   cost::DeviceSpec device;
   std::string file;                     ///< The file that it was read from.
-  cost::DevicePerformance performance;  ///< What is assumed of it without measurements.
+  cost::DevicePerformance performance;  ///< The rates that are assumed of it without measurements.
 };
 /// Errors:  those of `load_device` and of `performance_of`.
 [[nodiscard]] Result<CatalogueGpu> catalogue_gpu(const std::string& config_dir,
@@ -24,7 +24,7 @@ struct CatalogueGpu {
 
 /// Medians of measurements by what they mean.
 struct Figures {
-  cost::DevicePerformance performance;  ///< As fitted; the rest as the catalogue has it.
+  cost::DevicePerformance performance;  ///< The fitted figures; the rest is that of the catalogue.
   /// Median and 90th percentile of |predicted / measured - 1| over the 16-bit products.
   double median_error = 0;
   double p90_error = 0;

@@ -26,7 +26,7 @@ struct MeasuredDevice {
 };
 [[nodiscard]] MeasuredDevice measured_device(const HeadroomDeviceInfo& info, std::string date);
 
-/// What is on disk so far.
+/// The measurements that are on disk so far.
 struct MeasurementFile {
   MeasuredDevice device;
   std::vector<Measurement> measurements;

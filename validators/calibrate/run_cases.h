@@ -10,14 +10,14 @@
 
 namespace headroom::calibrate {
 
-/// How far the measurements are.
+/// The progress of the measurements.
 struct CaseProgress {
   std::size_t done = 0;
   std::size_t all = 0;
   const Case* next = nullptr;  ///< The case that begins; nullptr: everything is measured.
 };
 
-/// What happens around the measurements.
+/// The calls that happen around the measurements.
 struct CaseObserver {
   /// Called before each case and at the end.
   std::function<void(const CaseProgress&)> progress;

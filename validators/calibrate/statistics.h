@@ -17,7 +17,7 @@ struct Measurement {
 /// The median; the mean of the middle two if their number is even. Requires at least one value.
 [[nodiscard]] double median_of(std::vector<double> values);
 
-/// How far repeated measurements lie apart: the distance of the upper quartile from the lower one,
+/// The spread of repeated measurements: the distance of the upper quartile from the lower one,
 /// over the median. Single outliers, which every busy machine has, do not count. Requires at least
 /// one value; the median of zeros has the spread 0.
 [[nodiscard]] double spread_of(std::vector<double> values);

@@ -171,21 +171,10 @@ std::string number(std::int64_t value) {
   return std::to_string(value);
 }
 
-std::string tensor_rule(const SpaceQuestion& question) {
-  return "a number that divides " + number(question.model.heads) + " (heads), " +
-         number(question.model.kv_heads) + " (KV heads) and " + gpus_text(question) + " (GPUs)";
-}
-
 std::string pipeline_rule(const SpaceQuestion& question) {
   return "a divisor of the GPUs (" + gpus_text(question) +
          ") that the tensor degree leaves, with a layer (of " + layers_text(question) +
          ") in every stage";
-}
-
-std::string context_rule(const SpaceQuestion& question) {
-  return "a divisor of the GPUs (" + gpus_text(question) +
-         ") that the other degrees leave, and twice the degree divides the sequence (" +
-         sequence_text(question) + ")";
 }
 
 std::string exchange_rule(const SpaceQuestion& question) {
@@ -458,7 +447,7 @@ std::vector<SearchAxis> megatron_axis_rows() {
                   .help = "0, with the distributed optimizer in bf16 also 0.25, 0.5, 0.75, 1",
                   .rule = rule<"0, or 0.25, 0.5, 0.75 or 1 with the distributed optimizer in bf16">,
                   .offered = true});
-  // What every framework has.
+  // The axes that every framework has.
   rows.push_back({.axis = Axis::kPrecision,
                   .get = precision_of,
                   .help = "fp8-delayed, fp8-tensorwise, fp8-blockwise, fp8-mxfp8: bf16 with matrix "

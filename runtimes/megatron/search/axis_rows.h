@@ -10,7 +10,7 @@
 
 namespace headroom::plan {
 
-/// How the layers of a pipeline are assigned to stages.
+/// The assignment of a pipeline's layers to stages.
 struct DealtLayers {
   StageForm form;
   std::int64_t chunk = 0;
@@ -18,7 +18,8 @@ struct DealtLayers {
 
 struct MegatronMemory {
   std::map<std::int64_t, std::vector<StageForm>> forms;  ///< Indexed by the number of stages.
-  std::vector<DealtLayers> dealt;  ///< For the degrees at the current position of the walk.
+  std::vector<DealtLayers>
+      dealt;  ///< The assignments for the degrees at the current position of the walk.
   ChoiceCounter counter;
 };
 

@@ -153,22 +153,10 @@ std::int64_t reshard_of(const ParallelPlan& plan) {
 
 // -- Rules. --------------------------------------------------------------------------------------
 
-std::string tensor_rule(const SpaceQuestion& question) {
-  return "a number that divides " + std::to_string(question.model.heads) + " (heads), " +
-         std::to_string(question.model.kv_heads) + " (KV heads) and " + gpus_text(question) +
-         " (GPUs)";
-}
-
 std::string pipeline_rule(const SpaceQuestion& question) {
   return "a divisor of the GPUs (" + gpus_text(question) +
          ") that the tensor degree leaves, with a layer (of " + layers_text(question) +
          ") in every stage and two ranks or more that shard a stage";
-}
-
-std::string context_rule(const SpaceQuestion& question) {
-  return "a divisor of the GPUs (" + gpus_text(question) +
-         ") that the other degrees leave, and twice the degree divides the sequence (" +
-         sequence_text(question) + ")";
 }
 
 std::string expert_rule(const SpaceQuestion& question) {

@@ -1,4 +1,4 @@
-// What each framework makes of the precisions, optimizers and adapters that are asked for.
+// The treatment, by each framework, of the precisions, optimizers and adapters that are asked for.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -145,7 +145,7 @@ TEST_CASE("space: every k-th layer is recomputed, once for each number of layers
   ir::ModelSpec model = small_model();
   model.layers.resize(6, model.layers.back());
   SearchQuestion question = question_for(model, "transformers");
-  // Of six layers: 6, 3, 2 (every third), 2 (every fourth or fifth), 1.
+  // Six layers: 6, 3, 2 (every third), 2 (every fourth or fifth), 1.
   CHECK(texts_of(question.space, Axis::kRecomputeEvery) == Texts{"1", "2", "3", "6"});
   question.space.constraints.of(Axis::kRecomputeEvery) = {4};
   CHECK(texts_of(question.space, Axis::kRecomputeEvery) == Texts{"4"});

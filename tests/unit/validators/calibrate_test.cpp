@@ -327,7 +327,7 @@ TEST_CASE("calibrate: a device that fails or is too small ends with one sentence
   REQUIRE(failed.error().notes.size() == 1);
   CHECK(failed.error().notes.front().starts_with("while measuring gemm bf16 TN"));
   CHECK(failing.live == 0);
-  // What was measured before stays.
+  // Earlier measurements stay.
   CHECK_FALSE(content_of(folder.path("a.jsonl")).measurements.empty());
 
   TimedBackend small{.performance = gpu.performance};

@@ -7,7 +7,7 @@
 namespace headroom::cuda {
 namespace {
 
-constexpr std::int64_t kTile = 32;  // As the kernel has it.
+constexpr std::int64_t kTile = 32;  // The kernel's tile.
 
 Fp8Numbers numbers_of(std::int32_t format) {
   const int fraction_bits = format == HEADROOM_E5M2 ? 2 : 3;

@@ -133,7 +133,7 @@ void describe(Calls& calls, PreparedProduct& made, const ColumnMajor& p) {
                .stride = p.result_stride});
 }
 
-/// Where the scales of operands in 8 bits are. cuBLASLt reads them when the product runs.
+/// The places of the scales of operands in 8 bits. cuBLASLt reads them when the product runs.
 void set_scales(Calls& calls, const PreparedProduct& made, const ColumnMajor& p) {
   if (p.type != HEADROOM_FP8) {
     return;

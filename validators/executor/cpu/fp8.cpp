@@ -45,7 +45,7 @@ std::int32_t quantise(HeadroomDevice* d, HeadroomStream, std::uint8_t* out,
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t column = 0; column < columns; ++column) {
         const double value = load(in<T>(x)[row * columns + column]);
-        // In fp32 as on a GPU, so that both give the same bytes.
+        // The quotient is in fp32 as on a GPU, so that both give the same bytes.
         const double quotient =
             wide ? value / divisor
                  : static_cast<double>(static_cast<float>(value) / static_cast<float>(divisor));
