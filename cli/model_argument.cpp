@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "cli/quantisation_notes.h"
 #include "cli/scalars.h"
 #include "cli/weights_check.h"
 #include "model_ir/base/file.h"
@@ -17,6 +18,7 @@
 #include "model_ir/spec/task.h"
 #include "model_ir/spec/weights/gguf.h"
 #include "model_ir/spec/weights/gguf_model.h"
+#include "model_ir/spec/weights/read_weights.h"
 
 namespace headroom::cli {
 namespace {
@@ -84,6 +86,12 @@ Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
   for (const std::string& note : config->notes) {
     model.notes.push_back(file + ": " + note);
   }
+  model.quantisation = std::move(config->quantisation);
+  if (model.quantisation) {
+    for (const std::string& note : quantisation_notes(model.spec, *model.quantisation)) {
+      model.notes.push_back(file + ": " + note);
+    }
+  }
   if (reading.tell_ignored || reading.as) {
     model.notes.push_back(file + ": without influence: " +
                           (config->ignored_keys.empty() ? "none" : ir::join(config->ignored_keys)));
@@ -130,18 +138,24 @@ Result<LoadedModel> read_config_file(const fs::path& path, const Reading& readin
 }
 
 Result<LoadedModel> read_weights_model(const fs::path& path, const Reading& reading) {
-  const fs::path config = path.parent_path() / kConfigName;
   std::error_code ignored;
+  const fs::path folder = fs::is_directory(path, ignored) ? path : path.parent_path();
+  const fs::path config = folder / kConfigName;
   if (!fs::exists(config, ignored)) {
-    return Error::environment(
+    Error missing = Error::environment(
         config.string(), "no such file: the config.json of the weights is missing", {},
         "copy it into this folder, or give its path instead of " + path.string());
+    const Result<ir::TensorList> list = ir::read_weights(path.string());
+    return list ? std::move(missing).with_note("headroom weights " + path.string() +
+                                               " needs the weights alone")
+                : missing;
   }
   Result<LoadedModel> model = read_config_file(config, reading);
   if (!model) {
     return model;
   }
-  Result<std::vector<std::string>> notes = check_weights(path.string(), model->spec);
+  Result<std::vector<std::string>> notes =
+      check_weights(path.string(), model->spec, model->quantisation.has_value());
   if (!notes) {
     return std::move(notes).error();
   }
@@ -153,12 +167,8 @@ Result<LoadedModel> read_path(const std::string& text, const Reading& reading) {
   const fs::path path(text);
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
-    for (const char* weights : {"model.safetensors.index.json", "model.safetensors"}) {
-      if (fs::exists(path / weights, ignored)) {
-        return read_weights_model(path / weights, reading);
-      }
-    }
-    return read_config_file(path / kConfigName, reading);
+    return ir::holds_weights(text) ? read_weights_model(path, reading)
+                                   : read_config_file(path / kConfigName, reading);
   }
   if (ends_with(text, ".gguf")) {
     return read_gguf_model(text);

@@ -9,6 +9,7 @@
 #include "model_ir/base/config_dir.h"
 #include "model_ir/base/result.h"
 #include "model_ir/json/json_value.h"
+#include "model_ir/spec/checkpoint_quantisation.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::cli {
@@ -19,10 +20,13 @@ struct LoadedModel {
   std::string label;               ///< For the verdict: catalogue name or file name.
   std::string origin;              ///< "catalogue", or the path that was read.
   std::vector<std::string> notes;  ///< Unusual properties that are not errors.
+  /// How the checkpoint stores its weights, if it stores them quantised.
+  std::optional<ir::CheckpointQuantisation> quantisation{};
 };
 
-/// Reads MODEL: a catalogue name, a config.json, a folder that contains one, a safetensors index or
-/// file with a config.json beside it, a .gguf file, or "-" for a config.json on standard input.
+/// Reads MODEL: a catalogue name, a config.json, a folder that contains one, a safetensors index,
+/// file or shards with a config.json beside them, a .gguf file, or "-" for a config.json on
+/// standard input.
 ///
 /// Model:   a text with a slash or with the ending of one of these files is a path. Any other text
 ///          is a name, and only then is the catalogue searched. `--as` reads a configuration as

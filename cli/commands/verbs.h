@@ -73,4 +73,7 @@ namespace headroom::cli {
 /// The option `--with HOW` of `validate_plan_command`.
 [[nodiscard]] OptionSpec with_option();
 
+/// `headroom weights MODEL`: what the weights of a checkpoint take, stored and loaded.
+[[nodiscard]] Command weights_command();
+
 }  // namespace headroom::cli

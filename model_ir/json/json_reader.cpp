@@ -289,6 +289,16 @@ bool JsonObject::boolean_or(std::string_view key, bool fallback) const {
   return optional_boolean(key).value_or(fallback);
 }
 
+bool JsonObject::is_true(std::string_view key) const {
+  const JsonValue* value = find(key);
+  return value != nullptr && value->as_bool() == true;
+}
+
+bool JsonObject::is_word(std::string_view key, std::string_view word) const {
+  const JsonValue* value = find(key);
+  return value != nullptr && value->as_string() != nullptr && *value->as_string() == word;
+}
+
 std::string JsonObject::text(std::string_view key) const {
   (void)demand(key, "a string");
   return text_or(key, "");

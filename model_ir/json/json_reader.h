@@ -55,6 +55,10 @@ class JsonObject {
   [[nodiscard]] bool boolean(std::string_view key) const;
   [[nodiscard]] std::optional<bool> optional_boolean(std::string_view key) const;
   [[nodiscard]] bool boolean_or(std::string_view key, bool fallback) const;
+  /// Whether the field is true; one of another type is not, and no fault.
+  [[nodiscard]] bool is_true(std::string_view key) const;
+  /// Whether the field is this text; one of another type is not, and no fault.
+  [[nodiscard]] bool is_word(std::string_view key, std::string_view word) const;
 
   [[nodiscard]] std::string text(std::string_view key) const;
   [[nodiscard]] std::optional<std::string> optional_text(std::string_view key) const;

@@ -239,19 +239,27 @@ void read_task(const HfFields& fields, const JsonObject& config, ModelSpec& mode
 /// What the file describes and the model leaves out.
 std::vector<std::string> notes_on(const JsonObject& config) {
   std::vector<std::string> notes;
-  if (const auto quantisation = config.optional_object("quantization_config")) {
-    for (const std::string& key : quantisation->keys()) {
-      quantisation->accept(key);
-    }
-    const std::string method = quantisation->text_or("quant_method", "unnamed");
-    notes.push_back("quantization_config (" + method +
-                    ") is not read: weights are taken to be in the type of --precision" +
-                    (method == "bitsandbytes" ? "; --qlora has 4 and 8 bits" : ""));
-  }
   if (config.has("vision_config")) {
     notes.emplace_back("vision_config is not read: the model is the language model alone");
   }
   return notes;
+}
+
+/// The quantisation of a file, or of its text part. Older files of compressed-tensors call it
+/// compression_config.
+std::optional<CheckpointQuantisation> quantisation_of(const JsonObject& config) {
+  std::vector<JsonObject> places{config};
+  if (const auto text = config.optional_object("text_config")) {
+    places.push_back(*text);
+  }
+  for (const JsonObject& place : places) {
+    for (const char* const key : {"quantization_config", "compression_config"}) {
+      if (const auto found = place.optional_object(key)) {
+        return read_quantisation(*found);
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -289,6 +297,7 @@ Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
   HfConfig config;
   config.model = read_hf_object(reader->root(), named);
   config.notes = notes_on(reader->root());
+  config.quantisation = quantisation_of(reader->root());
   Status status = reader->finish();
   if (!status) {
     return std::move(status).error();

@@ -7,6 +7,7 @@
 
 #include "model_ir/base/result.h"
 #include "model_ir/json/json_reader.h"
+#include "model_ir/spec/checkpoint_quantisation.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/model_spec.h"
 
@@ -24,9 +25,10 @@ struct HfConfig {
   std::vector<std::string> ignored_keys;
   /// Those of them that describe experts, also inside of objects that had no influence as a whole.
   std::vector<std::string> ignored_experts{};
-  /// Parts of the model that the file names and `model` leaves out: quantised weights, other
-  /// towers.
+  /// Parts of the model that the file names and `model` leaves out, such as other towers.
   std::vector<std::string> notes;
+  /// How the checkpoint stores its weights, if it stores them quantised.
+  std::optional<CheckpointQuantisation> quantisation{};
   friend bool operator==(const HfConfig&, const HfConfig&) = default;
 };
 
@@ -42,8 +44,7 @@ struct HfConfig {
 ///          (with the closest known ones), wrong types, values outside their bounds and sizes that
 ///          do not fit together. Returns one error for all faults: the first, with the rest as
 ///          notes.
-/// Ignores: keys that change no tensor (rotary frequencies, token ids, norm epsilons), weight
-///          quantisation, layer drop.
+/// Ignores: keys that change no tensor (rotary frequencies, token ids, norm epsilons), layer drop.
 /// Source:  huggingface/transformers 5.17.0, src/transformers/models/*/configuration_*.py.
 [[nodiscard]] Result<ModelSpec> read_hf_config(const std::string& path,
                                                const HfConfigOptions& options = {});

@@ -55,6 +55,7 @@ const std::vector<Layer>& layers() {
         "runtimes/deepspeed/search", "runtimes/fsdp/search", "runtimes/megatron/search",
         "runtimes/torchtitan/search", "runtimes/torchtune/search", "runtimes/litgpt/search"}},
       {"runtimes/interface", {"model_ir"}},
+      {"runtimes/checkpoint", {"model_ir"}},
       {"runtimes/torch", {"model_ir"}},
       {"runtimes/transformers", {"model_ir", "runtimes/interface", "runtimes/torch"}},
       {"runtimes/litgpt",

@@ -207,6 +207,37 @@ TEST_CASE("broken input: configurations of models") {
                      3'000);
 }
 
+TEST_CASE("broken input: quantised checkpoints") {
+  constexpr const char* kStart =
+      R"({"model_type": "qwen3_moe", "hidden_size": 64, "intermediate_size": 128,
+          "moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2,
+          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+          "head_dim": 16, "vocab_size": 256, "quantization_config": )";
+  const auto config = [](const char* quantisation) {
+    return kStart + std::string(quantisation) + "}";
+  };
+  check_broken_files(
+      {.name = "config.json",
+       .examples =
+           {config(R"({"quant_method": "fp8", "activation_scheme": "static", "scale_fmt": "ue8m0",
+             "weight_block_size": [128, 128], "modules_to_not_convert":
+             ["lm_head", "model.layers.*.mlp.gate", "(a|b)*[c-d]?.+$"]})"),
+            config(R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": true,
+             "sym": false, "lm_head": true})"),
+            config(R"({"quant_method": "bitsandbytes", "load_in_4bit": true,
+             "bnb_4bit_use_double_quant": true})"),
+            config(R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
+             "ignore": ["re:.*gate$"], "config_groups": {"a": {"targets": ["Linear"],
+             "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32,
+             "actorder": "group", "symmetric": false, "block_structure": [16, 16]},
+             "input_activations": {"dynamic": "local"}}}})")},
+       .line =
+           [](const std::string& path) {
+             return std::vector<std::string>{"weights", path};
+           }},
+      1'000);
+}
+
 TEST_CASE("broken input: plans") {
   check_broken_files(
       {.name = "plan.json",
@@ -275,6 +306,14 @@ TEST_CASE("broken input: files of weights") {
   check_broken_files(
       {.name = "model.safetensors", .examples = {safetensors_text()}, .line = fits, .binary = true},
       400);
+  check_broken_files({.name = "alone.safetensors",
+                      .examples = {safetensors_text()},
+                      .line =
+                          [](const std::string& path) {
+                            return std::vector<std::string>{"weights", path};
+                          },
+                      .binary = true},
+                     300);
   check_broken_files(
       {.name = "model.safetensors.index.json",
        .examples = {R"({"metadata": {"total_size": 49152}, "weight_map": {"lm_head.weight":

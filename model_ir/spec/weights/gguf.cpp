@@ -225,9 +225,10 @@ GgufTensor read_tensor(HeaderCursor& cursor, const std::string& file) {
   return placed;
 }
 
-/// Checks alignment, bounds and overlaps of the data, once the header has been read.
-void check_layout(HeaderCursor& cursor, std::vector<GgufTensor>& tensors, std::int64_t alignment,
-                  std::int64_t data_bytes) {
+/// Checks alignment, bounds and overlaps of the data, once the header has been read, and returns
+/// where the data ends. The file may end before.
+std::int64_t check_layout(HeaderCursor& cursor, std::vector<GgufTensor>& tensors,
+                          std::int64_t alignment) {
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const GgufTensor& a, const GgufTensor& b) { return a.begin < b.begin; });
   std::int64_t end = 0;
@@ -237,19 +238,20 @@ void check_layout(HeaderCursor& cursor, std::vector<GgufTensor>& tensors, std::i
     const std::int64_t bytes = tensor.entry.bytes.value();
     if (tensor.begin % alignment != 0) {
       cursor.fail(tensor.info_at, from, "a multiple of " + std::to_string(alignment));
-    } else if (bytes > data_bytes || tensor.begin > data_bytes - bytes) {
+    } else if (bytes > kMostWeightBytes || tensor.begin > kMostWeightBytes - bytes) {
       cursor.fail(tensor.info_at, from + " of " + std::to_string(bytes) + " bytes",
-                  "data within the " + std::to_string(data_bytes) + " bytes after the header",
+                  "data that ends within " + std::to_string(kMostWeightBytes) + " bytes (1 PiB)",
                   "download the file again");
     } else if (tensor.begin < end) {
       cursor.fail(tensor.info_at, from,
                   "data from " + std::to_string(end) + " on, where the one before it ends");
     }
     if (cursor.failed()) {
-      return;
+      return end;
     }
     end = tensor.begin + bytes;
   }
+  return end;
 }
 
 /// The first of `names` that occurs twice.
@@ -395,11 +397,12 @@ Result<GgufFile> read_gguf(const std::string& path) {
   const std::int64_t alignment = cursor.failed() ? 1 : read_alignment(cursor, gguf);
   // In a file without tensors, the header may end the file without padding.
   gguf.data_begin = std::min(align_up(cursor.offset(), alignment), file->size());
-  if (!cursor.failed()) {
-    check_layout(cursor, tensors, alignment, file->size() - gguf.data_begin);
-  }
+  const std::int64_t end = cursor.failed() ? 0 : check_layout(cursor, tensors, alignment);
   if (cursor.failed()) {
     return cursor.error();
+  }
+  if (const std::int64_t held = file->size() - gguf.data_begin; end > held) {
+    gguf.tensors.notes.push_back(cut_off_note(path, held, end));
   }
   gguf.tensors.format = WeightFormat::kGguf;
   for (GgufTensor& tensor : tensors) {

@@ -49,12 +49,13 @@ struct GgufFile {
 ///
 /// Model:   little endian; "GGUF", version 2 or 3, counts, key-value pairs, tensor infos with
 ///          ggml's dimensions (innermost first; `TensorEntry::shape` has them outermost first),
-///          then data aligned to general.alignment (32).
+///          then data aligned to general.alignment (32). The file may be cut off after the tensor
+///          infos; a note says so.
 /// Errors:  kEnvironment if the file cannot be read; kInvalidInput, with the byte offset, for
 ///          another magic, version or byte order, counts and lengths that the file cannot hold,
 ///          more than 65,536 keys, 262,144 tensors or 16 MiB of metadata that would be kept,
 ///          unknown types, empty dimensions, keys or names that occur twice, and data that
-///          overlaps, is not aligned or lies outside the file.
+///          overlaps, is not aligned or ends after 1 PiB.
 /// Source:  ggml-org/ggml docs/gguf.md; block sizes: src/ggml-common.h (static asserts) and
 ///          src/ggml.c (type_traits).
 [[nodiscard]] Result<GgufFile> read_gguf(const std::string& path);

@@ -12,6 +12,7 @@ namespace headroom::ir {
 namespace {
 
 constexpr std::int64_t kChunk = std::int64_t{1} << 16;
+constexpr const char* kDownloadMore = "download more of the file: its header is longer";
 
 Error unreadable(const std::string& path, int fault) {
   return Error::environment(path, std::generic_category().message(fault),
@@ -92,7 +93,7 @@ bool HeaderCursor::fill(std::int64_t count, const char* what) {
     return true;
   }
   if (count > remaining()) {
-    fail(offset(), "the end of the file inside its header", what, "download the file again");
+    fail(offset(), "the end of the file inside its header", what, kDownloadMore);
     return false;
   }
   const std::int64_t from = offset();
@@ -155,7 +156,8 @@ std::uint64_t HeaderCursor::count(std::int64_t item_bytes, const char* what) {
   const auto room = static_cast<std::uint64_t>(remaining() / item_bytes);
   if (items > room) {
     fail(begin, std::to_string(items) + " " + what,
-         "at most " + std::to_string(room) + ", which the rest of the file could hold");
+         "at most " + std::to_string(room) + ", which the rest of the file could hold",
+         kDownloadMore);
     return 0;
   }
   return items;
@@ -167,8 +169,7 @@ void HeaderCursor::skip(std::uint64_t bytes, const char* what) {
   }
   if (bytes > static_cast<std::uint64_t>(remaining())) {
     fail(offset(), std::string(what) + " of " + std::to_string(bytes) + " bytes",
-         "at most " + std::to_string(remaining()) + ", what is left of the file",
-         "download the file again");
+         "at most " + std::to_string(remaining()) + ", what is left of the file", kDownloadMore);
     return;
   }
   if (bytes <= buffer_.size() - at_) {

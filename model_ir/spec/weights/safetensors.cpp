@@ -37,8 +37,7 @@ struct SafetensorsTensor {
 /// Reads one entry of the header; knows the file's name for messages.
 class EntryReader {
  public:
-  EntryReader(const std::string& file, std::int64_t data_bytes)
-      : file_(file), data_bytes_(data_bytes) {}
+  explicit EntryReader(const std::string& file) : file_(file) {}
 
   [[nodiscard]] Result<SafetensorsTensor> read(const JsonMember& member) const {
     SafetensorsTensor placed;
@@ -102,11 +101,10 @@ class EntryReader {
     }
     const auto begin = (*pair)[0].as_integer();
     const auto end = (*pair)[1].as_integer();
-    if (!begin || !end || *begin < 0 || *end < *begin || *end > data_bytes_) {
-      return fault(
-          member, "data_offsets", offsets,
-          "0 <= begin <= end <= " + std::to_string(data_bytes_) + ", the bytes after the header",
-          "download the file again");
+    if (!begin || !end || *begin < 0 || *end < *begin || *end > kMostWeightBytes) {
+      return fault(member, "data_offsets", offsets,
+                   "0 <= begin <= end <= " + std::to_string(kMostWeightBytes) + " (1 PiB)",
+                   "download the file again");
     }
     placed.begin = *begin;
     placed.end = *end;
@@ -133,10 +131,10 @@ class EntryReader {
   }
 
   const std::string& file_;
-  std::int64_t data_bytes_;
 };
 
-/// Finds gaps and overlaps between tensors, which are sorted by their first byte.
+/// Finds gaps and overlaps between tensors, which are sorted by their first byte, and data behind
+/// the last one. A file may end before its data does.
 std::optional<Error> check_layout(const std::string& path,
                                   const std::vector<SafetensorsTensor>& sorted,
                                   std::int64_t data_bytes) {
@@ -150,7 +148,7 @@ std::optional<Error> check_layout(const std::string& path,
     }
     end = tensor.end;
   }
-  if (end != data_bytes) {
+  if (end < data_bytes) {
     return Error::invalid_input(path, byte_pointer(end),
                                 std::to_string(data_bytes - end) + " bytes of no tensor",
                                 "data that ends with its last tensor");
@@ -176,9 +174,13 @@ Result<Header> read_header(const std::string& path) {
   }
   const std::int64_t room = std::min(kHeaderLimit, cursor.remaining());
   if (length > static_cast<std::uint64_t>(room)) {
+    const bool cut = length <= static_cast<std::uint64_t>(kHeaderLimit);
     return Error::invalid_input(
         path, byte_pointer(0), "a header of " + std::to_string(length) + " bytes",
-        "at most " + std::to_string(room), "check that this is a whole safetensors file");
+        "at most " + std::to_string(room),
+        cut ? "download at least the first " +
+                  std::to_string(length + static_cast<std::uint64_t>(kLengthBytes)) + " bytes"
+            : "check that this is a safetensors file");
   }
   const auto header_bytes = static_cast<std::int64_t>(length);
   const Result<std::string> text = file->read(kLengthBytes, header_bytes);
@@ -208,7 +210,7 @@ Result<TensorList> read_safetensors(const std::string& path) {
   if (!header) {
     return header.error();
   }
-  const EntryReader reader(path, header->data_bytes);
+  const EntryReader reader(path);
   std::vector<SafetensorsTensor> placed;
   for (const JsonMember& member : *header->json.as_object()) {
     if (member.key == "__metadata__") {
@@ -227,6 +229,9 @@ Result<TensorList> read_safetensors(const std::string& path) {
     return *error;
   }
   TensorList list;
+  if (!placed.empty() && placed.back().end > header->data_bytes) {
+    list.notes.push_back(cut_off_note(path, header->data_bytes, placed.back().end));
+  }
   for (SafetensorsTensor& tensor : placed) {
     tensor.entry.file = name_in_folder(path);
     list.tensors.push_back(std::move(tensor.entry));

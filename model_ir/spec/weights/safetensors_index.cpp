@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
@@ -5,7 +6,9 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "model_ir/base/file.h"
 #include "model_ir/spec/weights/header_file.h"
@@ -95,6 +98,7 @@ Result<TensorList> read_shards(const std::string& path, const Index& index) {
       return std::move(part).error().with_note("a shard of " + path);
     }
     std::move(part->tensors.begin(), part->tensors.end(), std::back_inserter(list.tensors));
+    list.notes.insert(list.notes.end(), part->notes.begin(), part->notes.end());
   }
   list.stated_total = index.total;
   if (auto error = check_against_shards(path, index, list)) {
@@ -107,7 +111,101 @@ Result<TensorList> read_shards(const std::string& path, const Index& index) {
   return list;
 }
 
+/// The parts of "model-00002-of-00005.safetensors".
+struct ShardName {
+  std::string stem;
+  std::int64_t index = 0;
+  std::int64_t count = 0;
+};
+
+std::optional<ShardName> parse_shard_name(const std::string& name) {
+  constexpr std::string_view kEnding = ".safetensors";
+  constexpr std::string_view kPattern = "-NNNNN-of-NNNNN";
+  constexpr std::size_t kCountAt = 10;
+  if (!name.ends_with(kEnding) || name.size() <= kEnding.size() + kPattern.size()) {
+    return std::nullopt;
+  }
+  const std::size_t begin = name.size() - kEnding.size() - kPattern.size();
+  ShardName shard{.stem = name.substr(0, begin)};
+  for (std::size_t at = 0; at < kPattern.size(); ++at) {
+    const char letter = name[begin + at];
+    if (kPattern[at] != 'N') {
+      if (letter != kPattern[at]) {
+        return std::nullopt;
+      }
+      continue;
+    }
+    if (letter < '0' || letter > '9') {
+      return std::nullopt;
+    }
+    std::int64_t& number = at < kCountAt ? shard.index : shard.count;
+    number = 10 * number + (letter - '0');
+  }
+  return shard;
+}
+
+/// The names of the shards of one set, by number; empty if the folder has none.
+Result<std::vector<std::string>> shards_in(const std::string& folder) {
+  std::map<std::string, std::map<std::int64_t, std::string>> sets;
+  std::map<std::string, std::int64_t> counts;
+  std::error_code fault;
+  std::filesystem::directory_iterator files(folder, fault);
+  for (; !fault && files != std::filesystem::directory_iterator(); files.increment(fault)) {
+    const std::string name = files->path().filename().string();
+    if (const auto shard = parse_shard_name(name)) {
+      sets[shard->stem].emplace(shard->index, name);
+      counts[shard->stem] = std::max(counts[shard->stem], shard->count);
+    }
+  }
+  if (fault || sets.empty()) {
+    return Error::environment(folder, fault ? fault.message() : "no safetensors files",
+                              "model.safetensors, or model-00001-of-0000N.safetensors and so on");
+  }
+  const auto& [stem, shards] = sets.contains("model") ? *sets.find("model") : *sets.begin();
+  std::vector<std::string> names;
+  for (const auto& [index, name] : shards) {
+    if (index != static_cast<std::int64_t>(names.size()) + 1) {
+      break;
+    }
+    names.push_back(name);
+  }
+  if (static_cast<std::int64_t>(names.size()) != counts[stem] || names.size() != shards.size()) {
+    return Error::invalid_input(folder, "", std::to_string(shards.size()) + " shards of " + stem,
+                                std::to_string(counts[stem]) + " shards; number " +
+                                    std::to_string(names.size() + 1) +
+                                    " is missing or one too many",
+                                "download the missing shards; their first megabytes are enough");
+  }
+  return names;
+}
+
 }  // namespace
+
+Result<TensorList> read_safetensors_shards(const std::string& folder) {
+  const Result<std::vector<std::string>> names = shards_in(folder);
+  if (!names) {
+    return names.error();
+  }
+  TensorList list;
+  std::map<std::string, std::string> seen;
+  for (const std::string& name : *names) {
+    Result<TensorList> part = read_safetensors((std::filesystem::path(folder) / name).string());
+    if (!part) {
+      return std::move(part).error();
+    }
+    for (TensorEntry& tensor : part->tensors) {
+      const auto [entry, fresh] = seen.emplace(tensor.name, name);
+      if (!fresh) {
+        return Error::invalid_input(folder, "/" + tensor.name,
+                                    "in " + entry->second + " and " + name,
+                                    "each tensor in one shard", "use shards of one checkpoint");
+      }
+      list.tensors.push_back(std::move(tensor));
+    }
+    list.notes.insert(list.notes.end(), part->notes.begin(), part->notes.end());
+  }
+  return list;
+}
 
 Result<TensorList> read_safetensors_index(const std::string& path) {
   const Result<std::string> text = read_file(path, kIndexLimit);

@@ -5,6 +5,11 @@
 
 namespace headroom::ir {
 
+std::string cut_off_note(const std::string& path, std::int64_t held, std::int64_t described) {
+  return path + " holds " + std::to_string(held) + " of the " + std::to_string(described) +
+         " bytes of data that its header describes: sizes are exact, but no program can load it";
+}
+
 std::int64_t total_elements(const TensorList& list) {
   std::int64_t sum = 0;
   for (const TensorEntry& tensor : list.tensors) {

@@ -9,6 +9,10 @@
 
 namespace headroom::ir {
 
+/// 1 PiB: the most bytes that a header may describe, so that no sum over it overflows. The data
+/// itself may be absent.
+inline constexpr std::int64_t kMostWeightBytes = std::int64_t{1} << 50;
+
 /// One tensor of a weight file.
 struct TensorEntry {
   std::string name;
@@ -41,6 +45,10 @@ struct TensorList {
   std::vector<std::string> notes;     ///< What is unusual but not an error.
   friend bool operator==(const TensorList&, const TensorList&) = default;
 };
+
+/// The note on a file that ends before its data does.
+[[nodiscard]] std::string cut_off_note(const std::string& path, std::int64_t held,
+                                       std::int64_t described);
 
 [[nodiscard]] std::int64_t total_elements(const TensorList& list);
 /// The sum over the tensors, or the stated total of an index without shards.

@@ -191,7 +191,7 @@ TEST_CASE("gguf: a broken header is refused at its byte") {
   }
 }
 
-TEST_CASE("gguf: data that overlaps, is not aligned or lies outside the file is refused") {
+TEST_CASE("gguf: data that overlaps, is not aligned or ends after 1 PiB is refused") {
   const auto broken = [](std::uint64_t second_offset, std::size_t data_bytes) {
     GgufParts parts = small_parts();
     parts.tensors[1].offset = second_offset;
@@ -202,8 +202,27 @@ TEST_CASE("gguf: data that overlaps, is not aligned or lies outside the file is 
   CHECK(broken(128, 160));  // A gap is padding.
   CHECK(broken(64, 128).error().wanted.starts_with("data from 72 on"));
   CHECK(broken(100, 160).error().wanted == "a multiple of 32");
-  CHECK(broken(96, 120).error().wanted.starts_with("data within"));
-  CHECK(broken(UINT64_MAX / 4 / 32 * 32, 128).error().wanted.starts_with("data within"));
+  CHECK(broken(UINT64_MAX / 4 / 32 * 32, 128).error().wanted.starts_with("data that ends within"));
+}
+
+TEST_CASE("gguf: a file that is cut off after its tensor infos gives exact sizes, and a note") {
+  GgufParts parts = small_parts();
+  const auto whole = read_bytes(gguf(parts));
+  REQUIRE(whole);
+  CHECK(whole->tensors.notes.empty());
+  for (const std::size_t data_bytes : {std::size_t{0}, parts.data_bytes - 32}) {
+    CAPTURE(data_bytes);
+    parts.data_bytes = data_bytes;
+    const auto cut = read_bytes(gguf(parts));
+    REQUIRE(cut);
+    CHECK(cut->tensors.tensors == whole->tensors.tensors);
+    CHECK(cut->tensors.notes.size() == 1);
+  }
+  const std::string bytes = gguf(small_parts());
+  for (std::size_t size = 0; size < bytes.size() - small_parts().data_bytes - 32; ++size) {
+    CAPTURE(size);
+    CHECK_FALSE(read_bytes(bytes.substr(0, size)));
+  }
 }
 
 TEST_CASE("gguf: an alignment of its own, and one that is none") {

@@ -253,14 +253,15 @@ TEST_CASE("hf_config: keys without influence are listed") {
   CHECK(config.model.mlp_bias);
 }
 
-TEST_CASE("hf_config: quantised weights and other towers are left out, and it is said") {
+TEST_CASE("hf_config: quantised weights are read; other towers are left out, and it is said") {
   const HfConfig config =
       inspect_hf_config(
           llama_config(R"("quantization_config": {"quant_method": "gptq", "bits": 4})"),
           "config.json")
           .value();
-  REQUIRE(config.notes.size() == 1);
-  CHECK(config.notes[0].starts_with("quantization_config (gptq) is not read"));
+  CHECK(config.notes.empty());
+  REQUIRE(config.quantisation);
+  CHECK(config.quantisation->method == QuantMethod::kGptq);
   CHECK(config.ignored_keys.empty());
   const HfConfig tower =
       inspect_hf_config(llama_config(R"("vision_config": {"hidden_size": 8})"), "config.json")

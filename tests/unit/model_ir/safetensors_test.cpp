@@ -137,6 +137,61 @@ TEST_CASE("safetensors: a folder and a missing file are the environment's fault"
   }
 }
 
+TEST_CASE("safetensors: a file that is cut off after its header gives exact sizes, and a note") {
+  const test::TemporaryFolder folder;
+  const std::string whole = safetensors(kHeader, 20);
+  for (const std::size_t lost : {std::size_t{1}, std::size_t{20}}) {
+    CAPTURE(lost);
+    const auto list =
+        read_weights(folder.write("cut.safetensors", whole.substr(0, whole.size() - lost)));
+    REQUIRE(list);
+    CHECK(total_bytes(list.value()) == Bytes{20});
+    REQUIRE(list->notes.size() == 1);
+    CHECK(list->notes[0].find(std::to_string(20 - lost) + " of the 20 bytes") != std::string::npos);
+  }
+  const auto shorter =
+      read_safetensors(folder.write("shorter", whole.substr(0, whole.size() - 21)));
+  REQUIRE_FALSE(shorter);
+  CHECK(shorter.error().fix ==
+        "download at least the first " + std::to_string(whole.size() - 20) + " bytes");
+}
+
+TEST_CASE("safetensors: a header that describes more than 1 PiB is refused") {
+  const auto list = read_header(
+      R"({"a": {"dtype": "U8", "shape": [1125899906842625], "data_offsets": [0, 1125899906842625]}})",
+      0);
+  REQUIRE_FALSE(list);
+  CHECK(list.error().pointer == "/a/data_offsets");
+  CHECK(read_header(
+      R"({"a": {"dtype": "U8", "shape": [1125899906842624], "data_offsets": [0, 1125899906842624]}})",
+      0));
+}
+
+TEST_CASE("safetensors shards: a folder without index is read by the names of its shards") {
+  const test::TemporaryFolder folder;
+  const std::string a =
+      safetensors(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})", 8);
+  folder.write("model-00001-of-00002.safetensors", a);
+  const auto half = read_weights(folder.path());
+  REQUIRE_FALSE(half);
+  CHECK(half.error().wanted.starts_with("2 shards; number 2 is missing"));
+  folder.write("model-00002-of-00002.safetensors",
+               safetensors(R"({"b": {"dtype": "F16", "shape": [1], "data_offsets": [0, 2]}})", 0));
+  folder.write("consolidated.safetensors", "another set");
+  folder.write("adapter-00001-of-00003.safetensors", "another set");
+  const auto list = read_weights(folder.path());
+  REQUIRE_MESSAGE(list, to_text(list.error()));
+  CHECK(list->tensors.size() == 2);
+  CHECK(total_bytes(list.value()) == Bytes{10});
+  CHECK(list->notes.size() == 1);  // The second one is cut off.
+  CHECK(holds_weights(folder.path()));
+  folder.write("model-00002-of-00002.safetensors", a);
+  CHECK(read_weights(folder.path()).error().wanted == "each tensor in one shard");
+  const test::TemporaryFolder empty;
+  CHECK_FALSE(holds_weights(empty.path()));
+  CHECK(read_weights(empty.path()).error().code == ErrorCode::kEnvironment);
+}
+
 TEST_CASE("safetensors index: with its shards it gives their tensors") {
   const test::TemporaryFolder folder;
   folder.write("s1.safetensors",
