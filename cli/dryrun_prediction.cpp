@@ -232,9 +232,9 @@ Result<LoadedModel> model_of_program(const Arguments& arguments, const JsonValue
   for (const ir::ModelEntry& entry : entries ? *entries : std::vector<ir::ModelEntry>{}) {
     ir::ModelSpec same = entry.spec;
     same.name = model.spec.name;
-    if (same == model.spec) {
+    // Models that were trained further have the dimensions of their base, whose name is shorter.
+    if (same == model.spec && (model.label.empty() || entry.name.size() < model.label.size())) {
       model.label = entry.name;
-      break;
     }
   }
   return model;

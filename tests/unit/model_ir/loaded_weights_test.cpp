@@ -172,7 +172,7 @@ TEST_CASE("loaded weights: what a program cannot load, or what is not known, is 
                   .refused.empty());
   CHECK(load("llama-3.1-8b", R"("quant_method": "fp8")", Loader::kTransformers)
             .refused.starts_with("the file does not say"));
-  CHECK(load("llama-3.1-8b", std::string(kBlocks) + R"(, "modules_to_not_convert": ["(?!x)"])",
+  CHECK(load("llama-3.1-8b", std::string(kBlocks) + R"x(, "modules_to_not_convert": ["(?!x)"])x",
              Loader::kTransformers)
             .refused.starts_with("its pattern"));
   CHECK_FALSE(load("llama-3.1-8b", kBlocks, Loader::kTransformers).training.empty());
