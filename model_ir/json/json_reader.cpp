@@ -294,6 +294,14 @@ bool JsonObject::is_true(std::string_view key) const {
   return value != nullptr && value->as_bool() == true;
 }
 
+bool JsonObject::has_texts(std::string_view key) const {
+  const JsonValue* value = find(key);
+  const JsonValue::Array* items = value != nullptr ? value->as_array() : nullptr;
+  return items != nullptr && std::all_of(items->begin(), items->end(), [](const JsonValue& item) {
+           return item.as_string() != nullptr;
+         });
+}
+
 bool JsonObject::is_word(std::string_view key, std::string_view word) const {
   const JsonValue* value = find(key);
   return value != nullptr && value->as_string() != nullptr && *value->as_string() == word;

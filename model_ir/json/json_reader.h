@@ -57,6 +57,8 @@ class JsonObject {
   [[nodiscard]] bool boolean_or(std::string_view key, bool fallback) const;
   /// Whether the field is true; one of another type is not, and no fault.
   [[nodiscard]] bool is_true(std::string_view key) const;
+  /// Whether the field is an array of texts; another type is no fault.
+  [[nodiscard]] bool has_texts(std::string_view key) const;
   /// Whether the field is this text; one of another type is not, and no fault.
   [[nodiscard]] bool is_word(std::string_view key, std::string_view word) const;
 

@@ -8,6 +8,7 @@
 #include "model_ir/base/file.h"
 #include "model_ir/spec/hf_families.h"
 #include "model_ir/spec/task.h"
+#include "model_ir/spec/unknown_type.h"
 
 namespace headroom::ir {
 namespace {
@@ -92,10 +93,8 @@ std::optional<Family> family_of(const JsonObject& config, const HfConfigOptions&
                   "give the path of one, or name the family of the model: --as llama");
     return std::nullopt;
   }
-  const std::optional<std::string> near = closest_word(*type, family_names());
   config.refuse("model_type", "a known model_type (headroom catalog models lists the families)",
-                near ? "if " + *near + " is meant: --as " + *near
-                     : "only if its layers are those of a known family: --as FAMILY");
+                advice_on(describe_unknown_type(config)));
   return std::nullopt;
 }
 

@@ -230,6 +230,41 @@ TEST_CASE("hf_config: an unknown model_type names its neighbour, or how to force
   CHECK(refusal(llama_config(R"("model_type": 5)")).pointer == "/model_type");
 }
 
+TEST_CASE("hf_config: the message about an unknown model_type says which family has such keys") {
+  struct Unknown {
+    const char* text;
+    const char* fix;
+  };
+  for (const Unknown& one : {
+           Unknown{
+               R"({"model_type": "smollm3", "num_key_value_heads": 4, "intermediate_size": 11008,
+                       "rms_norm_eps": 1e-6, "layer_types": ["full_attention"]})",
+               "its keys are those of llama: if its layers are, too, --as llama"},
+           Unknown{R"({"model_type": "qwen3_vl_moe", "vision_config": {}, "text_config": {
+                       "num_experts": 128, "moe_intermediate_size": 768,
+                       "num_key_value_heads": 4}})",
+                   "its keys are those of qwen3_moe: if its layers are, too, --as qwen3_moe"},
+           Unknown{R"({"model_type": "qwen3_next", "num_experts": 512,
+                       "layer_types": ["linear_attention", "full_attention"],
+                       "linear_num_key_heads": 16})",
+                   "no known family has linear_attention, linear_num_key_heads, so that --as would "
+                   "answer for another model"},
+           // Experts, but under keys that no family of experts has.
+           Unknown{R"({"model_type": "glm4_moe", "n_routed_experts": 128, "num_key_value_heads": 8,
+                       "intermediate_size": 10944, "rms_norm_eps": 1e-5})",
+                   "only if its layers are those of a known family: --as FAMILY"},
+           Unknown{R"({"model_type": "rwkv7"})",
+                   "only if its layers are those of a known family: --as FAMILY"},
+           Unknown{R"({"model_type": "x1", "layer_types": [3, null]})",
+                   "only if its layers are those of a known family: --as FAMILY"},
+       }) {
+    CAPTURE(one.text);
+    const Error error = refusal(one.text);
+    CHECK(error.pointer == "/model_type");
+    CHECK(error.fix.starts_with(one.fix));
+  }
+}
+
 TEST_CASE("hf_config: a family can be forced") {
   const HfConfigOptions as_mistral{.as = Family::kMistral, .name = "mine"};
   const ModelSpec model =
