@@ -20,12 +20,9 @@
 namespace headroom::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 using ir::JsonFields;
 using ir::JsonValue;
 using ir::checkpoint::LoadedWeights;
-using ir::checkpoint::Loader;
 
 /// What is known of a checkpoint: its headers, its model, or both.
 struct WeightsAnswer {
@@ -39,7 +36,7 @@ struct WeightsAnswer {
 /// The weight file or folder that MODEL names; nothing if it names none.
 std::optional<std::string> weights_path(const std::string& text) {
   std::error_code ignored;
-  if (fs::is_directory(text, ignored)) {
+  if (std::filesystem::is_directory(text, ignored)) {
     return ir::holds_weights(text) ? std::optional(text) : std::nullopt;
   }
   const bool weights = text.ends_with(".safetensors") || text.ends_with(".gguf") ||
@@ -49,9 +46,10 @@ std::optional<std::string> weights_path(const std::string& text) {
 
 bool has_config(const std::string& path) {
   std::error_code ignored;
-  const fs::path folder =
-      fs::is_directory(path, ignored) ? fs::path(path) : fs::path(path).parent_path();
-  return fs::exists(folder / "config.json", ignored);
+  const std::filesystem::path folder = std::filesystem::is_directory(path, ignored)
+                                           ? std::filesystem::path(path)
+                                           : std::filesystem::path(path).parent_path();
+  return std::filesystem::exists(folder / "config.json", ignored);
 }
 
 /// The model that a GGUF file describes; a note if its architecture is not known.
@@ -66,7 +64,7 @@ void read_gguf_part(const std::string& path, WeightsAnswer& answer) {
     return;
   }
   answer.model = LoadedModel{.spec = std::move(spec).value(),
-                             .label = printable(fs::path(path).stem().string()),
+                             .label = printable(std::filesystem::path(path).stem().string()),
                              .origin = printable(path),
                              .notes = {}};
 }
@@ -98,7 +96,7 @@ Status read_model_part(const Arguments& arguments, const std::string& text, Weig
       answer.notes.push_back(note);
     }
   }
-  for (const Loader loader : {Loader::kTransformers, Loader::kVllm}) {
+  for (const ir::checkpoint::Loader loader : ir::checkpoint::kLoaders) {
     answer.loaded.push_back(ir::checkpoint::loaded_weights(
         model->spec, model->quantisation ? &*model->quantisation : nullptr, loader));
   }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr IntegerRange kBits{2, 8};
 constexpr IntegerRange kGroupSize{1, std::int64_t{1} << 24};
-constexpr std::size_t kMostKept = std::size_t{1} << 16;  // Some files name 700 modules.
+constexpr std::size_t kMostModules = std::size_t{1} << 16;  // Some files name 700 modules.
 constexpr std::size_t kMostGroups = 64;
 
 struct NamedMethod {
@@ -34,7 +34,7 @@ void read_kept(const JsonObject& json, std::initializer_list<std::string_view> k
       continue;
     }
     std::vector<std::string> names = json.texts_or_none(key);
-    if (names.size() > kMostKept) {
+    if (names.size() > kMostModules) {
       json.refuse(key, "at most 65,536 modules");
       return;
     }

@@ -9,13 +9,10 @@
 #include "model_ir/base/units.h"
 #include "model_ir/spec/checkpoint_quantisation.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/checkpoint/loader.h"
 
 /// What the weights of a checkpoint take on the GPU that a program loads them to for inference.
 namespace headroom::ir::checkpoint {
-
-/// The program that loads the weights.
-enum class Loader : std::uint8_t { kTransformers, kVllm };
-[[nodiscard]] std::string_view name_of(Loader loader);
 
 enum class LoadedPart : std::uint8_t {
   kQuantised,  ///< The codes of quantised weights.

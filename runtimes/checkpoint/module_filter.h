@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "model_ir/spec/checkpoint_quantisation.h"
-#include "runtimes/checkpoint/loaded_weights.h"
+#include "runtimes/checkpoint/loader.h"
 #include "runtimes/checkpoint/name_pattern.h"
 
 namespace headroom::ir::checkpoint {
@@ -42,12 +42,12 @@ class ModuleFilter {
                                       std::string_view module);
   [[nodiscard]] std::vector<Name> compile(const std::vector<std::string>& names, Rule rule);
 
+  std::string_view unread_;  // Set by `compile`, so it comes before what is compiled.
   const CheckpointQuantisation* quantisation_;
   Loader loader_;
   Rule rule_;
   std::vector<Name> kept_;
   std::vector<std::vector<Name>> targets_;  ///< Of each group.
-  std::string_view unread_;
 };
 
 }  // namespace headroom::ir::checkpoint

@@ -39,7 +39,8 @@ const std::vector<Row>& rows() {
       {"cmath",
        "abs cbrt ceil cos erf exp exp2 expm1 floor fmod frexp hypot isfinite isinf isnan ldexp "
        "llround "
-       "lerp log log10 log1p log2 lround nan nearbyint nextafter pow round signbit sin sqrt tanh trunc"},
+       "lerp log log10 log1p log2 lround nan nearbyint nextafter pow round signbit sin sqrt tanh "
+       "trunc"},
       {"concepts", "convertible_to floating_point integral invocable same_as"},
       {"condition_variable", "condition_variable condition_variable_any"},
       {"csignal", "raise sig_atomic_t signal"},
@@ -90,7 +91,9 @@ const std::vector<Row>& rows() {
        "bernoulli_distribution mt19937 mt19937_64 normal_distribution random_device "
        "uniform_int_distribution uniform_real_distribution"},
       {"ranges", "ranges views"},
-      {"regex", "cmatch regex regex_match regex_replace regex_search smatch sregex_iterator"},
+      {"regex",
+       "cmatch regex regex_constants regex_match regex_replace regex_search smatch "
+       "sregex_iterator"},
       {"set", "erase_if initializer_list multiset set size_t"},
       {"shared_mutex", "shared_lock shared_mutex"},
       {"span", "as_bytes size_t span ssize"},

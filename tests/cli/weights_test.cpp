@@ -14,7 +14,7 @@ namespace {
 using test::Answer;
 using test::Document;
 
-constexpr const char* kConfig = R"({"model_type": "llama", "hidden_size": 64,
+constexpr const char* kSmallLlama = R"({"model_type": "llama", "hidden_size": 64,
   "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 256,
   "tie_word_embeddings": false, "torch_dtype": "bfloat16")";
 
@@ -55,7 +55,7 @@ TEST_CASE("weights: headers alone, without a config.json, give exact bytes") {
 TEST_CASE("weights: a quantised checkpoint by its quantization_config") {
   const test::TemporaryFolder folder;
   const std::string path =
-      folder.write("config.json", std::string(kConfig) +
+      folder.write("config.json", std::string(kSmallLlama) +
                                       R"(, "quantization_config": {"quant_method": "fp8",
          "activation_scheme": "dynamic", "weight_block_size": [128, 128]}})");
   const Document answer = test::json_of("weights " + path);
@@ -92,12 +92,13 @@ TEST_CASE("schema: what weights answers is what the schema says") {
   const ir::JsonValue schema = test::read_schema("weights.schema.json");
   const std::string quantised = folder.write(
       "config.json",
-      std::string(kConfig) +
+      std::string(kSmallLlama) +
           R"(, "quantization_config": {"quant_method": "compressed-tensors", "config_groups":
          {"a": {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}}})");
   const std::string gguf = folder.write("m.gguf", test::gguf(test::llama_parts()));
-  const std::string unknown = folder.write(
-      "unknown.json", std::string(kConfig) + R"(, "quantization_config": {"quant_method": "x"}})");
+  const std::string unknown =
+      folder.write("unknown.json",
+                   std::string(kSmallLlama) + R"(, "quantization_config": {"quant_method": "x"}})");
   for (const std::string& line : {std::string("weights gpt2"), "weights " + quantised,
                                   "weights " + gguf, "weights " + unknown}) {
     CAPTURE(line);

@@ -288,7 +288,7 @@ TEST_CASE("hf_config: keys without influence are listed") {
   CHECK(config.model.mlp_bias);
 }
 
-TEST_CASE("hf_config: quantised weights are read; other towers are left out, and it is said") {
+TEST_CASE("hf_config: quantised weights are read, other towers are left out, and it is said") {
   const HfConfig config =
       inspect_hf_config(
           llama_config(R"("quantization_config": {"quant_method": "gptq", "bits": 4})"),

@@ -1,6 +1,8 @@
 #include "model_ir/spec/model_catalogue.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <filesystem>
 #include <set>
 #include <string>
 
@@ -9,6 +11,7 @@
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
 #include "model_ir/spec/family.h"
+#include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/param_count.h"
 #include "tests/support/configs.h"
 #include "tests/support/temporary_folder.h"
@@ -68,12 +71,13 @@ TEST_CASE("model catalogue: published counts") {
         Published{"granite-8b-code", 8'054'910'976}, Published{"smollm-1.7b", 1'711'376'384},
         Published{"stablelm-zephyr-3b", 2'795'443'200}, Published{"eurollm-9b", 9'152'319'488},
         // keras-hub, keras_hub/src/models/*/*_presets.py, params.
-        Published{"flan-t5-xxl", 11'135'332'352}, Published{"codegemma-7b", 8'537'680'896},
+        Published{"codegemma-7b", 8'537'680'896},
         Published{"magistral-small-24b", 23'572'403'200}}) {
     CAPTURE(model.name);
     CHECK(load_entry(catalogue(), model.name)->parameters == model.parameters);
   }
   CHECK(load_entry(catalogue(), "deepseek-v3")->published_parameters == 671'026'419'200);
+  CHECK(load_entry(catalogue(), "flan-t5-xxl")->published_parameters == 11'135'332'352);
 }
 
 TEST_CASE(
@@ -99,6 +103,24 @@ TEST_CASE(
     written.emplace(member.key, *member.value.as_string());
   }
   CHECK(written == expected);
+}
+
+TEST_CASE("model catalogue: models that wait for their family have a source and an unknown type") {
+  std::size_t waiting = 0;
+  for (const auto& file : std::filesystem::directory_iterator(catalogue() + "/unanswered")) {
+    const std::string path = file.path().string();
+    CAPTURE(path);
+    const auto document = parse_json(read_file(path).value(), path);
+    REQUIRE(document);
+    CHECK(*document->find("name")->as_string() == file.path().stem().string());
+    CHECK(document->find("hf_id")->as_string()->find('/') != std::string::npos);
+    CHECK(document->find("source")->find("config")->as_string()->starts_with("https://"));
+    // A family that has become known: move the file to configs/models, with its parameters.
+    CHECK_FALSE(parse_hf_config(to_json(*document->find("config")), path));
+    ++waiting;
+  }
+  CHECK(waiting >= 30);
+  CHECK_FALSE(load_entry(catalogue(), "llama-4-scout"));
 }
 
 TEST_CASE("model catalogue: names, aliases and ids in any case lead to one entry") {
