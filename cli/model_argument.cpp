@@ -111,7 +111,7 @@ Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
 }
 
 Result<LoadedModel> read_gguf_model(const std::string& path) {
-  const Result<ir::GgufFile> file = ir::read_gguf(path);
+  const Result<ir::GgufFile> file = ir::read_gguf_parts(path);
   if (!file) {
     return file.error();
   }

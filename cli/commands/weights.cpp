@@ -54,7 +54,7 @@ bool has_config(const std::string& path) {
 
 /// The model that a GGUF file describes; a note if its architecture is not known.
 void read_gguf_part(const std::string& path, WeightsAnswer& answer) {
-  const Result<ir::GgufFile> file = ir::read_gguf(path);
+  const Result<ir::GgufFile> file = ir::read_gguf_parts(path);
   if (!file) {
     return;  // The list of its tensors has been read, so this cannot fail.
   }

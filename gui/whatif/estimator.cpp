@@ -25,7 +25,7 @@ using Written = std::filesystem::file_time_type;
 using Residuals = std::shared_ptr<const std::vector<cost::ResidualSet>>;
 
 Result<ir::ModelSpec> read_gguf_model(const std::string& path) {
-  const Result<ir::GgufFile> file = ir::read_gguf(path);
+  const Result<ir::GgufFile> file = ir::read_gguf_parts(path);
   if (!file) {
     return file.error();
   }

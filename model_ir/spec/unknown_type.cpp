@@ -103,17 +103,19 @@ UnknownType describe_unknown_type(const JsonObject& config) {
   const JsonObject& text = part && !config.has("hidden_size") ? *part : config;
   return {.type = config.text_or("model_type", ""),
           .alike = family_alike(text),
-          .unlike = unlike_parts(text)};
+          .unlike = unlike_parts(text),
+          .experts = has_experts(text)};
 }
 
 std::string advice_on(const UnknownType& unknown) {
-  if (const auto near = closest_word(unknown.type, family_names())) {
-    return "if " + *near + " is meant: --as " + *near;
-  }
+  const std::optional<std::string> near = closest_word(unknown.type, family_names());
+  const std::optional<Family> meant = near ? parse_family(*near) : std::nullopt;
   std::string advice(kForce);
   if (!unknown.unlike.empty()) {
     advice = "no known family has " + list_of(unknown.unlike) +
              ", so that --as would answer for another model";
+  } else if (meant && is_sparse(*meant) == unknown.experts) {
+    advice = "if " + *near + " is meant: --as " + *near;
   } else if (unknown.alike) {
     const std::string family(name_of(*unknown.alike));
     advice = "its keys are those of " + family + ": if its layers are, too, --as " + family;

@@ -15,6 +15,7 @@ struct UnknownType {
   std::string type;                 ///< `model_type`, as written.
   std::optional<Family> alike;      ///< The known family that has such keys.
   std::vector<std::string> unlike;  ///< Kinds of layers, and keys, that no known family has.
+  bool experts = false;             ///< Whether any key is about experts.
   friend bool operator==(const UnknownType&, const UnknownType&) = default;
 };
 

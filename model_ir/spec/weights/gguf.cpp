@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "model_ir/spec/weights/ggml_types.h"
@@ -409,6 +411,63 @@ Result<GgufFile> read_gguf(const std::string& path) {
     gguf.tensors.tensors.push_back(std::move(tensor.entry));
   }
   return gguf;
+}
+
+namespace {
+
+constexpr std::string_view kFirstPart = "-00001-of-";
+constexpr std::int64_t kMostParts = 99'999;  // Five digits in the name.
+
+/// "00002"
+std::string five_digits(std::int64_t number) {
+  const std::string digits = std::to_string(number);
+  return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
+}
+
+/// Appends the tensors of part `number` of `count`, whose first part is `first`.
+std::optional<Error> append_part(GgufFile& whole, const std::string& first, std::int64_t number) {
+  std::string path = first;
+  path.replace(first.rfind(kFirstPart) + 1, 5, five_digits(number));
+  Result<GgufFile> part = read_gguf(path);
+  if (!part) {
+    return std::move(part).error().with_note("a part of " + first);
+  }
+  std::move(part->tensors.tensors.begin(), part->tensors.tensors.end(),
+            std::back_inserter(whole.tensors.tensors));
+  std::move(part->tensors.notes.begin(), part->tensors.notes.end(),
+            std::back_inserter(whole.tensors.notes));
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<GgufFile> read_gguf_parts(const std::string& path) {
+  Result<GgufFile> file = read_gguf(path);
+  const std::int64_t parts = file ? file->integer("split.count").value_or(1) : 1;
+  if (parts <= 1 || parts > kMostParts || path.rfind(kFirstPart) == std::string::npos) {
+    return file;
+  }
+  for (std::int64_t number = 2; number <= parts; ++number) {
+    if (auto error = append_part(file.value(), path, number)) {
+      return *error;
+    }
+  }
+  std::vector<std::string_view> names;
+  for (const TensorEntry& tensor : file->tensors.tensors) {
+    names.emplace_back(tensor.name);
+  }
+  const std::int64_t count = static_cast<std::int64_t>(names.size());
+  if (const auto stated = file->integer("split.tensors.count"); stated && *stated != count) {
+    return Error::invalid_input(path, "split.tensors.count", std::to_string(*stated),
+                                std::to_string(count) + ", which the parts have together",
+                                "use the parts of one model");
+  }
+  if (const auto twice = find_twice(std::move(names))) {
+    return Error::invalid_input(path, "/" + *twice, "in two parts", "each tensor in one part",
+                                "use the parts of one model");
+  }
+  std::erase_if(file->metadata, [](const GgufEntry& entry) { return entry.key == "split.count"; });
+  return file;
 }
 
 }  // namespace headroom::ir

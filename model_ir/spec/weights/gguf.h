@@ -60,4 +60,11 @@ struct GgufFile {
 ///          src/ggml.c (type_traits).
 [[nodiscard]] Result<GgufFile> read_gguf(const std::string& path);
 
+/// As `read_gguf`; of a file NAME-00001-of-0000N.gguf that is split, all parts that lie beside it.
+/// The result has the metadata of the first part and the tensors of all.
+///
+/// Errors:  those of `read_gguf` for every part; kInvalidInput if parts have fewer or more tensors
+///          than the first one says, or a tensor is in two of them.
+[[nodiscard]] Result<GgufFile> read_gguf_parts(const std::string& path);
+
 }  // namespace headroom::ir

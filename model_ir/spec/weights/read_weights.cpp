@@ -56,7 +56,7 @@ Result<TensorList> read_weights(const std::string& path) {
     return head.error();
   }
   if (head->starts_with("GGUF")) {
-    Result<GgufFile> gguf = read_gguf(path);
+    Result<GgufFile> gguf = read_gguf_parts(path);
     return gguf ? Result<TensorList>(std::move(gguf).value().tensors)
                 : Result<TensorList>(std::move(gguf).error());
   }

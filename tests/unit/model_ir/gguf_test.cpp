@@ -225,6 +225,27 @@ TEST_CASE("gguf: a file that is cut off after its tensor infos gives exact sizes
   }
 }
 
+TEST_CASE("gguf: the parts of a split file are read together") {
+  const test::TemporaryFolder folder;
+  GgufParts first = small_parts();
+  first.metadata.push_back(key_u32("split.count", 2));
+  first.metadata.push_back(key_u32("split.tensors.count", first.tensors.size() + 1));
+  GgufParts second;
+  second.metadata.push_back(key_u32("split.count", 2));
+  test::place(second, "more", {32, 2});
+  const std::string path = folder.write("m-00001-of-00002.gguf", gguf(first));
+  CHECK(read_gguf_parts(path).error().file.ends_with("m-00002-of-00002.gguf"));
+  folder.write("m-00002-of-00002.gguf", gguf(second));
+  const auto whole = read_gguf_parts(path);
+  REQUIRE_MESSAGE(whole, to_text(whole.error()));
+  CHECK(whole->tensors.tensors.size() == first.tensors.size() + 1);
+  CHECK_FALSE(whole->integer("split.count"));
+  folder.write("m-00002-of-00002.gguf", gguf(first));
+  CHECK(read_gguf_parts(path).error().pointer == "split.tensors.count");
+  // Alone, one part is one part.
+  CHECK(read_gguf_parts(folder.write("part.gguf", gguf(first)))->integer("split.count") == 2);
+}
+
 TEST_CASE("gguf: an alignment of its own, and one that is none") {
   GgufParts parts = small_parts();
   parts.metadata.push_back(key_u32("general.alignment", 64));

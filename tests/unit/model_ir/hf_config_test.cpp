@@ -240,7 +240,7 @@ TEST_CASE("hf_config: the message about an unknown model_type says which family 
                R"({"model_type": "smollm3", "num_key_value_heads": 4, "intermediate_size": 11008,
                        "rms_norm_eps": 1e-6, "layer_types": ["full_attention"]})",
                "its keys are those of llama: if its layers are, too, --as llama"},
-           Unknown{R"({"model_type": "qwen3_vl_moe", "vision_config": {}, "text_config": {
+           Unknown{R"({"model_type": "ernie_vl", "vision_config": {}, "text_config": {
                        "num_experts": 128, "moe_intermediate_size": 768,
                        "num_key_value_heads": 4}})",
                    "its keys are those of qwen3_moe: if its layers are, too, --as qwen3_moe"},
@@ -249,6 +249,16 @@ TEST_CASE("hf_config: the message about an unknown model_type says which family 
                        "linear_num_key_heads": 16})",
                    "no known family has linear_attention, linear_num_key_heads, so that --as would "
                    "answer for another model"},
+           // Near in name, but with layers that the near family has not.
+           Unknown{R"({"model_type": "qwen3_5", "text_config": {"layer_types":
+                       ["linear_attention"]}})",
+                   "no known family has linear_attention, so that --as would answer for another"},
+           Unknown{R"({"model_type": "llama4", "text_config": {"num_local_experts": 16,
+                       "num_experts_per_tok": 1, "num_key_value_heads": 8}})",
+                   "its keys are those of mixtral: if its layers are, too, --as mixtral"},
+           Unknown{R"({"model_type": "mistral3", "text_config": {"num_key_value_heads": 8,
+                       "intermediate_size": 32768, "rms_norm_eps": 1e-5}})",
+                   "if mistral is meant: --as mistral"},
            // Experts, but under keys that no family of experts has.
            Unknown{R"({"model_type": "glm4_moe", "n_routed_experts": 128, "num_key_value_heads": 8,
                        "intermediate_size": 10944, "rms_norm_eps": 1e-5})",
