@@ -45,6 +45,12 @@ void read_kept(const JsonObject& json, std::initializer_list<std::string_view> k
   }
 }
 
+void accept_all(const JsonObject& json) {
+  for (const std::string& key : json.keys()) {
+    json.accept(key);
+  }
+}
+
 bool is_static(const JsonObject& json) {
   return json.text_or("activation_scheme", "dynamic") == "static";
 }
@@ -116,6 +122,7 @@ void read_gptq(const JsonObject& json, CheckpointQuantisation& read) {
   read.head = json.optional_boolean("lm_head").value_or(false);
   const auto rules = json.optional_object("dynamic");
   if (rules && !rules->keys().empty()) {
+    accept_all(*rules);
     read.unanswered = "its key dynamic gives modules sizes of their own";
   }
   if (json.has("modules_in_block_to_quantize")) {
@@ -208,12 +215,6 @@ std::optional<QuantGroup> read_scheme(const JsonObject& json, std::string_view f
         format == "pack-quantized" || group.bits < 8 ? PackedForm::kPackedInt : PackedForm::kInt8;
   }
   return group;
-}
-
-void accept_all(const JsonObject& json) {
-  for (const std::string& key : json.keys()) {
-    json.accept(key);
-  }
 }
 
 void read_groups(const JsonObject& json, CheckpointQuantisation& read) {
