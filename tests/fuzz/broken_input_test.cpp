@@ -235,7 +235,7 @@ TEST_CASE("broken input: quantised checkpoints") {
            [](const std::string& path) {
              return std::vector<std::string>{"weights", path};
            }},
-      1'000);
+      400);
 }
 
 TEST_CASE("broken input: plans") {
