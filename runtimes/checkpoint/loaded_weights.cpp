@@ -361,12 +361,13 @@ std::string training_text(QuantMethod method) {
 }
 
 /// The type of weights that are not quantised. vLLM runs models in fp32 in 16 bits, AWQ's kernels
-/// need fp16, and fbgemm's bf16.
+/// need fp16, and fbgemm's and those of mxfp4 bf16, which gpt-oss's config.json does not name.
 DType held_type(const ModelSpec& model, const CheckpointQuantisation* quantisation, Loader loader) {
   if (quantisation != nullptr && quantisation->method == QuantMethod::kAwq) {
     return DType::kFp16;
   }
-  if (quantisation != nullptr && quantisation->method == QuantMethod::kFbgemmFp8) {
+  if (quantisation != nullptr && (quantisation->method == QuantMethod::kFbgemmFp8 ||
+                                  quantisation->method == QuantMethod::kMxfp4)) {
     return DType::kBf16;
   }
   const DType stored = model.checkpoint_dtype;

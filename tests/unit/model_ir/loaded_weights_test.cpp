@@ -114,6 +114,12 @@ TEST_CASE("loaded weights: the experts of gpt-oss in mxfp4") {
          "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"])";
   CHECK(bytes("gpt-oss-20b", kText) == experts / 2 + experts / 32 + 2 * others + 2 * biases);
   CHECK(bytes("gpt-oss-20b", kText, Loader::kVllm) == experts / 2 + experts / 32 + 2 * others);
+  // The published config.json names no type; then bf16 is taken, not fp32.
+  ModelSpec spec = load_model(test::kConfigs + "/models", "gpt-oss-20b").value();
+  spec.checkpoint_dtype = DType::kFp32;
+  const CheckpointQuantisation read = quantisation_of(kText);
+  CHECK(loaded_weights(spec, &read, Loader::kTransformers).total ==
+        Bytes{experts / 2 + experts / 32 + 2 * others + 2 * biases});
 }
 
 TEST_CASE("loaded weights: GPTQ and AWQ, as stored and as Marlin's kernels hold them") {
