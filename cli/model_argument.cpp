@@ -131,10 +131,32 @@ std::string label_of(const fs::path& config) {
   return config.filename() == kConfigName && !folder.empty() ? folder : config.stem().string();
 }
 
+/// The file beside a config.json that describes its quantisation in place of quantization_config:
+/// Model Optimizer's, AutoGPTQ's or AutoAWQ's; empty: there is none.
+std::string quantisation_file(const fs::path& config) {
+  std::error_code ignored;
+  for (const char* const name :
+       {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
+    if (fs::exists(config.parent_path() / name, ignored)) {
+      return name;
+    }
+  }
+  return {};
+}
+
 Result<LoadedModel> read_config_file(const fs::path& path, const Reading& reading) {
   const Result<std::string> text = read_file(path.string());
-  return text ? parse_model(*text, path.string(), label_of(path), reading)
-              : Result<LoadedModel>(text.error());
+  if (!text) {
+    return text.error();
+  }
+  Result<LoadedModel> model = parse_model(*text, path.string(), label_of(path), reading);
+  const std::string beside = model && !model->quantisation ? quantisation_file(path) : "";
+  if (!beside.empty()) {
+    model->notes.push_back(path.string() + ": " + beside +
+                           " beside it is not read: the weights seem to be quantised, and this "
+                           "answer is for weights that are not");
+  }
+  return model;
 }
 
 Result<LoadedModel> read_weights_model(const fs::path& path, const Reading& reading) {

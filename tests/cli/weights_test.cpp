@@ -72,6 +72,15 @@ TEST_CASE("weights: a quantised checkpoint by its quantization_config") {
   CHECK(fit.complains("FineGrainedFP8Config(dequantize=True)"));
 }
 
+TEST_CASE(
+    "weights: a description of the quantisation in a file of its own is not read, and it is said") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("config.json", std::string(kSmallLlama) + "}");
+  CHECK(test::json_of("weights " + path).array("notes").empty());
+  folder.write("hf_quant_config.json", "{}");
+  CHECK(test::headroom("weights " + path).complains("hf_quant_config.json beside it is not read"));
+}
+
 TEST_CASE("weights: a GGUF file that is cut off after its header") {
   const test::TemporaryFolder folder;
   test::GgufParts parts = test::llama_parts();
