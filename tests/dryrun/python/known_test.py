@@ -145,6 +145,15 @@ class Values(unittest.TestCase):
             counts.add_(1)
             self.assertEqual(getattr(counts, name)(), [0, 0], name)
 
+    def test_wrappers_are_no_reason_for_dynamo_to_break_a_graph(self):
+        # Dynamo of PyTorch 2.8 cannot trace a wrapper that has a bound method among its variables.
+        def plain(tensor):
+            return tensor
+
+        for wrapper in (self.known._reading(plain), self.sums._counting(plain, self.sums._assignments)):
+            for cell in wrapper.__closure__:
+                self.assertNotIsInstance(cell.cell_contents, types.MethodType)
+
     def test_a_sum_over_a_one_hot_routing_counts_the_tokens_of_each_expert(self):
         for number, (shape, tokens) in enumerate((((100, 4), 200), ((4, 2, 100), 200), ((50, 2, 4), 100))):
             sums = Tensor((4,), INT64, 64 * (number + 1))

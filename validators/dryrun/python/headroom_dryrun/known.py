@@ -58,12 +58,16 @@ class Known:
 
     def _reading(self, original: Callable[..., Any]) -> Callable[..., Any]:
         compiling = is_compiling(self._torch)
-        told, forget_written = self._told, self.forget_written
 
+        def forget() -> None:
+            if self._told:
+                self.forget_written()
+
+        # Dynamo of PyTorch 2.8 breaks the graph at a wrapper among whose variables is a bound method.
         @functools.wraps(original)
         def read(*args: Any, **kwargs: Any) -> Any:
-            if not compiling() and told:
-                forget_written()
+            if not compiling():
+                forget()
             return original(*args, **kwargs)
 
         return read
@@ -113,15 +117,16 @@ class KnownSums:
 
     def _counting(self, original: Callable[..., Any], assignments: Callable[..., int]) -> Callable[..., Any]:
         compiling = is_compiling(self._torch)
-        plain = self._plain
+
+        def tell(result: Any, args: Any, kwargs: Any) -> None:
+            if type(result) in self._plain and result.dim() == 1 and result.is_cuda and 1 < result.numel() <= _MOST:
+                self._tell(result, args, kwargs, assignments)
 
         @functools.wraps(original)
         def counted(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            if compiling() or not args:
-                return result
-            if type(result) in plain and result.dim() == 1 and result.is_cuda and 1 < result.numel() <= _MOST:
-                self._tell(result, args, kwargs, assignments)
+            if not compiling() and args:
+                tell(result, args, kwargs)
             return result
 
         return counted
