@@ -23,8 +23,8 @@ std::int64_t cublas_workspace_bytes(const DeviceTraits& device) {
   return device.compute_major == 9 ? 4096 * 8 * kKiB : (2 * 4096 + 8 * 16) * kKiB;
 }
 
-/// The number of events of the thread's last program: plans that are asked about one after the other
-/// are alike, and growing by doubling would copy all events several times.
+/// The number of events of the thread's last program: plans that are asked about one after the
+/// other are alike, and growing by doubling would copy all events several times.
 std::size_t& expected_events() {
   thread_local std::size_t count = std::size_t{1} << 14;
   return count;
