@@ -12,10 +12,10 @@
 #include "cli/option_text.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/common_options.h"
-#include "runtimes/interface/settle.h"
 #include "runtimes/plan_file.h"
 #include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
+#include "runtimes/typed/filed_plan.h"
 
 namespace headroom::cli {
 namespace {
@@ -216,15 +216,7 @@ Result<ir::Precision> parse_precision(const std::string& text) {
 
 void read_precision(OptionReader& reader, ParallelPlan& plan) {
   reader.with("precision", plan.precision, parse_precision);
-  const std::span<const ir::Precision> offered = ir::runtime_of(plan).precisions();
-  const auto offers = [offered](ir::Precision precision) {
-    return std::ranges::find(offered, precision) != offered.end();
-  };
-  // Frameworks that keep fp32 masters themselves call those precisions bf16 and fp16.
-  const ir::Precision masters = ir::with_masters(plan.precision);
-  if (!offers(plan.precision) && offers(masters)) {
-    plan.precision = masters;
-  }
+  ir::settle_precision(plan);
 }
 
 /// Reads the adapters. Only the options count, whatever a plan file has.
@@ -432,7 +424,8 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
   if (Status status = read_filed_plan(arguments, request); !status) {
     return std::move(status).error();
   }
-  const ParallelPlan filed = request.plan;
+  ParallelPlan filed = request.plan;
+  ir::settle_filed(filed);  // What follows from the file alone was not typed.
   if (Status status = apply(arguments, request.plan); !status) {
     return std::move(status).error();
   }

@@ -41,8 +41,9 @@ class Grammar {
     parser.addPositionalArgument(
         words("MODEL"),
         words("Name of the catalogue, or path of a model (config.json, the folder with it, "
-              "safetensors, GGUF), of a plan file or of a DeepSpeed configuration"),
-        words("[MODEL | PLAN.json]"));
+              "safetensors, GGUF), of a plan file, of a DeepSpeed configuration or of a program "
+              "that headroom dryrun --record has kept"),
+        words("[MODEL | PLAN.json | PROGRAM.gz]"));
     parser.addOptions({help, version, gpu, plan, grab, view, theme, config_dir});
   }
 
@@ -285,6 +286,9 @@ Result<WindowSetup> window_setup(const LaunchOptions& options) {
   }
   if (options.gpu) {
     setup.scenario.gpu = *options.gpu;
+    if (is_program(setup.scenario)) {
+      setup.scenario.budget = Bytes{0};  // The budget was that of the recording's GPU.
+    }
   }
   return setup;
 }

@@ -34,6 +34,7 @@
 #include "gui/views/verdict_header.h"
 #include "gui/whatif/open_file.h"
 #include "gui/whatif/plan_document.h"
+#include "validators/dryrun/program_question.h"
 
 namespace headroom::gui {
 namespace {
@@ -102,7 +103,8 @@ void MainWindow::buildContents() {
   notes_ = notes_label();
   pages_ = new PageBook;
   pages_->addPage(new MemoryPage);
-  pages_->addPage(new TimelinePage);
+  timeline_ = new TimelinePage;
+  pages_->addPage(timeline_);
   pages_->addPage(new LayersPage(config_dir_));
   pages_->addPage(new TimePage(config_dir_));
   search_ = new SearchPage(config_dir_);
@@ -160,7 +162,8 @@ void MainWindow::buildMenus() {
 void MainWindow::buildFileMenu() {
   QMenu* const file = menuBar()->addMenu(tr("&File"));
   file->addAction(tr("&Open…"), QKeySequence::Open, this, &MainWindow::chooseFile)
-      ->setToolTip(tr("A model, a plan file or the configuration of a framework"));
+      ->setToolTip(
+          tr("A model, a plan file, a recorded program or the configuration of a framework"));
   recent_ = file->addMenu(tr("Open &recent"));
   connect(recent_, &QMenu::aboutToShow, this, &MainWindow::fillRecent);
   file->addAction(tr("&Save plan…"), QKeySequence::Save, this, &MainWindow::choosePlan);
@@ -243,6 +246,7 @@ void MainWindow::showAnswer(const Answer& answer) {
   if (answer.appraisal != nullptr) {
     showFigures(*answer.appraisal, answer.scenario);
     editor_->setGrounds(answer.appraisal->grounds);
+    showRemarks(answer);
   } else {
     showProblem(answer);
   }
@@ -297,6 +301,7 @@ void MainWindow::setPinned(bool pinned) {
           : std::nullopt;
   pin_->setChecked(pinned_.has_value());
   compare_->setPinned(pinned_);
+  timeline_->setPinned(pinned_);
   if (possible) {
     showFigures(*answer_->appraisal, answer_->scenario);
   }
@@ -320,6 +325,32 @@ void MainWindow::copyCommand() {
 void MainWindow::showNotes(const QStringList& notes) {
   notes_->setText(notes.join(QLatin1Char('\n')));
   notes_->setVisible(!notes.isEmpty());
+  notes_are_remarks_ = false;
+}
+
+void MainWindow::showRemarks(const Answer& answer) {
+  const std::shared_ptr<const Grounds>& grounds = answer.appraisal->grounds;
+  if (grounds == nullptr || grounds->program == nullptr) {
+    if (notes_are_remarks_) {
+      showNotes({});
+    }
+    return;
+  }
+  const check::RecordedProgram& program = *grounds->program;
+  QStringList command;
+  for (const std::string& word : program.command) {
+    command.append(QString::fromStdString(word));
+  }
+  QStringList notes = {tr("Recorded: %1, rank %2 of %3, on %4")
+                           .arg(command.join(QLatin1Char(' ')), QString::number(program.rank),
+                                QString::number(program.ranks),
+                                QString::fromStdString(program.device.name))};
+  for (const std::string& remark :
+       check::recording_remarks(program, grounds->device, replayed_settings(answer.scenario))) {
+    notes.append(QString::fromStdString(remark));
+  }
+  showNotes(notes);
+  notes_are_remarks_ = true;
 }
 
 QString MainWindow::openPath(const QString& path) {
@@ -341,9 +372,9 @@ void MainWindow::openAndTell(const QString& path) {
 
 void MainWindow::chooseFile() {
   const QString path = QFileDialog::getOpenFileName(
-      this, tr("Open a model, a plan or a configuration"), {},
-      tr("Models, plans and configurations (*.json *.gguf *.safetensors *.toml *.yaml *.yml);;All "
-         "files (*)"));
+      this, tr("Open a model, a plan, a program or a configuration"), {},
+      tr("Models, plans, programs and configurations (*.json *.gz *.gguf *.safetensors *.toml "
+         "*.yaml *.yml);;All files (*)"));
   if (!path.isEmpty()) {
     openAndTell(path);
   }

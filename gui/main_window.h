@@ -26,6 +26,7 @@ class ComparePage;
 class EmitPage;
 class PageBook;
 class SearchPage;
+class TimelinePage;
 class ScenarioEditor;
 class VerdictHeader;
 
@@ -48,8 +49,8 @@ class MainWindow : public QMainWindow {
  public:
   explicit MainWindow(WindowSetup setup, QWidget* parent = nullptr);
 
-  /// Opens a model, a plan or the configuration of a framework (`open_file`). Returns the reason if
-  /// that failed, else an empty string.
+  /// Opens a model, a plan, a recorded program or a configuration of a framework (`open_file`).
+  /// Returns the reason if that failed, else an empty string.
   [[nodiscard]] QString openPath(const QString& path);
   /// Saves the scenario as a plan file. Returns the reason if that failed, else an empty string.
   [[nodiscard]] QString savePlan(const QString& path);
@@ -92,6 +93,8 @@ class MainWindow : public QMainWindow {
   void showFigures(const Appraisal& appraisal, const Scenario& scenario);
   void showProblem(const Answer& answer);
   void showNotes(const QStringList& notes);
+  /// Says what a reader of an answer about a recorded program should know.
+  void showRemarks(const Answer& answer);
   void applyRemedy(const RemedyText& remedy);
   void chooseFile();
   void choosePlan();
@@ -120,9 +123,11 @@ class MainWindow : public QMainWindow {
   QLabel* notes_ = nullptr;
   PageBook* pages_ = nullptr;
   SearchPage* search_ = nullptr;
+  TimelinePage* timeline_ = nullptr;
   ComparePage* compare_ = nullptr;
   EmitPage* emit_ = nullptr;
   QMenu* recent_ = nullptr;
+  bool notes_are_remarks_ = false;  ///< The notes are about a recorded program.
   QAction* pin_ = nullptr;
 };
 

@@ -193,7 +193,8 @@ bool is_plan_file(std::string_view text) {
   }
   const auto has = [&document](std::string_view key) { return document->find(key) != nullptr; };
   // Every configuration of a model that can be read says its model_type.
-  return has(kInDocument) || (has("plan") && has("schema_version")) ||
+  return has(kInDocument) ||
+         (has("plan") && (has("schema_version") || has("model") || has("device"))) ||
          (has("schema_version") && has("runtime") && !has("model_type"));
 }
 

@@ -22,7 +22,7 @@ Result<ExitCode> run_fit_program(const Arguments& arguments, const Context& cont
   if (!folder) {
     return folder.error();
   }
-  add_notes(context, recording_remarks(*question));
+  add_notes(context, recording_remarks(question->recorded, question->device, question->settings));
   Result<ProgramAnswer> answer = answer_program(std::move(question).value(), folder->path);
   if (!answer) {
     return std::move(answer).error();
@@ -41,7 +41,7 @@ Result<ExitCode> run_timeline_program(const Arguments& arguments, const Context&
   if (!question) {
     return question.error();
   }
-  add_notes(context, recording_remarks(*question));
+  add_notes(context, recording_remarks(question->recorded, question->device, question->settings));
   const cost::StepEstimate estimate = judge_program(*question, question->settings);
   return put_timeline(arguments, context,
                       {.format = *format,

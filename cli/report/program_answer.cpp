@@ -53,7 +53,7 @@ Result<ProgramAnswer> answer_program(ProgramQuestion question, const std::string
   answer.driver_reserved = judge_program(answer.question, placed).peak_reserved;
   answer.live = live_rows(answer.estimate);
   answer.settings = try_settings(answer.question, answer.estimate);
-  Result<std::vector<GpuChoice>> gpus = try_gpus(answer.question, config_dir);
+  Result<std::vector<check::GpuChoice>> gpus = try_gpus(answer.question, config_dir);
   if (!gpus) {
     return std::move(gpus).error();
   }

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/program_choices.h"
 #include "cli/program_question.h"
 #include "cli/terminal.h"
+#include "validators/dryrun/program_choices.h"
 #include "validators/dryrun/recorded_replay.h"
 
 namespace headroom::cli {
@@ -18,9 +18,9 @@ struct ProgramAnswer {
   /// The bytes reserved if segments lie where a real GPU's driver puts them. The stand-in of dry
   /// runs puts them elsewhere.
   Bytes driver_reserved;
-  std::vector<check::DryRunBlocks> live;  ///< Live blocks at the peak, by line and category.
-  std::vector<SettingsChoice> settings;   ///< Settings that were tried, the best first.
-  std::vector<GpuChoice> gpus;            ///< Other GPUs, ordered by memory.
+  std::vector<check::DryRunBlocks> live;        ///< Live blocks at the peak, by line and category.
+  std::vector<check::SettingsChoice> settings;  ///< Settings that were tried, the best first.
+  std::vector<check::GpuChoice> gpus;           ///< Other GPUs, ordered by memory.
   /// The figures on which the replay and PyTorch disagree, for the recording's own GPU and
   /// settings.
   std::optional<std::vector<check::ReplayDifference>> differences;

@@ -106,9 +106,9 @@ JsonValue program_phases_json(const cost::StepEstimate& estimate) {
   return JsonValue{std::move(array)};
 }
 
-JsonValue settings_json(const std::vector<SettingsChoice>& choices) {
+JsonValue settings_json(const std::vector<check::SettingsChoice>& choices) {
   JsonValue::Array array;
-  for (const SettingsChoice& choice : choices) {
+  for (const check::SettingsChoice& choice : choices) {
     JsonFields fields;
     fields.add("alloc_conf", choice.conf);
     fields.add("verdict", name_of(choice.verdict));
@@ -121,9 +121,9 @@ JsonValue settings_json(const std::vector<SettingsChoice>& choices) {
   return JsonValue{std::move(array)};
 }
 
-JsonValue gpus_json(const std::vector<GpuChoice>& choices) {
+JsonValue gpus_json(const std::vector<check::GpuChoice>& choices) {
   JsonValue::Array array;
-  for (const GpuChoice& choice : choices) {
+  for (const check::GpuChoice& choice : choices) {
     JsonFields fields;
     fields.add("name", choice.name);
     fields.add("total_bytes", choice.total);

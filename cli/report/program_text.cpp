@@ -211,7 +211,7 @@ std::string program_phases(const ProgramAnswer& answer, const Terminal& terminal
 
 std::string setting_lines(const ProgramAnswer& answer, const Terminal& terminal) {
   std::string text;
-  for (const SettingsChoice& choice : answer.settings) {
+  for (const check::SettingsChoice& choice : answer.settings) {
     const bool helps = choice.verdict < answer.estimate.verdict ||
                        (choice.verdict == answer.estimate.verdict && choice.saved > Bytes{0});
     if (helps) {
@@ -232,7 +232,7 @@ std::string setting_lines(const ProgramAnswer& answer, const Terminal& terminal)
 std::string gpu_lines(const ProgramAnswer& answer, const Terminal& terminal) {
   std::string text;
   std::size_t shown = 0;
-  for (const GpuChoice& choice : answer.gpus) {
+  for (const check::GpuChoice& choice : answer.gpus) {
     if (choice.verdict != cost::Verdict::kDoesNotFit && shown < kMostGpus) {
       ++shown;
       text += "  " + pad_right(choice.name, kProgramTermColumns) + to_text(choice.total) +

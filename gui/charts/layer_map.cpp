@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include "costmodel/time/item_parts.h"
 #include "gui/models/alive_tensors.h"
@@ -14,6 +15,9 @@ namespace headroom::gui {
 namespace {
 
 LayerTreatment treatment_of(const ir::RecomputedParts& parts) {
+  if (parts.on_host) {
+    return LayerTreatment::kOffload;
+  }
   if (parts.layer) {
     return LayerTreatment::kFull;
   }
@@ -54,9 +58,18 @@ std::vector<std::int64_t> stages_of(const ir::ModelSpec& model, const ir::Parall
   return found;
 }
 
-/// Whether an option says which layers run again.
+/// Whether an option says which layers' activations are copied to the host.
+bool is_about_offload(const ir::OptionField& field) {
+  const auto has = [&field](std::string_view text) {
+    return field.name.find(text) != std::string_view::npos;
+  };
+  return has("offload") && (has("layers") || has("activations"));
+}
+
+/// Whether an option says which layers run again or go to the host.
 bool is_about_layers(const ir::OptionField& field) {
-  return field.name == "checkpointing" || field.name.starts_with("recompute");
+  return field.name == "checkpointing" || field.name.starts_with("recompute") ||
+         is_about_offload(field);
 }
 
 std::vector<const ir::PlanPart*> parts_of_plan(const ir::ParallelPlan& plan) {
@@ -99,6 +112,9 @@ std::vector<ir::JsonValue> values_of(const ir::OptionField& field, std::int64_t 
       for (const std::string& word : words) {
         values.emplace_back(ir::JsonValue::Array{ir::JsonValue{word}});
       }
+      break;
+    case ir::OptionKind::kSwitch:
+      values.emplace_back(true);
       break;
     case ir::OptionKind::kWhole:
       for (std::int64_t number = 1; number <= layers; ++number) {
@@ -198,6 +214,30 @@ void add_own(const ir::ParallelPlan& plan, std::int64_t layers, Variants& varian
   }
 }
 
+/// Plans that copy the activations of layers to the host: nothing runs again besides, or whole
+/// layers do, because some frameworks only copy what checkpointed layers keep.
+void add_offload(const ir::ParallelPlan& plan, std::int64_t layers, Variants& variants) {
+  for (const ir::PlanPart* const part : parts_of_plan(plan)) {
+    for (const ir::OptionField& field : part->fields) {
+      if (part->runtime.empty() || !is_about_offload(field)) {
+        continue;
+      }
+      ir::ParallelPlan with = without_own(plan, *part);
+      with.recompute_every = 1;
+      with.recompute_first = 0;
+      for (const ir::Recompute recompute : {ir::Recompute::kNone, ir::Recompute::kFull}) {
+        with.recompute = recompute;
+        for (const ir::JsonValue& value : values_of(field, layers)) {
+          ir::ParallelPlan offloading = with;
+          if (field.set(offloading, value)) {
+            variants.add(offloading);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 LayerMap layer_map(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
@@ -269,6 +309,7 @@ std::vector<LayerVariant> layer_variants(const ir::ModelSpec& model, const ir::P
   variants.add(plan);
   add_common(plan, layers, variants);
   add_own(plan, layers, variants);
+  add_offload(plan, layers, variants);
   return variants.take();
 }
 

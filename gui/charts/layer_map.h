@@ -52,7 +52,7 @@ struct LayerVariant {
 };
 /// The plans that the framework accepts, each set of treatments once: common checkpointing (none,
 /// full, every k-th layer, the first layers), and the values of the framework's own options about
-/// recomputation.
+/// recomputation and about the offload of layers.
 [[nodiscard]] std::vector<LayerVariant> layer_variants(const ir::ModelSpec& model,
                                                        const ir::ParallelPlan& plan);
 

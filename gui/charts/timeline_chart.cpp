@@ -9,16 +9,6 @@
 namespace headroom::gui {
 namespace {
 
-/// An event of `to` in the same phase as `event` of `from`, as far into it.
-double same_place(const ir::RankProgram& from, const ir::RankProgram& to, double event) {
-  const std::size_t index = phase_of(from, static_cast<std::size_t>(std::max(event, 0.0)));
-  const ir::Phase& before = from.phases[index];
-  const ir::Phase& after = to.phases[index];
-  const double length = std::max(1.0, static_cast<double>(before.end - before.begin));
-  const double share = (event - static_cast<double>(before.begin)) / length;
-  return static_cast<double>(after.begin) + share * static_cast<double>(after.end - after.begin);
-}
-
 bool has_same_phases(const ir::RankProgram& a, const ir::RankProgram& b) {
   return !a.phases.empty() &&
          std::ranges::equal(a.phases, b.phases, [](const ir::Phase& x, const ir::Phase& y) {
@@ -63,9 +53,9 @@ void TimelineChart::setData(std::shared_ptr<const TimelineData> shown) {
   if (before != nullptr && moment_ && has_same_phases(before->estimate->program, program)) {
     const ir::RankProgram& old = before->estimate->program;
     const bool at_peak = *moment_ == before->history.whole().peak;
-    const ZoomSpan kept{.begin = same_place(old, program, span().begin),
-                        .end = same_place(old, program, span().end)};
-    const double place = same_place(old, program, static_cast<double>(*moment_));
+    const auto place_of = [&](double event) { return same_place(old, program, event).value_or(0); };
+    const ZoomSpan kept{.begin = place_of(span().begin), .end = place_of(span().end)};
+    const double place = place_of(static_cast<double>(*moment_));
     moment_ = at_peak ? data_->history.whole().peak
                       : static_cast<std::size_t>(std::clamp(place, 0.0, count - 1));
     setLimits({.whole = {.begin = 0, .end = count}, .shortest = std::min(8.0, count)});
@@ -134,6 +124,25 @@ void TimelineChart::setMeasured(std::vector<MeasuredPeak> measured) {
   update();
 }
 
+void TimelineChart::setPinned(std::shared_ptr<const TimelineData> pinned) {
+  pinned_ = pinned != nullptr && !pinned->history.empty() ? std::move(pinned) : nullptr;
+  layOut();
+  update();
+}
+
+std::optional<Bytes> TimelineChart::pinnedAt(std::size_t event) const {
+  if (pinned_ == nullptr || data_ == nullptr) {
+    return std::nullopt;
+  }
+  const auto place =
+      same_place(data_->estimate->program, pinned_->estimate->program, static_cast<double>(event));
+  if (!place) {
+    return std::nullopt;
+  }
+  const auto last = static_cast<double>(pinned_->history.size() - 1);
+  return pinned_->history.allocated(static_cast<std::size_t>(std::clamp(*place, 0.0, last)));
+}
+
 double TimelineChart::focusPoint() const {
   const double at = moment_ ? static_cast<double>(*moment_) : 0;
   return moment_ && at >= span().begin && at <= span().end ? at : SpanChart::focusPoint();
@@ -174,6 +183,9 @@ void TimelineChart::findRoles() {
 void TimelineChart::findScale() {
   const MemoryHistory::Extremes& whole = data_->history.whole();
   Bytes largest = std::max(whole.most, whole.reserved);
+  if (pinned_ != nullptr) {
+    largest = std::max(largest, pinned_->history.whole().most);
+  }
   if (!fits_contents_) {
     largest = std::max(largest, data_->estimate->capacity);
   }
@@ -198,6 +210,11 @@ void TimelineChart::layOut() {
   if (!measured_.empty()) {
     legend_.push_back({.name = tr("measured peak of a phase"),
                        .style = theme().of(ir::TensorRole::kInput),
+                       .sign = LegendEntry::Sign::kDashed});
+  }
+  if (pinned_ != nullptr) {
+    legend_.push_back({.name = tr("allocated in the pinned scenario"),
+                       .style = {.fill = focusPen().color(), .ink = focusPen().color()},
                        .sign = LegendEntry::Sign::kDashed});
   }
   const qreal margin = em() * 0.7;

@@ -41,6 +41,12 @@ class TimelineChart : public SpanChart {
   /// Lays the measured peaks of phases over the timeline; none: removes them.
   void setMeasured(std::vector<MeasuredPeak> measured);
 
+  /// Lays the allocated bytes of another run over the timeline, each phase over the phase of the
+  /// same name; null: removes them.
+  void setPinned(std::shared_ptr<const TimelineData> pinned);
+  /// The allocated bytes of the pinned run at the place of `event`; nothing without such a phase.
+  [[nodiscard]] std::optional<Bytes> pinnedAt(std::size_t event) const;
+
   /// The event at a place of the widget; nothing outside the plot.
   [[nodiscard]] std::optional<std::size_t> eventAt(const QPointF& place) const;
   /// The place of an event's allocated bytes.
@@ -85,6 +91,7 @@ class TimelineChart : public SpanChart {
   void drawCapacity(QPainter& painter) const;
   void drawPhases(QPainter& painter) const;
   void drawMeasured(QPainter& painter) const;
+  void drawPinned(QPainter& painter) const;
   void drawPeak(QPainter& painter) const;
   void drawMoment(QPainter& painter) const;
   void drawPointer(QPainter& painter) const;
@@ -92,6 +99,7 @@ class TimelineChart : public SpanChart {
   std::shared_ptr<const TimelineData> data_;
   std::optional<std::size_t> moment_;
   std::vector<MeasuredPeak> measured_;
+  std::shared_ptr<const TimelineData> pinned_;
   std::optional<qreal> pointer_;  ///< x of the mouse in the plot.
   bool fits_contents_ = false;
   bool scale_is_chosen_ = false;

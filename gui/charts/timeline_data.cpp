@@ -18,11 +18,32 @@ std::shared_ptr<const TimelineData> timeline_data(
       .estimate = std::move(estimate), .settings = settings, .history = std::move(history)});
 }
 
+std::shared_ptr<const TimelineData> timeline_of(const Pinned& pinned, const std::stop_token& stop) {
+  return timeline_data({pinned.appraisal, &pinned.appraisal->estimate},
+                       replayed_settings(pinned.scenario), stop);
+}
+
 std::size_t phase_of(const ir::RankProgram& program, std::size_t event) {
   const auto after = std::ranges::upper_bound(program.phases, event, {}, &ir::Phase::begin);
   return after == program.phases.begin()
              ? 0
              : static_cast<std::size_t>(after - program.phases.begin()) - 1;
+}
+
+std::optional<double> same_place(const ir::RankProgram& from, const ir::RankProgram& to,
+                                 double event) {
+  if (from.phases.empty()) {
+    return std::nullopt;
+  }
+  const ir::Phase& before =
+      from.phases[phase_of(from, static_cast<std::size_t>(std::max(event, 0.0)))];
+  const auto after = std::ranges::find(to.phases, before.name, &ir::Phase::name);
+  if (after == to.phases.end()) {
+    return std::nullopt;
+  }
+  const double length = std::max(1.0, static_cast<double>(before.end - before.begin));
+  const double share = (event - static_cast<double>(before.begin)) / length;
+  return static_cast<double>(after->begin) + share * static_cast<double>(after->end - after->begin);
 }
 
 EventRange peak_step(const cost::StepEstimate& estimate, std::size_t peak) {

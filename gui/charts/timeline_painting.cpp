@@ -65,6 +65,7 @@ void TimelineChart::draw(QPainter& painter) {
   drawCapacity(painter);
   drawPhases(painter);
   drawMeasured(painter);
+  drawPinned(painter);
   drawMoment(painter);
   drawPeak(painter);
   drawPointer(painter);
@@ -266,6 +267,42 @@ void TimelineChart::drawMeasured(QPainter& painter) const {
       painter.drawLine(QPointF(left, y), QPointF(right, y));
     }
   }
+  painter.restore();
+}
+
+void TimelineChart::drawPinned(QPainter& painter) const {
+  if (pinned_ == nullptr) {
+    return;
+  }
+  const ir::RankProgram& now = data_->estimate->program;
+  const ir::RankProgram& before = pinned_->estimate->program;
+  const std::size_t events = pinned_->history.size();
+  QPolygonF line;
+  const auto finish = [&painter, &line, this] {
+    for (const bool ground : {true, false}) {
+      painter.setPen(ground ? QPen(palette().color(QPalette::Base), 3.5)
+                            : QPen(focusPen().color(), 2, Qt::DashLine));
+      painter.drawPolyline(line);
+    }
+    line.clear();
+  };
+  painter.save();
+  painter.setClipRect(plot_);
+  const auto width = static_cast<int>(plot_.width());
+  for (int column = 0; column < width; ++column) {
+    const qreal x = plot_.left() + column;
+    const auto from = same_place(now, before, std::max(0.0, valueAt(x)));
+    if (!from) {
+      finish();  // The pinned run has no such phase.
+      continue;
+    }
+    const auto until = same_place(now, before, std::max(0.0, valueAt(x + 1)));
+    const auto begin = std::min(static_cast<std::size_t>(std::max(*from, 0.0)), events - 1);
+    const auto end = std::clamp(static_cast<std::size_t>(std::max(until.value_or(*from), 0.0)),
+                                begin + 1, events);
+    line.append(QPointF(x, std::round(yOf(pinned_->history.over(begin, end).most)) + 0.5));
+  }
+  finish();
   painter.restore();
 }
 

@@ -38,17 +38,20 @@ bool same_phases(const cost::StepEstimate& a, const cost::StepEstimate& b) {
 
 BreakdownModel::BreakdownModel(QObject* parent) : QAbstractTableModel(parent) {}
 
-void BreakdownModel::setEstimate(std::shared_ptr<const cost::StepEstimate> estimate) {
+void BreakdownModel::setEstimate(std::shared_ptr<const cost::StepEstimate> estimate,
+                                 QStringList names) {
   std::vector<ir::TensorRole> categories;
   if (estimate != nullptr) {
     categories = categories_of(*estimate);
   }
   const bool keeps_shape = estimate_ != nullptr && estimate != nullptr &&
-                           categories == categories_ && same_phases(*estimate_, *estimate);
+                           categories == categories_ && names == names_ &&
+                           same_phases(*estimate_, *estimate);
   if (!keeps_shape) {
     beginResetModel();
   }
   estimate_ = std::move(estimate);
+  names_ = std::move(names);
   categories_ = std::move(categories);
   scale_ = scale_for(largest());
   if (!keeps_shape) {
@@ -80,7 +83,7 @@ QVariant BreakdownModel::data(const QModelIndex& index, int role) const {
   switch (role) {
     case Qt::DisplayRole:
       return is_name
-                 ? QString::fromStdString(to_text(phase(row).name))
+                 ? rowName(row)
                  : (bytesAt(row, column) == Bytes{0} ? QStringLiteral("–")
                                                      : scaled_text(bytesAt(row, column), scale_));
     case kBytesRole:
@@ -156,7 +159,7 @@ Bytes BreakdownModel::bytesAt(int row, int column) const {
 }
 
 QString BreakdownModel::sentence(int row, int column) const {
-  const QString name = QString::fromStdString(to_text(phase(row).name));
+  const QString name = rowName(row);
   const Bytes bytes = bytesAt(row, column);
   const Bytes peak = phase(row).peak_allocated;
   switch (column) {
@@ -179,7 +182,7 @@ QString BreakdownModel::sentence(int row, int column) const {
 QString BreakdownModel::columnTitle(int column) const {
   switch (column) {
     case kPhaseColumn:
-      return tr("phase");
+      return row_title_.isEmpty() ? tr("phase") : row_title_;
     case kPeakColumn:
       return tr("allocated");
     case kReservedColumn:
@@ -187,6 +190,10 @@ QString BreakdownModel::columnTitle(int column) const {
     default:
       return role_name(categories_[at(column - kFirstCategoryColumn)]);
   }
+}
+
+QString BreakdownModel::rowName(int row) const {
+  return row < names_.size() ? names_[row] : QString::fromStdString(to_text(phase(row).name));
 }
 
 const cost::PhaseMemory& BreakdownModel::phase(int row) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <QAbstractTableModel>
+#include <QStringList>
 
 #include "costmodel/estimate.h"
 #include "gui/models/words.h"
@@ -12,7 +13,8 @@
 namespace headroom::gui {
 
 /// The peak of each phase by category, with a row per phase and a column per category that occurs.
-/// Chart and table share this model.
+/// Chart and table share this model. Rows can be something else than phases, such as the stages of
+/// a pipeline; they are then phases with names of their own.
 class BreakdownModel : public QAbstractTableModel {
   Q_OBJECT
 
@@ -25,9 +27,13 @@ class BreakdownModel : public QAbstractTableModel {
 
   explicit BreakdownModel(QObject* parent = nullptr);
 
+  /// The word above the names of the rows; by default "phase".
+  void setRowTitle(const QString& title) { row_title_ = title; }
+
   /// Shows `estimate`, or nothing if it is null. Selections survive if phases and categories are
   /// the same.
-  void setEstimate(std::shared_ptr<const cost::StepEstimate> estimate);
+  /// `names` replaces the names of the phases; empty: they keep them.
+  void setEstimate(std::shared_ptr<const cost::StepEstimate> estimate, QStringList names = {});
 
   [[nodiscard]] int rowCount(const QModelIndex& parent = {}) const override;
   [[nodiscard]] int columnCount(const QModelIndex& parent = {}) const override;
@@ -50,8 +56,11 @@ class BreakdownModel : public QAbstractTableModel {
   [[nodiscard]] Bytes bytesAt(int row, int column) const;
   [[nodiscard]] QString sentence(int row, int column) const;
   [[nodiscard]] QString columnTitle(int column) const;
+  [[nodiscard]] QString rowName(int row) const;
   [[nodiscard]] const cost::PhaseMemory& phase(int row) const;
 
+  QString row_title_;
+  QStringList names_;
   std::shared_ptr<const cost::StepEstimate> estimate_;
   std::vector<ir::TensorRole> categories_;
   ByteScale scale_;

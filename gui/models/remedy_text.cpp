@@ -23,6 +23,15 @@ QString translated_remedy(std::string_view text) {
   return remedy_words(std::string(text).c_str());
 }
 
+/// Changes that have no words of their own, as the options that differ: "Expandable segments: yes".
+QString options_title(const cost::Remedy& remedy, const Scenario& scenario) {
+  QStringList names;
+  for (const OptionChange& change : changes_between(scenario.plan, remedy.plan)) {
+    names.append(remedy_words("%1: %2").arg(change.label, change.after));
+  }
+  return names.join(remedy_words("; "));
+}
+
 /// Each change once, with how often it is made: "smaller micro-batches, accumulated (3×)".
 QString title_of(const cost::Remedy& remedy) {
   QStringList names;
@@ -81,10 +90,11 @@ QString tip_of(const cost::Remedy& remedy, const Scenario& scenario) {
 }
 
 RemedyText remedy_text_of(const cost::Remedy& remedy, const Scenario& scenario) {
-  RemedyText text{.title = title_of(remedy),
-                  .outcome = outcome_of(remedy),
-                  .tip = tip_of(remedy, scenario),
-                  .plan = remedy.plan};
+  RemedyText text{
+      .title = is_program(scenario) ? options_title(remedy, scenario) : title_of(remedy),
+      .outcome = outcome_of(remedy),
+      .tip = tip_of(remedy, scenario),
+      .plan = remedy.plan};
   if (remedy.plan.world != scenario.plan.world) {
     const QString gpus =
         remedy_words("%1 GPUs").arg(QLocale().toString(static_cast<qlonglong>(remedy.plan.world)));
@@ -120,7 +130,8 @@ RemedyTexts remedy_texts(const cost::Remedies& found, const Scenario& scenario,
   } else if (!texts.remedies.empty()) {
     texts.headline = remedy_words("No change makes it fit; what comes closest");
   } else {
-    texts.headline = remedy_words("No change of this plan makes it fit");
+    texts.headline = is_program(scenario) ? remedy_words("No setting of the allocator makes it fit")
+                                          : remedy_words("No change of this plan makes it fit");
   }
   return texts;
 }

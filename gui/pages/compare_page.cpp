@@ -4,9 +4,11 @@
 #include <QHBoxLayout>
 #include <QHeaderView>
 #include <QPushButton>
+#include <QSplitter>
 #include <QTableView>
 #include <QVBoxLayout>
 
+#include "gui/charts/timeline_chart.h"
 #include "gui/pages/page_parts.h"
 #include "gui/theme/palette.h"
 
@@ -53,8 +55,16 @@ ComparePage::ComparePage(QWidget* parent) : Page(QStringLiteral("compare"), tr("
   table_->setItemDelegate(new DifferenceDelegate(table_));
   table_->setAccessibleName(tr("Figures and options, pinned and now"));
   table_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-  column->addWidget(table_, 1);
+  chart_ = new TimelineChart;
+  chart_->setAccessibleName(tr("Memory of the run over its events, pinned and now"));
+  parts_ = new QSplitter(Qt::Vertical, this);
+  parts_->setChildrenCollapsible(false);
+  parts_->addWidget(chart_);
+  parts_->addWidget(table_);
+  column->addWidget(parts_, 1);
   column->addStretch(0);
+  connect(&job_, &NewestJob::finished, this, &Page::settled);
+  connect(&job_, &NewestJob::failed, this, &Page::settled);
   connect(restore_, &QPushButton::clicked, this, &ComparePage::restoreRequested);
   refresh();
 }
@@ -64,12 +74,34 @@ void ComparePage::setAnswer(const Answer& answer) {
              ? std::nullopt
              : std::optional(Pinned{.scenario = answer.scenario, .appraisal = answer.appraisal});
   refresh();
-  Q_EMIT settled();
+  replay();
 }
 
 void ComparePage::setPinned(const std::optional<Pinned>& pinned) {
   pinned_ = pinned;
+  pinned_timeline_ = nullptr;
   refresh();
+  replay();
+}
+
+void ComparePage::replay() {
+  if (!pinned_ || !now_) {
+    job_.cancel();
+    chart_->setPinned(nullptr);
+    chart_->setData(nullptr);
+    Q_EMIT settled();
+    return;
+  }
+  job_.run([this, pinned = *pinned_, now = *now_,
+            before = pinned_timeline_](const std::stop_token& stop) -> NewestJob::Delivery {
+    auto old = before != nullptr ? before : timeline_of(pinned, stop);
+    auto present = timeline_of(now, stop);
+    return [this, old = std::move(old), present = std::move(present)] {
+      pinned_timeline_ = old;
+      chart_->setPinned(old);
+      chart_->setData(present);
+    };
+  });
 }
 
 void ComparePage::setPinAction(QAction* action) {
@@ -79,12 +111,12 @@ void ComparePage::setPinAction(QAction* action) {
 void ComparePage::refresh() {
   model_.compare(pinned_, now_);
   restore_->setVisible(pinned_.has_value());
-  table_->setVisible(pinned_.has_value());
+  parts_->setVisible(pinned_.has_value());
   if (!pinned_) {
     pin_->setText(tr("Pin this scenario"));
     what_->setText(
         tr("Pin a scenario, then change it: every figure shows the difference, and this page lists "
-           "what changed."));
+           "what changed and lays the pinned timeline over the new one."));
     return;
   }
   pin_->setText(tr("Unpin"));

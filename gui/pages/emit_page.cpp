@@ -103,6 +103,12 @@ void EmitPage::refresh() {
   const Grounds& grounds = *answer_->appraisal->grounds;
   const std::int64_t node =
       grounds.machine ? grounds.machine->topology.devices_per_node : std::int64_t{8};
+  if (grounds.program != nullptr) {
+    command_->setPlainText(fit_command(scenario, grounds.model));
+    format_->hide();
+    problem_->setText(tr("A recorded program has no configuration file."));
+    return;
+  }
   launch_->setPlainText(launch_text(scenario, grounds.model, node));
   command_->setPlainText(fit_command(scenario, grounds.model));
   if (format_->count() == 0) {

@@ -79,7 +79,7 @@ void LayersPage::say(const QString& text) {
 void LayersPage::setAnswer(const Answer& answer) {
   answer_ = answer;
   search_.cancel();
-  optimum_->setEnabled(answer.estimate != nullptr);
+  optimum_->setEnabled(answer.estimate != nullptr && !is_program(answer.scenario));
   say({});
   if (answer.estimate == nullptr) {
     job_.cancel();

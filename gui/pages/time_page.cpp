@@ -107,8 +107,9 @@ QWidget* TimePage::makeOperators() {
 void TimePage::setAnswer(const Answer& answer) {
   if (answer.estimate == nullptr || !answer.estimate->time) {
     job_.cancel();
-    showData(nullptr, answer.estimate == nullptr
-                          ? QString()
+    showData(nullptr, answer.estimate == nullptr ? QString()
+                      : is_program(answer.scenario)
+                          ? tr("A recorded program says nothing of times")
                           : tr("Headroom has no performance figures for this GPU"));
     return;
   }

@@ -37,6 +37,7 @@ TimelinePage::TimelinePage(QWidget* parent)
   connect(chart_, &SpanChart::pointed, this, &TimelinePage::point);
   connect(&replay_, &NewestJob::finished, this, &TimelinePage::settleIfDone);
   connect(&map_job_, &NewestJob::finished, this, &TimelinePage::settleIfDone);
+  connect(&pinned_job_, &NewestJob::finished, this, &TimelinePage::settleIfDone);
 
   auto* const upper = new QWidget;
   auto* const upper_column = new QVBoxLayout(upper);
@@ -132,9 +133,21 @@ void TimelinePage::setAnswer(const Answer& answer) {
     return;
   }
   replay_.run([this, estimate = answer.estimate,
-               settings = answer.scenario.plan.allocator](const std::stop_token& stop) {
+               settings = replayed_settings(answer.scenario)](const std::stop_token& stop) {
     auto timeline = timeline_data(estimate, settings, stop);
     return [this, timeline = std::move(timeline)] { showTimeline(timeline); };
+  });
+}
+
+void TimelinePage::setPinned(const std::optional<Pinned>& pinned) {
+  if (!pinned) {
+    pinned_job_.cancel();
+    chart_->setPinned(nullptr);
+    return;
+  }
+  pinned_job_.run([this, pinned = *pinned](const std::stop_token& stop) {
+    auto timeline = timeline_of(pinned, stop);
+    return [this, timeline = std::move(timeline)] { chart_->setPinned(timeline); };
   });
 }
 
@@ -144,9 +157,12 @@ void TimelinePage::showTimeline(std::shared_ptr<const TimelineData> timeline) {
 
 QString TimelinePage::momentText(std::size_t event) const {
   const TimelineData& timeline = *chart_->data();
-  return tr("%1 · allocated %2, reserved %3")
-      .arg(event_text(*timeline.estimate, event), bytes_text(timeline.history.allocated(event)),
-           bytes_text(timeline.history.reserved(event)));
+  const QString text =
+      tr("%1 · allocated %2, reserved %3")
+          .arg(event_text(*timeline.estimate, event), bytes_text(timeline.history.allocated(event)),
+               bytes_text(timeline.history.reserved(event)));
+  const std::optional<Bytes> pinned = chart_->pinnedAt(event);
+  return pinned ? tr("%1, pinned %2 allocated").arg(text, bytes_text(*pinned)) : text;
 }
 
 void TimelinePage::point(const QPointF& place) {

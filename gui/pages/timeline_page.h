@@ -3,6 +3,7 @@
 #include <QPointF>
 
 #include "gui/charts/timeline_data.h"
+#include "gui/models/compare_model.h"
 #include "gui/models/tensor_model.h"
 #include "gui/pages/newest_job.h"
 #include "gui/pages/page.h"
@@ -25,7 +26,11 @@ class TimelinePage : public Page {
  public:
   explicit TimelinePage(QWidget* parent = nullptr);
   void setAnswer(const Answer& answer) override;
-  [[nodiscard]] bool isBusy() const override { return replay_.isBusy() || map_job_.isBusy(); }
+  [[nodiscard]] bool isBusy() const override {
+    return replay_.isBusy() || map_job_.isBusy() || pinned_job_.isBusy();
+  }
+  /// Lays the timeline of what is pinned over that of the answer; nothing: removes it.
+  void setPinned(const std::optional<Pinned>& pinned);
 
   /// Lays the phases of a measured report over the timeline. Returns the reason if that failed,
   /// else an empty string.
@@ -57,6 +62,7 @@ class TimelinePage : public Page {
   QWidget* map_part_ = nullptr;
   NewestJob replay_;
   NewestJob map_job_;
+  NewestJob pinned_job_;
 };
 
 }  // namespace headroom::gui

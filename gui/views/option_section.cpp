@@ -78,6 +78,13 @@ void OptionSection::showPlan(const ir::ParallelPlan& plan) {
   arrange();
 }
 
+void OptionSection::setApplies(bool applies) {
+  if (applies != applies_) {
+    applies_ = applies;
+    arrange();
+  }
+}
+
 void OptionSection::setFilter(const QStringList& words) {
   filter_ = words;
   arrange();
@@ -89,8 +96,9 @@ bool OptionSection::matches(const OptionRow& row) const {
 }
 
 bool OptionSection::hasMatches() const {
-  return filter_.isEmpty() ||
-         std::ranges::any_of(controls_, [this](const auto* one) { return matches(one->row()); });
+  return applies_ && (filter_.isEmpty() || std::ranges::any_of(controls_, [this](const auto* one) {
+                        return matches(one->row());
+                      }));
 }
 
 bool OptionSection::isShown(const OptionControl* control) const {

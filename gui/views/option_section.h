@@ -28,6 +28,8 @@ class OptionSection : public QWidget {
 
   /// Shows the values of `plan`.
   void showPlan(const ir::ParallelPlan& plan);
+  /// Hides the whole section if the scenario has no use for its options.
+  void setApplies(bool applies);
   /// Shows only what contains all words of `words`, which are in lower case; empty: the usual rows.
   void setFilter(const QStringList& words);
   /// Whether the filter leaves something to show.
@@ -49,6 +51,7 @@ class OptionSection : public QWidget {
   OptionGroup group_;
   ir::ParallelPlan plan_;
   bool present_ = true;  ///< The plan has the part.
+  bool applies_ = true;  ///< The scenario has a use for the options.
   QStringList filter_;
   FlatToggle* header_ = nullptr;
   QCheckBox* part_ = nullptr;

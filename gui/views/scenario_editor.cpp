@@ -30,6 +30,7 @@
 #include "gui/whatif/refusal.h"
 #include "model_ir/base/units.h"
 #include "model_ir/plan/plan_limits.h"
+#include "runtimes/interface/common_options.h"
 #include "runtimes/registry.h"
 #include "runtimes/typed/scalars.h"
 
@@ -167,6 +168,7 @@ void ScenarioEditor::setScenario(const Scenario& scenario) {
     show(shown_);
   }
   for (OptionSection* const section : sections_) {
+    section->setApplies(!is_program(shown_) || section->group().part == &ir::allocator_options());
     section->showPlan(shown_.plan);
   }
 }
@@ -228,10 +230,11 @@ void ScenarioEditor::addModelRows(QFormLayout* form) {
   QComboBox* const model = catalogue_box(models_, this);
   model->setObjectName(QStringLiteral("model"));
   auto* const open = new QPushButton(tr("Open…"), this);
-  open->setAccessibleName(tr("Open a model or a plan"));
-  open->setToolTip(
-      tr("A model of your own (config.json, the folder with it, safetensors index, GGUF), a "
-         "DeepSpeed configuration or a plan file. It may also be dropped onto the window."));
+  open->setAccessibleName(tr("Open a model, a plan or a program"));
+  open->setToolTip(tr(
+      "A model of your own (config.json, the folder with it, safetensors index, GGUF), a "
+      "DeepSpeed configuration, a plan file or a program that headroom dryrun --record has kept. "
+      "It may also be dropped onto the window."));
   open->setAutoDefault(false);
   connect(open, &QPushButton::clicked, this, &ScenarioEditor::openRequested);
   auto* const line = new QWidget(this);
@@ -245,7 +248,7 @@ void ScenarioEditor::addModelRows(QFormLayout* form) {
   model->lineEdit()->setAccessibleName(tr("Model"));
   show_.emplace_back([this, model](const Scenario& scenario) {
     const QString text = QString::fromStdString(scenario.model.text);
-    const bool file = scenario.model.kind == ModelSource::Kind::kFile;
+    const bool file = scenario.model.kind != ModelSource::Kind::kCatalogue;
     const QSignalBlocker quiet(model);
     model->setCurrentIndex(file ? -1 : models_->rowOf(text));
     model->setEditText(text);
@@ -255,7 +258,9 @@ void ScenarioEditor::addModelRows(QFormLayout* form) {
   });
   const auto choose = [this, model] {
     const ModelSource source = model_source(model->currentText().trimmed().toStdString());
-    announce({.field = Field::kModel}, [&](Scenario& scenario) { scenario.model = source; });
+    if (source.text != shown_.model.text) {
+      announce({.field = Field::kModel}, [&](Scenario& scenario) { scenario.model = source; });
+    }
   };
   connect(model, &QComboBox::activated, this, choose);
   connect(model->lineEdit(), &QLineEdit::editingFinished, this, choose);
@@ -288,6 +293,7 @@ void ScenarioEditor::addGpuRows(QFormLayout* form) {
                                         .steps = NumberField::Steps::kPowersOfTwo},
                                        tr("Number of GPUs"), this);
   addRow(form, tr("&Number of GPUs"), number);
+  showForPlansOnly(form, number);
   show_.emplace_back([number](const Scenario& scenario) {
     number->setValue(static_cast<int>(scenario.plan.world));
   });
@@ -308,6 +314,7 @@ void ScenarioEditor::addRuntimeRow(QFormLayout* form) {
     box->setItemData(box->count() - 1, choice.detail, Qt::ToolTipRole);
   }
   addRow(form, tr("&Framework"), box);
+  showForPlansOnly(form, box);
   show_.emplace_back([box, choices](const Scenario& scenario) {
     const QSignalBlocker quiet(box);
     const auto found =
@@ -394,6 +401,9 @@ QLineEdit* ScenarioEditor::addText(QFormLayout* form, const QString& label, cons
   auto* const line = new QLineEdit(this);
   line->setPlaceholderText(tr("not given"));
   addRow(form, label, line);
+  if (edit.field != Field::kBudget) {
+    showForPlansOnly(form, line);
+  }
   show_.emplace_back([line, text](const Scenario& scenario) {
     const QSignalBlocker quiet(line);
     line->setText(text(scenario));
@@ -415,6 +425,14 @@ QLineEdit* ScenarioEditor::addText(QFormLayout* form, const QString& label, cons
     });
   });
   return line;
+}
+
+void ScenarioEditor::showForPlansOnly(QFormLayout* form, QWidget* control) {
+  show_.emplace_back([form, control](const Scenario& scenario) {
+    if (const bool shown = !is_program(scenario); form->isRowVisible(control) != shown) {
+      form->setRowVisible(control, shown);
+    }
+  });
 }
 
 void ScenarioEditor::addRow(QFormLayout* form, const QString& label, QWidget* control) {

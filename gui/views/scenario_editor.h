@@ -94,6 +94,9 @@ class ScenarioEditor : public QWidget {
   QVBoxLayout* options_ = nullptr;
   QTimer idle_;  ///< Marks impossible values once nothing else is to be done.
   std::vector<OptionSection*> sections_;
+  /// Hides the row of `control` while a recorded program is shown.
+  void showForPlansOnly(QFormLayout* form, QWidget* control);
+
   std::vector<std::function<void(const Scenario&)>> show_;  ///< One function per fixed control.
 };
 

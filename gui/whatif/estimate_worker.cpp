@@ -10,7 +10,6 @@ namespace headroom::gui {
 EstimateWorker::EstimateWorker(Estimator estimator, QObject* parent)
     : QObject(parent), estimator_(std::move(estimator)) {
   debounce_.setSingleShot(true);
-  debounce_.setInterval(kDebounce);
   connect(&debounce_, &QTimer::timeout, this, &EstimateWorker::handOver);
   thread_ = std::jthread([this](const std::stop_token& quit) { run(quit); });
 }
@@ -29,8 +28,11 @@ quint64 EstimateWorker::ask(const Scenario& scenario, Urgency urgency) {
     debounce_.stop();
     handOver();
   } else {
-    debounce_.start();
+    // A single change is answered at once, when all changes of the same event have been made.
+    const bool single = !last_asked_.isValid() || last_asked_.elapsed() > kDebounce.count();
+    debounce_.start(single ? std::chrono::milliseconds{0} : kDebounce);
   }
+  last_asked_.start();
   return newest_;
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include <QElapsedTimer>
 #include <QObject>
 #include <QString>
 #include <QTimer>
@@ -23,6 +24,7 @@
 #include "gui/whatif/scenario.h"
 #include "model_ir/base/result.h"
 #include "model_ir/spec/model_spec.h"
+#include "validators/dryrun/recorded_program.h"
 
 namespace headroom::gui {
 
@@ -31,6 +33,8 @@ struct Grounds {
   ir::ModelSpec model;
   cost::DeviceSpec device;               ///< The device in its host.
   std::optional<cost::Machine> machine;  ///< Nothing: no times are known for the device.
+  /// Set if a recorded program stands in place of the model.
+  std::shared_ptr<const check::RecordedProgram> program{};
 };
 
 /// The answer to a scenario.
@@ -64,7 +68,9 @@ class EstimateWorker : public QObject {
  public:
   /// When a request is sent to the thread.
   enum class Urgency : std::uint8_t {
-    kDebounced,  ///< When no other has come for `kDebounce`.
+    /// When the event loop runs again. If another request came less than `kDebounce` before, when
+    /// no other has come for `kDebounce`.
+    kDebounced,
     kNow,
   };
   static constexpr std::chrono::milliseconds kDebounce{10};
@@ -99,6 +105,7 @@ class EstimateWorker : public QObject {
 
   // Used on the GUI thread only.
   QTimer debounce_;
+  QElapsedTimer last_asked_;
   quint64 newest_ = 0;
   Scenario asked_;
   std::stop_source current_;

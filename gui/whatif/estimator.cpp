@@ -17,6 +17,9 @@
 #include "model_ir/spec/model_catalogue.h"
 #include "model_ir/spec/weights/gguf.h"
 #include "model_ir/spec/weights/gguf_model.h"
+#include "runtimes/typed/allocator_options.h"
+#include "validators/dryrun/program_choices.h"
+#include "validators/dryrun/program_question.h"
 
 namespace headroom::gui {
 namespace {
@@ -37,7 +40,8 @@ Result<ir::ModelSpec> read_gguf_model(const std::string& path) {
 std::optional<Written> written(const ModelSource& source) {
   std::error_code fault;
   const Written time = std::filesystem::last_write_time(source.text, fault);
-  return source.kind == ModelSource::Kind::kFile && !fault ? std::optional(time) : std::nullopt;
+  return source.kind != ModelSource::Kind::kCatalogue && !fault ? std::optional(time)
+                                                                : std::nullopt;
 }
 
 /// The data that were read for a scenario, and the names that they were read for.
@@ -63,11 +67,12 @@ class Shelf {
                         last_.host == scenario.host;
       // A user's own GPU file may have changed, too.
       if (same && !scenario.gpu.ends_with(".json") &&
-          !(scenario.model.kind == ModelSource::Kind::kFile && !time)) {
+          !(scenario.model.kind != ModelSource::Kind::kCatalogue && !time)) {
         return last_.grounds;
       }
     }
-    Result<std::shared_ptr<const Grounds>> read = read_grounds(scenario);
+    Result<std::shared_ptr<const Grounds>> read =
+        is_program(scenario) ? read_program(scenario, time) : read_grounds(scenario);
     if (read) {
       const std::lock_guard lock(mutex_);
       last_ = {.source = scenario.model,
@@ -127,6 +132,37 @@ class Shelf {
                 .machine = machine ? std::optional(std::move(machine).value()) : std::nullopt});
   }
 
+  /// The program that was read last serves for another GPU, too.
+  Result<std::shared_ptr<const Grounds>> read_program(const Scenario& scenario,
+                                                      const std::optional<Written>& time) {
+    std::shared_ptr<const check::RecordedProgram> program;
+    {
+      const std::lock_guard lock(mutex_);
+      if (last_.grounds != nullptr && last_.source == scenario.model && time &&
+          last_.model_written == time) {
+        program = last_.grounds->program;
+      }
+    }
+    if (program == nullptr) {
+      Result<check::RecordedProgram> read = check::read_recorded_program(scenario.model.text);
+      if (!read) {
+        return std::move(read).error();
+      }
+      program = std::make_shared<const check::RecordedProgram>(std::move(read).value());
+    }
+    Result<cost::DeviceSpec> device = cost::load_device(config_dir_, scenario.gpu);
+    if (!device) {
+      return std::move(device).error();
+    }
+    if (Status usable = check::check_program_device(*device); !usable) {
+      return std::move(usable).error();
+    }
+    return std::make_shared<const Grounds>(Grounds{.model = {},
+                                                   .device = std::move(device).value(),
+                                                   .machine = std::nullopt,
+                                                   .program = std::move(program)});
+  }
+
   std::string config_dir_;
   std::mutex mutex_;
   Read last_;
@@ -141,6 +177,48 @@ const cost::Machine* machine_of(const Grounds& grounds) {
 
 Error superseded() {
   return Error::invalid_argument("scenario", "a newer one", "the newest");
+}
+
+Bytes total_of(const Scenario& scenario, const Grounds& grounds) {
+  return scenario.budget > Bytes{0} ? scenario.budget : grounds.device.total;
+}
+
+/// The answer of `headroom fit --program`.
+Appraisal judged_program(const Scenario& scenario, std::shared_ptr<const Grounds> grounds) {
+  Appraisal appraisal;
+  appraisal.estimate = check::judge_program(*grounds->program, replayed_settings(scenario),
+                                            grounds->device, total_of(scenario, *grounds));
+  appraisal.grounds = std::move(grounds);
+  return appraisal;
+}
+
+/// The settings of the allocator under which a recorded program reserves less, the best first.
+cost::Remedies program_remedies(const Scenario& scenario, const Grounds& grounds,
+                                const cost::StepEstimate& found) {
+  const check::ProgramQuestion question{.file = scenario.model.text,
+                                        .recorded = *grounds.program,
+                                        .device = grounds.device,
+                                        .total = total_of(scenario, grounds),
+                                        .budget = scenario.budget > Bytes{0},
+                                        .settings = replayed_settings(scenario),
+                                        .as_recorded = false};
+  cost::Remedies remedies;
+  for (const check::SettingsChoice& choice : check::try_settings(question, found)) {
+    const Result<ir::AllocatorSettings> settings = ir::parse_allocator_settings(choice.conf, {});
+    if (!settings || (choice.saved <= Bytes{0} && choice.verdict >= found.verdict)) {
+      continue;
+    }
+    cost::Remedy remedy;
+    remedy.plan = scenario.plan;
+    remedy.plan.allocator = *settings;
+    remedy.verdict = choice.verdict;
+    remedy.peak_allocated = found.peak_allocated;
+    remedy.peak_reserved = choice.peak_reserved;
+    remedy.margin = choice.margin;
+    remedy.saved = choice.saved;
+    remedies.cheapest.push_back(std::move(remedy));
+  }
+  return remedies;
 }
 
 /// The answer with the verdict that follows from the chance to fit. Without errors of measured
@@ -166,6 +244,9 @@ Result<Appraisal> replayed(Shelf& shelf, const Scenario& scenario, const std::st
     return superseded();
   }
   const Grounds& read = **grounds;
+  if (read.program != nullptr) {
+    return judged_program(scenario, *grounds);
+  }
   Result<cost::StepEstimate> found =
       cost::estimate(read.model, scenario.plan, read.device, scenario.budget, machine_of(read));
   if (!found) {
@@ -181,6 +262,10 @@ Result<Appraisal> mended(Shelf& shelf, const Scenario& scenario, const std::stop
   }
   Appraisal appraisal;
   appraisal.grounds = found->grounds;
+  if (appraisal.grounds->program != nullptr) {
+    appraisal.remedies = program_remedies(scenario, *appraisal.grounds, found->estimate);
+    return appraisal;
+  }
   const cost::RemedyQuestion question{.model = found->grounds->model,
                                       .plan = scenario.plan,
                                       .device = found->grounds->device,
@@ -203,6 +288,9 @@ Result<ir::ModelSpec> load_source(const std::string& config_dir, const ModelSour
     case ModelSource::Kind::kFile:
       return source.text.ends_with(".gguf") ? read_gguf_model(source.text)
                                             : ir::read_hf_config(source.text);
+    case ModelSource::Kind::kProgram:
+      return Error::invalid_argument("model", "a recorded program",
+                                     "a model: a recorded program has neither layers nor a plan");
   }
   return Error::invalid_argument("model", source.text, "a name or a path");
 }

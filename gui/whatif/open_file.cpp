@@ -8,12 +8,14 @@
 #include <QCoreApplication>
 #include <QFileInfo>
 
+#include "costmodel/hardware/catalogue.h"
 #include "gui/whatif/estimator.h"
 #include "gui/whatif/plan_scenario.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
 #include "runtimes/plan_file.h"
 #include "runtimes/registry.h"
+#include "validators/dryrun/program_question.h"
 
 namespace headroom::gui {
 namespace {
@@ -30,6 +32,31 @@ Opened opened_model(const std::string& config_dir, const std::string& path, Scen
   scenario.model = model_source(path);
   return {.scenario = with_possible_sequence(config_dir, std::move(scenario)),
           .edit = {.field = Field::kModel, .text = name_of(path)}};
+}
+
+/// The program on the GPU, with the memory and the settings of its recording.
+Result<Opened> opened_program(const std::string& config_dir, const std::string& path,
+                              Scenario scenario) {
+  const Result<check::RecordedProgram> recorded = check::read_recorded_program(path);
+  if (!recorded) {
+    return recorded.error();
+  }
+  const Result<ir::AllocatorSettings> settings = check::recorded_settings(*recorded, path);
+  if (!settings) {
+    return settings.error();
+  }
+  const Result<cost::DeviceSpec> device = cost::load_device(config_dir, recorded->device.name);
+  if (!device) {
+    Error error = device.error();
+    return std::move(error).with_note("the program was recorded for this GPU");
+  }
+  scenario.model = {.kind = ModelSource::Kind::kProgram, .text = path};
+  scenario.gpu = device->name;
+  scenario.budget = recorded->device.total == device->total ? Bytes{0} : recorded->device.total;
+  scenario.plan.allocator = *settings;
+  scenario.plan.allocator.segments = ir::AllocatorSettings{}.segments;
+  return Opened{.scenario = std::move(scenario),
+                .edit = {.field = Field::kEverything, .text = name_of(path)}};
 }
 
 Result<Opened> opened_plan(const std::string& config_dir, const std::string& path,
@@ -87,7 +114,8 @@ Result<Opened> opened_configuration(const std::string& config_dir, const std::st
   }
   return fault ? *fault
                : Error::invalid_input(path, "", "an unknown format",
-                                      "a model, a plan or the configuration of a framework");
+                                      "a model, a plan, a recorded program or the configuration "
+                                      "of a framework");
 }
 
 /// Whether JSON looks like the configuration of a model.
@@ -105,6 +133,9 @@ Result<Opened> open_file(const std::string& config_dir, const std::string& path,
   if (folder || path.ends_with(".gguf") || path.ends_with(".safetensors") ||
       path.ends_with(".safetensors.index.json")) {
     return opened_model(config_dir, path, scenario);
+  }
+  if (is_program_file(path)) {
+    return opened_program(config_dir, path, scenario);
   }
   const Result<std::string> text = read_file(path);
   if (!text) {

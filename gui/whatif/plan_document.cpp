@@ -30,8 +30,8 @@ std::string gpu_of(const Scenario& scenario) {
 }
 
 std::string model_of(const Scenario& scenario) {
-  return scenario.model.kind == ModelSource::Kind::kFile ? whole_path(scenario.model.text)
-                                                         : scenario.model.text;
+  return scenario.model.kind == ModelSource::Kind::kCatalogue ? scenario.model.text
+                                                              : whole_path(scenario.model.text);
 }
 
 /// The options of the scenario besides model, GPU and plan, as the command line spells it.
@@ -72,6 +72,18 @@ void add_option(QStringList& words, const std::string& name, const std::string& 
   }
 }
 
+QString program_command(const Scenario& scenario) {
+  QStringList words = {QStringLiteral("headroom"), QStringLiteral("fit")};
+  add_option(words, "program", model_of(scenario));
+  add_option(words, "gpu", gpu_of(scenario));
+  if (scenario.budget > Bytes{0}) {
+    add_option(words, "budget", ir::exact_size(scenario.budget));
+  }
+  words.append(QStringLiteral("--alloc-conf"));  // Also if it is empty: the recording's may not be.
+  words.append(QString::fromStdString(ir::shell_word(to_text(scenario.plan.allocator))));
+  return words.join(QLatin1Char(' '));
+}
+
 }  // namespace
 
 ir::PlanFile plan_file_of(const Scenario& scenario) {
@@ -83,6 +95,10 @@ ir::PlanFile plan_file_of(const Scenario& scenario) {
 }
 
 Status write_plan_file(const QString& path, const Scenario& scenario) {
+  if (is_program(scenario)) {
+    return Error::invalid_argument("plan", "a recorded program", "a model with a plan",
+                                   "open a model first; the program's own file keeps the program");
+  }
   QSaveFile file(path);  // Writes the whole file or nothing.
   const std::string text = ir::to_json(ir::plan_file_to_json(plan_file_of(scenario))) + "\n";
   if (!file.open(QIODevice::WriteOnly) ||
@@ -96,6 +112,9 @@ Status write_plan_file(const QString& path, const Scenario& scenario) {
 }
 
 QString fit_command(const Scenario& scenario, const ir::ModelSpec& model) {
+  if (is_program(scenario)) {
+    return program_command(scenario);
+  }
   QStringList words = {QStringLiteral("headroom"), QStringLiteral("fit"),
                        QString::fromStdString(ir::shell_word(model_of(scenario)))};
   add_option(words, "gpu", gpu_of(scenario));

@@ -7,6 +7,8 @@
 #include "costmodel/hardware/bandwidth.h"
 #include "gui/whatif/estimator.h"
 #include "model_ir/base/file.h"
+#include "runtimes/typed/filed_plan.h"
+#include "runtimes/typed/plan_options.h"
 #include "runtimes/typed/scalars.h"
 
 namespace headroom::gui {
@@ -76,21 +78,26 @@ Result<PlanScenario> read_plan_scenario(const std::string& config_dir, const std
   if (!text) {
     return text.error();
   }
-  const Result<ir::PlanFile> named = ir::parse_plan_file(*text, name, usual.plan);
+  const Result<ir::PlanFile> named = ir::parse_plan_file(*text, name);
   if (!named) {
     return named.error();
   }
   PlanScenario read{.scenario = usual, .left_out = {}};
   Scenario& scenario = read.scenario;
+  scenario.budget = Bytes{0};
+  scenario.host = {};
   if (!named->model.empty()) {
     scenario.model = model_source(named->model);
   }
-  scenario = with_possible_sequence(config_dir, std::move(scenario));
-  Result<ir::PlanFile> file = ir::parse_plan_file(*text, name, scenario.plan);
+  // What the file does not say is what it is at the command line, whatever the window shows now.
+  const Result<ir::ModelSpec> model = load_source(config_dir, scenario.model);
+  Result<ir::PlanFile> file =
+      ir::parse_plan_file(*text, name, ir::usual_plan(model ? *model : ir::ModelSpec{}));
   if (!file) {
     return std::move(file).error();
   }
   scenario.plan = std::move(file->plan);
+  ir::settle_filed(scenario.plan);
   if (!file->device.empty()) {
     scenario.gpu = file->device;
   }

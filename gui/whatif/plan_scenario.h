@@ -15,8 +15,9 @@ struct PlanScenario {
   std::vector<ir::Assumption> left_out;  ///< What only the command line takes into account.
 };
 
-/// Reads a plan file: model, GPU, plan, budget, node and host. What the file does not say is that
-/// of `usual`, with no longer a sequence than the file's model has positions.
+/// Reads a plan file: model, GPU, plan, budget, node and host. Options of the plan that the file
+/// does not have are those that `headroom fit --plan` takes for it, and budget and host are not
+/// given then. Model, GPU, price and tokens are those of `usual` if the file does not say them.
 ///
 /// Errors:  those of `ir::read_plan_file`; kInvalidInput for a size or a rate that is none.
 [[nodiscard]] Result<PlanScenario> read_plan_scenario(const std::string& config_dir,

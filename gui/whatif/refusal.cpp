@@ -6,6 +6,9 @@
 namespace headroom::gui {
 
 std::optional<Error> refusal_of(const Grounds& grounds, const ir::ParallelPlan& plan) {
+  if (grounds.program != nullptr) {
+    return std::nullopt;  // The program has been run; its plan does not count.
+  }
   if (const Status status = ir::check_plan(grounds.model, plan); !status) {
     return status.error();
   }

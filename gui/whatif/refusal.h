@@ -9,7 +9,7 @@
 namespace headroom::gui {
 
 /// The reason for which the framework, its libraries or the device do not run `plan` with the model
-/// of `grounds`; nothing if they do. Takes microseconds.
+/// of `grounds`; nothing if they do, and for a recorded program. Takes microseconds.
 [[nodiscard]] std::optional<Error> refusal_of(const Grounds& grounds, const ir::ParallelPlan& plan);
 
 }  // namespace headroom::gui

@@ -10,12 +10,13 @@
 
 namespace headroom::ir {
 
-/// The parts of a layer that run again in backward.
+/// The parts of a layer that run again in backward, and where the rest waits for it.
 struct RecomputedParts {
   bool layer = false;      ///< The whole layer; only its input is kept.
   bool attention = false;  ///< Attention between the projections (Korthikanti et al. 2022,
                            ///< arXiv:2205.05198, section 5).
   bool mlp = false;        ///< The MLP or the experts.
+  bool on_host = false;    ///< What this layer keeps is on the host until backward.
   friend bool operator==(const RecomputedParts&, const RecomputedParts&) = default;
 };
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtimes/megatron/options.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/stage_layers.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 /// Recomputation of a layer that is the `place`-th of its stage.
 RecomputedParts parts_of(const MegatronPlan& megatron, std::int64_t place) {
-  const MegatronModules& modules = megatron.recompute_modules;
+  const MegatronModules modules = recomputed_modules(megatron);
   switch (megatron.recompute) {
     case MegatronRecompute::kNone:
       return {};
@@ -27,8 +28,7 @@ RecomputedParts parts_of(const MegatronPlan& megatron, std::int64_t place) {
 }
 
 void add_beyond(PlanExecution& execution, const MegatronPlan& megatron) {
-  const MegatronModules& modules = megatron.recompute_modules;
-  const bool is_selective = megatron.recompute == MegatronRecompute::kSelective;
+  const MegatronModules modules = recomputed_modules(megatron);
   beyond_if(execution, megatron.layers_per_chunk > 0, "interleaved pipeline stages");
   beyond_if(execution,
             megatron.first_stage_layers > 0 || megatron.last_stage_layers > 0 ||
@@ -36,8 +36,7 @@ void add_beyond(PlanExecution& execution, const MegatronPlan& megatron) {
                 megatron.account_for_loss,
             "pipeline stages with layers of their own choice");
   beyond_if(execution,
-            is_selective && (modules.norms || modules.moe_activation || modules.latent_up ||
-                             modules.shared_experts),
+            modules.norms || modules.moe_activation || modules.latent_up || modules.shared_experts,
             "recomputation of modules other than core_attn, mlp and moe");
   beyond_if(execution,
             megatron.recompute == MegatronRecompute::kFullUniform && megatron.recompute_layers > 1,
@@ -78,8 +77,9 @@ PlanExecution execution(const ModelSpec& model, const ParallelPlan& plan) {
   const auto layers = static_cast<std::int64_t>(execution.layers.size());
   const std::int64_t of_stage = even_stage_layers(plan, layers);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    execution.layers[static_cast<std::size_t>(layer)] =
-        parts_of(megatron, of_stage > 0 ? layer % of_stage : layer);
+    RecomputedParts& parts = execution.layers[static_cast<std::size_t>(layer)];
+    parts = parts_of(megatron, of_stage > 0 ? layer % of_stage : layer);
+    parts.on_host = layer < megatron.offloaded_layers;
   }
   add_beyond(execution, megatron);
   return execution;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,31 +21,80 @@ struct Pending {
   Gradients buffer;
 };
 
-using PendingMap = std::unordered_map<Node*, Pending>;
-
-/// Counts, for every node reachable from `root`, the edges that lead to it.
-/// Source: torch/csrc/autograd/engine.cpp, Engine::compute_dependencies.
-PendingMap count_dependencies(Node* root) {
-  PendingMap pending;
-  pending.reserve(1024);
-  std::vector<Node*> stack{root};
-  pending[root];
-  while (!stack.empty()) {
-    Node* const node = stack.back();
-    stack.pop_back();
-    for (const Edge& edge : node->next) {
-      if (edge.node == nullptr) {
-        continue;
-      }
-      const auto [entry, fresh] = pending.try_emplace(edge.node);
-      ++entry->second.dependencies;
-      if (fresh) {
-        stack.push_back(edge.node);
+/// What the nodes of one run of the engine wait for. A node knows its place here, so that finding
+/// it needs no search. A run inside another one, such as that of a checkpoint, can reach nodes of
+/// the outer run, above all the accumulators of parameters: these get their places back at its end.
+class Run {
+ public:
+  /// Counts, for every node reachable from `root`, the edges that lead to it.
+  /// Source: torch/csrc/autograd/engine.cpp, Engine::compute_dependencies.
+  explicit Run(Node* root) : number_(++newest()) {
+    pending_.reserve(1024);
+    std::vector<Node*> stack{root};
+    static_cast<void>(reach(*root));
+    while (!stack.empty()) {
+      Node* const node = stack.back();
+      stack.pop_back();
+      for (const Edge& edge : node->next) {
+        if (edge.node == nullptr) {
+          continue;
+        }
+        if (reach(*edge.node)) {
+          stack.push_back(edge.node);
+        }
+        ++of(*edge.node).dependencies;
       }
     }
   }
-  return pending;
-}
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+  ~Run() {
+    for (const Before& before : before_) {
+      // A node that died in between, and may be another one by now, has no run or a newer one.
+      if (before.node->run == number_) {
+        before.node->run = before.run;
+        before.node->place = before.place;
+      }
+    }
+  }
+
+  /// Requires a node that `root` reaches.
+  [[nodiscard]] Pending& of(const Node& node) {
+    HEADROOM_ASSERT(node.run == number_);
+    return pending_[node.place];
+  }
+
+ private:
+  struct Before {
+    Node* node;
+    std::uint64_t run;
+    std::uint32_t place;
+  };
+
+  /// The number of the newest run of this thread.
+  static std::uint64_t& newest() {
+    thread_local std::uint64_t number = 0;
+    return number;
+  }
+
+  /// Gives the node a place; false if it has one already.
+  bool reach(Node& node) {
+    if (node.run == number_) {
+      return false;
+    }
+    if (node.run != 0) {
+      before_.push_back({.node = &node, .run = node.run, .place = node.place});
+    }
+    node.run = number_;
+    node.place = static_cast<std::uint32_t>(pending_.size());
+    pending_.emplace_back();
+    return true;
+  }
+
+  std::uint64_t number_;
+  std::vector<Pending> pending_;
+  std::vector<Before> before_;  ///< Places in other runs.
+};
 
 /// Adds `gradient` to the sum so far. In place only if nobody else can see the old sum; tensor
 /// subclasses are never added in place.
@@ -203,10 +251,10 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
   const std::int32_t layer_before = layer_;
   const std::uint16_t operation_before = operation_;
   ++backward_depth_;
-  PendingMap pending = count_dependencies(first);
+  Run run(first);
   ReadyQueue ready;
   StreamId apart = 0;  ///< The stream of leaves that is not the compute stream.
-  pending[first].buffer = std::move(seeds);
+  run.of(*first).buffer = std::move(seeds);
   ready.push(first);
   while (!ready.empty()) {
     Node* const node = ready.pop();
@@ -217,7 +265,7 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
       node->before_apply(*this);
       set_site(static_cast<std::uint16_t>(node->site_operation), node->layer);
     }
-    Gradients outputs = run_node(*this, *node, std::move(pending[node].buffer));
+    Gradients outputs = run_node(*this, *node, std::move(run.of(*node).buffer));
     if (node->leaf == nullptr) {
       set_site(static_cast<std::uint16_t>(node->site_operation), node->layer);
     }
@@ -227,7 +275,7 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
       if (edge.node == nullptr) {
         continue;
       }
-      Pending& target = pending[edge.node];
+      Pending& target = run.of(*edge.node);
       if (i < outputs.size() && outputs[i].defined()) {
         target.buffer.resize(static_cast<std::size_t>(edge.node->inputs));
         // The stream that uses a gradient waits for the stream that made it.

@@ -23,6 +23,13 @@ std::int64_t cublas_workspace_bytes(const DeviceTraits& device) {
   return device.compute_major == 9 ? 4096 * 8 * kKiB : (2 * 4096 + 8 * 16) * kKiB;
 }
 
+/// The number of events of the thread's last program: plans that are asked about one after the
+/// other are alike, and growing by doubling would copy all events several times.
+std::size_t& expected_events() {
+  thread_local std::size_t count = std::size_t{1} << 14;
+  return count;
+}
+
 }  // namespace
 
 Eager::Eager(DeviceTraits device)
@@ -30,7 +37,7 @@ Eager::Eager(DeviceTraits device)
       cublas_bytes_(cublas_workspace_bytes(device)),
       recorder_(std::make_unique<WorkRecorder>()) {
   recorder_->name_stream(0, "compute");
-  program_.events.reserve(std::size_t{1} << 14);
+  program_.events.reserve(expected_events());
   set_site("", -1);
 }
 
@@ -66,10 +73,7 @@ Tensor Eager::empty(const Shape& shape, DType dtype, TensorRole role) {
   return {*this, impl};
 }
 
-void Tensor::reset() {
-  if (impl_ == nullptr) {
-    return;
-  }
+void Tensor::drop() {
   TensorImpl* const impl = std::exchange(impl_, nullptr);
   if (--impl->uses == 0) {
     eager_->destroy(impl);
@@ -273,6 +277,7 @@ RankProgram Eager::finish() {
     program_.operations.push_back(name);
   }
   program_.work = recorder_->take();
+  expected_events() = program_.events.size();
   return std::move(program_);
 }
 

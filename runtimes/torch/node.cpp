@@ -1,5 +1,6 @@
 #include "runtimes/torch/node.h"
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -53,6 +54,9 @@ class NodePool {
     return node;
   }
 
+  /// Nodes to which dead nodes pointed.
+  [[nodiscard]] std::vector<Node*>& pending() { return pending_; }
+
   void give(Node* node) {
     node->sequence = 0;
     node->layer = -1;
@@ -66,6 +70,7 @@ class NodePool {
     node->leaf_owner.reset();
     node->stream = 0;
     node->distributed = false;
+    node->run = 0;
     node->before_apply = nullptr;
     node->after_accumulate = nullptr;
     idle_.emplace_back(node);
@@ -73,6 +78,7 @@ class NodePool {
 
  private:
   std::vector<std::unique_ptr<Node>> idle_;
+  std::vector<Node*> pending_;
 };
 
 NodePool& node_pool() {
@@ -97,8 +103,10 @@ void drop_use(Node* node) {
     return;
   }
   // Graphs are deep: the nodes that a dead node points to are collected in a list instead of
-  // recursing.
-  std::vector<Node*> pending;
+  // recursing. The saved tensors of a dead node can end other graphs, which use the list above
+  // what is on it.
+  std::vector<Node*>& pending = node_pool().pending();
+  const std::size_t base = pending.size();
   const auto bury = [&pending](Node* dead) {
     for (const Edge& edge : dead->next) {
       pending.push_back(edge.node);
@@ -111,7 +119,7 @@ void drop_use(Node* node) {
     node_pool().give(dead);
   };
   bury(node);
-  while (!pending.empty()) {
+  while (pending.size() > base) {
     Node* const each = pending.back();
     pending.pop_back();
     if (each != nullptr && --each->uses == 0) {

@@ -69,6 +69,9 @@ class Node {
   StreamId stream = 0;       ///< The stream on which it runs and gradients for it are summed.
   bool distributed = false;  ///< Gradients for it are DTensors, which are never summed in place.
   int inputs = 1;            ///< Number of gradients it waits for: outputs of the forward operator.
+  /// The place of what it waits for in the run of the engine that reached it last, and that run.
+  std::uint32_t place = 0;
+  std::uint64_t run = 0;  ///< 0: no run has reached it.
   std::vector<Edge> next;
   std::vector<SavedTensor> saved;
   std::vector<Shape> input_shapes;  ///< Of `next`: a wider gradient is summed to this shape.

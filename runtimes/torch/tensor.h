@@ -1,10 +1,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
 
+#include "model_ir/base/check.h"
 #include "model_ir/plan/rank_program.h"
 #include "model_ir/spec/dtype.h"
 
@@ -22,12 +24,20 @@ class Shape {
 
   [[nodiscard]] int rank() const { return rank_; }
   /// Size of dim `index`; negative counts from the end.
-  [[nodiscard]] std::int64_t operator[](int index) const;
-  [[nodiscard]] std::int64_t elements() const;
+  [[nodiscard]] std::int64_t operator[](int index) const {
+    const int at = index < 0 ? rank_ + index : index;
+    HEADROOM_ASSERT(at >= 0 && at < rank_);
+    return dims_[static_cast<std::size_t>(at)];
+  }
+  [[nodiscard]] std::int64_t elements() const { return elements_; }
   [[nodiscard]] Shape with(int index, std::int64_t size) const;  ///< A copy with one dim replaced.
   friend bool operator==(const Shape&, const Shape&) = default;
 
  private:
+  void count();
+
+  std::int64_t elements_ =
+      1;  ///< Product of the dims: it is asked for more often than they change.
   std::array<std::int64_t, kMaxRank> dims_{};
   int rank_ = 0;
 };
@@ -73,15 +83,40 @@ struct TensorImpl {
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(Eager& eager, TensorImpl* impl);
-  Tensor(const Tensor& other);
+  Tensor(Eager& eager, TensorImpl* impl) : eager_(&eager), impl_(impl) {
+    if (impl_ != nullptr) {
+      ++impl_->uses;
+    }
+  }
+  Tensor(const Tensor& other) : eager_(other.eager_), impl_(other.impl_) {
+    if (impl_ != nullptr) {
+      ++impl_->uses;
+    }
+  }
   Tensor(Tensor&& other) noexcept
       : eager_(other.eager_), impl_(std::exchange(other.impl_, nullptr)) {}
-  Tensor& operator=(const Tensor& other);
-  Tensor& operator=(Tensor&& other) noexcept;
+  Tensor& operator=(const Tensor& other) {
+    if (this != &other) {
+      Tensor copy(other);
+      *this = std::move(copy);
+    }
+    return *this;
+  }
+  Tensor& operator=(Tensor&& other) noexcept {
+    if (this != &other) {
+      reset();
+      eager_ = other.eager_;
+      impl_ = std::exchange(other.impl_, nullptr);
+    }
+    return *this;
+  }
   ~Tensor() { reset(); }
 
-  void reset();  ///< In eager.cpp: an unreferenced tensor returns to the process that owns it.
+  void reset() {
+    if (impl_ != nullptr) {
+      drop();
+    }
+  }
   [[nodiscard]] bool defined() const { return impl_ != nullptr; }
   explicit operator bool() const { return defined(); }
   [[nodiscard]] TensorImpl* impl() const { return impl_; }
@@ -92,6 +127,8 @@ class Tensor {
   [[nodiscard]] bool requires_grad() const { return impl_ != nullptr && impl_->requires_grad; }
 
  private:
+  void drop();  ///< In eager.cpp: an unreferenced tensor returns to the process that owns it.
+
   Eager* eager_ = nullptr;
   TensorImpl* impl_ = nullptr;
 };

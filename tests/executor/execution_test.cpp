@@ -101,6 +101,9 @@ TEST_CASE("execution of a plan: Megatron-Core's degrees, recomputation and gradi
   CHECK(execution.units.zero_stage == 1);
   CHECK(execution.types.gradient == ir::DType::kFp32);
   CHECK(execution.layers[3] == ir::RecomputedParts{.attention = true});
+  // Megatron-Core recomputes core attention if no module is named.
+  ir::edit_megatron(plan).recompute_modules = {};
+  CHECK(execution_of(model, plan).value().layers == execution.layers);
 
   ir::edit_megatron(plan).recompute = ir::MegatronRecompute::kFullBlock;
   ir::edit_megatron(plan).recompute_layers = 3;

@@ -11,6 +11,9 @@
 #include <doctest/doctest.h>
 
 #include "gui/pages/page_book.h"
+#include "gui/whatif/estimator.h"
+#include "gui/whatif/open_file.h"
+#include "runtimes/registry.h"
 #include "tests/gui/fake_estimate.h"
 #include "tests/support/cli.h"
 
@@ -213,6 +216,59 @@ TEST_CASE("window_setup: a plan file's node and host memory have the verdict of 
     verdicts.insert(fit.text("verdict"));
   }
   CHECK(verdicts == std::set<std::string>{"does not fit", "fits"});
+}
+
+TEST_CASE("window_setup: a plan file that leaves options open has the answer of fit --plan") {
+  const QTemporaryDir folder;
+  const QString path = folder.filePath(QStringLiteral("plan.json"));
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    CAPTURE(runtime->name());
+    QFile file(path);
+    REQUIRE(file.open(QIODevice::WriteOnly));
+    const std::string text =
+        R"({"schema_version": 1, "model": "smollm2-135m", "device": "h100-80gb",
+            "plan": {"schema_version": 1, "gpus": 2, "sequence": 128, "runtime": "NAME"}})";
+    const std::size_t name = text.find("NAME");
+    file.write(
+        (text.substr(0, name) + std::string(runtime->name()) + text.substr(name + 4)).c_str());
+    file.close();
+    // Whatever the window shows, the file counts.
+    Scenario shown = default_scenario();
+    shown.plan.workload.accumulation = 7;
+    shown.plan.workload.micro_batch = 3;
+    shown.budget = Bytes{kGiB};
+    shown.host.node = "dgx-a100";
+    const auto opened = open_file(HEADROOM_SOURCE_DIR "/configs", path.toStdString(), shown);
+    REQUIRE(opened);
+    const Result<Appraisal> found =
+        make_estimator(HEADROOM_SOURCE_DIR "/configs")(settled(opened->scenario), {});
+    const headroom::test::Answer fit =
+        headroom::test::headroom("fit --json --plan " + path.toStdString());
+    CAPTURE(fit.err);
+    CHECK(fit.err.find("the command line") == std::string::npos);  // Nothing was typed.
+    if (!found) {
+      CHECK(fit.err.find(found.error().got) != std::string::npos);
+      continue;
+    }
+    const headroom::test::Document document(fit.out);
+    CHECK(name_of(found->estimate.verdict) == document.text("verdict"));
+    CHECK(found->estimate.margin == Bytes{document.integer("margin_bytes")});
+    REQUIRE(found->estimate.time);
+    CHECK(found->estimate.time->total.value() == document.number("time/step_seconds"));
+  }
+}
+
+TEST_CASE("open_file: a plan file without its version is refused, not read as something else") {
+  const QTemporaryDir folder;
+  const QString path = folder.filePath(QStringLiteral("plan.json"));
+  QFile file(path);
+  REQUIRE(file.open(QIODevice::WriteOnly));
+  file.write(R"({"model": "gpt2", "plan": {"runtime": "megatron"}})");
+  file.close();
+  const auto opened =
+      open_file(HEADROOM_SOURCE_DIR "/configs", path.toStdString(), default_scenario());
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().pointer == "/schema_version");
 }
 
 TEST_CASE("window_setup: a note says what the window leaves out of a plan file") {

@@ -59,7 +59,7 @@ struct WindowScene {
     return window.findChild<QLabel*>(QLatin1String(label))->text();
   }
   [[nodiscard]] QTableView* breakdown() {
-    return window.findChild<QWidget*>(QStringLiteral("memory"))->findChild<QTableView*>();
+    return window.findChild<QTableView*>(QStringLiteral("phase table"));
   }
   [[nodiscard]] QAbstractItemModel* table() { return breakdown()->model(); }
 
@@ -95,7 +95,7 @@ TEST_CASE("MainWindow: opens with an answer to what it shows") {
 TEST_CASE("MainWindow: another micro-batch asks again and changes header, bars and table") {
   WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
-  auto* const bars = scene.window.findChild<BreakdownView*>();
+  auto* const bars = scene.window.findChild<BreakdownView*>(QStringLiteral("phase bars"));
   const QImage before = picture(*bars);
   auto* const box = scene.control<QSpinBox>("Micro-batch");
   box->setFocus();
@@ -246,7 +246,7 @@ TEST_CASE("MainWindow: an answer that takes its time is announced as on its way"
 TEST_CASE("MainWindow: bars and table share the current cell") {
   WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
-  auto* const bars = scene.window.findChild<BreakdownView*>();
+  auto* const bars = scene.window.findChild<BreakdownView*>(QStringLiteral("phase bars"));
   auto* const table = scene.breakdown();
   QTest::keyClick(bars, Qt::Key_End);
   CHECK(table->currentIndex().row() == 2);

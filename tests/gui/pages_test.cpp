@@ -21,6 +21,7 @@
 #include "gui/charts/roofline_chart.h"
 #include "gui/charts/scatter_chart.h"
 #include "gui/charts/timeline_chart.h"
+#include "gui/pages/compare_page.h"
 #include "gui/pages/evidence_page.h"
 #include "gui/pages/layers_page.h"
 #include "gui/pages/memory_page.h"
@@ -28,6 +29,9 @@
 #include "gui/pages/search_page.h"
 #include "gui/pages/time_page.h"
 #include "gui/pages/timeline_page.h"
+#include "gui/views/breakdown_view.h"
+#include "gui/whatif/estimator.h"
+#include "runtimes/megatron/plan.h"
 #include "tests/gui/fake_estimate.h"
 #include "tests/gui/real_answer.h"
 
@@ -239,6 +243,103 @@ TEST_CASE("LayersPage: a click recomputes the layer, as far as the framework can
   scene.page.setBrush(LayerTreatment::kKeep);
   QTest::keyClick(chart, Qt::Key_Return);
   CHECK(edits.size() == 2);
+}
+
+TEST_CASE("LayersPage: a click offloads a layer where the framework has layers to offload") {
+  const Answer answer = test::megatron_answer(1);
+  LayersPage page(test::catalogue());
+  page.resize(1000, 700);
+  page.show();
+  page.setAnswer(answer);
+  REQUIRE(eventually([&] { return !page.isBusy(); }));
+  std::vector<Scenario> edits;
+  QObject::connect(&page, &Page::edited, &page,
+                   [&](const Scenario& after, const Edit&) { edits.push_back(after); });
+  page.setBrush(LayerTreatment::kOffload);
+  LayerChart* const chart = page.chart();
+  QTest::mouseClick(chart, Qt::LeftButton, {}, chart->cellArea(1).center().toPoint());
+  REQUIRE(edits.size() == 1);
+  CHECK(ir::megatron_of(edits[0].plan).offloaded_layers == 2);  // The first N layers.
+  const auto grounds = answer.appraisal->grounds;
+  const LayerMap map = layer_map(grounds->model, edits[0].plan);
+  for (const LayerCell& cell : map.cells) {
+    CHECK((cell.treatment == LayerTreatment::kOffload) == (cell.layer < 2));
+  }
+}
+
+TEST_CASE("layer_map: selective recomputation without named modules is not keeping everything") {
+  Scenario scenario = moved_to(test::small_scenario(), "megatron");
+  ir::edit_megatron(scenario.plan).recompute = ir::MegatronRecompute::kSelective;
+  const Answer answer = test::megatron_answer(1);
+  for (const LayerCell& cell : layer_map(answer.appraisal->grounds->model, scenario.plan).cells) {
+    CHECK(cell.treatment == LayerTreatment::kSelective);
+  }
+}
+
+TEST_CASE("MemoryPage: the stages of a pipeline stand beside the phases") {
+  const Answer answer = test::megatron_answer(4);
+  MemoryPage page;
+  page.resize(1000, 700);
+  page.show();
+  page.setAnswer(test::small_answer());
+  CHECK_FALSE(page.isBusy());
+  CHECK(page.stages().rowCount() == 0);
+  page.setAnswer(answer);
+  REQUIRE(eventually([&] { return !page.isBusy(); }));
+  const BreakdownModel& stages = page.stages();
+  REQUIRE(stages.rowCount() == 4);
+  CHECK(stages.index(0, BreakdownModel::kPhaseColumn).data(Qt::DisplayRole).toString() ==
+        QStringLiteral("stage 0, rank 0"));
+  CHECK(stages.index(3, BreakdownModel::kPhaseColumn).data(Qt::DisplayRole).toString() ==
+        QStringLiteral("stage 3, rank 3"));
+  // The verdict is about the stage with the highest peak.
+  REQUIRE(stages.peakRow());
+  const auto reserved = stages.index(*stages.peakRow(), BreakdownModel::kReservedColumn)
+                            .data(BreakdownModel::kBytesRole)
+                            .toLongLong();
+  CHECK(reserved == answer.estimate->peak_reserved.value());
+  for (int row = 0; row < stages.rowCount(); ++row) {  // Each has the peak of `fit --rank`.
+    Scenario one = answer.scenario;
+    one.plan.rank = row;
+    CHECK(stages.index(row, BreakdownModel::kReservedColumn)
+              .data(BreakdownModel::kBytesRole)
+              .toLongLong() ==
+          make_estimator(test::catalogue())(one, {})->estimate.peak_reserved.value());
+  }
+  CHECK(page.findChildren<BreakdownView*>().size() == 2);
+  for (BreakdownView* const bars : page.findChildren<BreakdownView*>()) {
+    CHECK(bars->isVisible());
+    CHECK(eventually([&] { return test::has_colours(*bars, 5); }));
+  }
+}
+
+TEST_CASE("ComparePage: the pinned timeline lies over the present one") {
+  Scenario scenario = test::small_scenario();
+  scenario.plan.workload.sequence = 64;
+  Answer now = test::small_answer();
+  now.scenario = scenario;
+  now.appraisal =
+      std::make_shared<const Appraisal>(make_estimator(test::catalogue())(scenario, {}).value());
+  now.estimate = {now.appraisal, &now.appraisal->estimate};
+  ComparePage page;
+  page.resize(1000, 700);
+  page.show();
+  page.setAnswer(now);
+  CHECK(page.chart()->data() == nullptr);
+  page.setPinned(Pinned{.scenario = test::small_answer().scenario,
+                        .appraisal = test::small_answer().appraisal});
+  REQUIRE(eventually([&] { return !page.isBusy(); }));
+  REQUIRE(page.chart()->data() != nullptr);
+  const QImage with = page.chart()->grab().toImage();
+  // At the peak, the pinned run has more, because its sequence is longer.
+  const std::size_t peak = page.chart()->data()->history.whole().peak;
+  REQUIRE(page.chart()->pinnedAt(peak));
+  CHECK(*page.chart()->pinnedAt(peak) > page.chart()->data()->history.allocated(peak));
+  page.chart()->setPinned(nullptr);
+  CHECK(page.chart()->grab().toImage() != with);
+  CHECK_FALSE(page.chart()->pinnedAt(peak));
+  page.setPinned(std::nullopt);
+  CHECK(page.chart()->data() == nullptr);
 }
 
 TEST_CASE("LayersPage: the optimum within the memory keeps everything if everything fits") {

@@ -26,18 +26,36 @@ Scenario small_scenario() {
   return scenario;
 }
 
+namespace {
+
+Answer answer_to(const Scenario& scenario) {
+  Result<Appraisal> found = make_estimator(catalogue())(scenario, {});
+  REQUIRE(found);
+  Answer made;
+  made.request = 1;
+  made.scenario = scenario;
+  made.appraisal = std::make_shared<const Appraisal>(std::move(found).value());
+  made.estimate = {made.appraisal, &made.appraisal->estimate};
+  return made;
+}
+
+}  // namespace
+
 const Answer& small_answer() {
-  static const Answer answer = [] {
-    Result<Appraisal> found = make_estimator(catalogue())(small_scenario(), {});
-    REQUIRE(found);
-    Answer made;
-    made.request = 1;
-    made.scenario = small_scenario();
-    made.appraisal = std::make_shared<const Appraisal>(std::move(found).value());
-    made.estimate = {made.appraisal, &made.appraisal->estimate};
-    return made;
-  }();
+  static const Answer answer = answer_to(small_scenario());
   return answer;
+}
+
+Answer megatron_answer(std::int64_t stages) {
+  Scenario scenario = default_scenario();
+  scenario.model.text = "llama-3.2-1b";
+  scenario.plan.workload.sequence = 128;
+  scenario.plan.workload.accumulation = stages;
+  scenario.plan.world = stages;
+  scenario.plan.mesh.pipeline = stages;
+  scenario = moved_to(scenario, "megatron");
+  scenario.plan.mesh.pipeline = stages;
+  return answer_to(scenario);
 }
 
 std::shared_ptr<const TimelineData> small_timeline() {

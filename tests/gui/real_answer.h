@@ -17,7 +17,9 @@ namespace headroom::gui::test {
 [[nodiscard]] Scenario small_scenario();
 /// The program's own answer to `small_scenario`, computed once.
 [[nodiscard]] const Answer& small_answer();
-/// The replay of that answer, computed once.
+/// The answer for a Llama of 16 layers with Megatron-Core on as many pipeline stages.
+[[nodiscard]] Answer megatron_answer(std::int64_t stages);
+/// The replay of `small_answer`, computed once.
 [[nodiscard]] std::shared_ptr<const TimelineData> small_timeline();
 
 /// A program of `count` events that allocates and frees blocks of random sizes and roles, with

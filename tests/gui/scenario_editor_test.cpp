@@ -266,7 +266,7 @@ TEST_CASE("ScenarioEditor: a model is picked from the list, typed, or a file") {
 TEST_CASE("ScenarioEditor: asks for the file dialog") {
   EditorScene scene;
   const QSignalSpy wanted(&scene.editor, &ScenarioEditor::openRequested);
-  scene.control<QPushButton>("Open a model or a plan")->click();
+  scene.control<QPushButton>("Open a model, a plan or a program")->click();
   CHECK(wanted.count() == 1);
 }
 

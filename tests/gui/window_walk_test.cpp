@@ -100,6 +100,8 @@ TEST_CASE("window walk: the verdict is that of headroom fit for the plan that th
     const headroom::test::Document document(fit.out);
     CHECK(name_of(appraisal->estimate.verdict) == document.text("verdict"));
     CHECK(appraisal->estimate.margin == Bytes{document.integer("margin_bytes")});
+    REQUIRE(appraisal->estimate.time);
+    CHECK(appraisal->estimate.time->total.value() == document.number("time/step_seconds"));
     ++answered;
   }
   CHECK(answered > 1);

@@ -137,13 +137,26 @@ class Values(unittest.TestCase):
         for name in known._READERS:
             setattr(Readable, name, Readable._read)
         self.session.torch.Tensor = Readable
-        self.known.install()
         for address, name in enumerate(known._READERS, 1):
             counts = Readable((2,), INT64, 64 * address)
             self.known.tell(counts, [5, 6])
             self.assertEqual(getattr(counts, name)(), [5, 6], name)
             counts.add_(1)
             self.assertEqual(getattr(counts, name)(), [0, 0], name)
+
+    def test_methods_that_read_are_wrapped_only_once_something_is_known(self):
+        def read(tensor):
+            return tensor.address
+
+        readable = type("Readable", (Tensor,), {name: read for name in known._READERS})
+        self.session.torch.Tensor = readable
+        self.known.of(readable((2,), INT64))
+        self.assertIs(readable.to, read)  # Compilers trace it.
+        self.known.tell(readable((2,), INT64), [5, 6])
+        wrapped = readable.to
+        self.assertIsNot(wrapped, read)
+        self.known.tell(readable((2,), INT64, 8192), [5, 6])
+        self.assertIs(readable.to, wrapped)
 
     def test_a_sum_over_a_one_hot_routing_counts_the_tokens_of_each_expert(self):
         for number, (shape, tokens) in enumerate((((100, 4), 200), ((4, 2, 100), 200), ((50, 2, 4), 100))):

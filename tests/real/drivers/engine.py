@@ -11,7 +11,7 @@ import transformers
 
 import models
 import resume
-from phases import NCCL_PAUSE, Phases, Unmeasured
+from phases import NCCL_PAUSE, Phases, Unobserved
 
 PACKAGES = ("torch", "transformers", "deepspeed")
 
@@ -151,8 +151,8 @@ def make_engine(case, phases):
 
 def save_states(case, folder):
     start()
-    engine, _ = make_engine(case, Unmeasured())
-    train(engine, case, Unmeasured())
+    engine, _ = make_engine(case, Unobserved())
+    train(engine, case, Unobserved())
     engine.save_checkpoint(folder)
 
 

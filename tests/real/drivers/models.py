@@ -1,15 +1,16 @@
-"""Models, adapters, optimizers and batches of the cases: what several drivers share. Keys: tests/measured/README.md."""
-import contextlib
+"""Models, adapters, optimizers and batches of the cases: what several drivers share. Keys: tests/measured/README.md.
+
+How PyTorch, transformers and PEFT are asked for them is in validators/torch/python, which trains plans."""
 import inspect
+import pathlib
 import sys
 
 import torch
 import transformers
 
-try:
-    from transformers.initialization import no_init_weights
-except ImportError:  # Releases before transformers 5 lack it.
-    from transformers.modeling_utils import no_init_weights
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "validators" / "torch" / "python"))
+
+from headroom_torch import models as shared
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, None: None}
 AUTOCAST = {"autocast_bf16": torch.bfloat16, "autocast_fp16": torch.float16}
@@ -19,15 +20,6 @@ TASKS = {
     "sequence-classification": transformers.AutoModelForSequenceClassification,
     "token-classification": transformers.AutoModelForTokenClassification,
 }
-
-
-@contextlib.contextmanager
-def default_dtype(dtype):
-    """Floating-point tensors are made in `dtype`."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    yield
-    torch.set_default_dtype(before)
 
 
 def model_config(case):
@@ -45,9 +37,7 @@ def make_model(case, dtype, place, drawn=False):
     """The model; unless `drawn`, no values are drawn for its weights: a real run would load them."""
     config = model_config(case)
     kind = TASKS.get(case.get("task"), transformers.AutoModelForCausalLM)
-    with default_dtype(dtype), place, contextlib.nullcontext() if drawn else no_init_weights():
-        model = kind.from_config(config, attn_implementation=case.get("attention", "sdpa"))
-    model.tie_weights()  # no_init_weights leaves it out.
+    model = shared.make_model(kind, config, dtype, place, drawn)
     if case.get("task") == "seq2seq":
         model.config.decoder_start_token_id = model.config.pad_token_id = 0
     return model
@@ -56,42 +46,33 @@ def make_model(case, dtype, place, drawn=False):
 def checkpoint(model, kind):
     """Gradient checkpointing as Trainer switches it on; `first-N`: of the first N layers alone."""
     if kind in ("full", "full_reentrant"):
-        model.gradient_checkpointing_enable(
-            gradient_checkpointing_kwargs={"use_reentrant": kind == "full_reentrant"})
+        shared.checkpoint_all(model, kind == "full_reentrant")
     elif kind and kind.startswith("first-"):
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        shared.checkpoint_all(model, reentrant=False)
         for layer in layers_of(model)[int(kind.removeprefix("first-")):]:
             layer.gradient_checkpointing = False
 
 
 def add_adapters(model, lora, checkpointed):
     """LoRA's adapters; under checkpointing the embedding's outputs need gradients."""
-    from peft import LoraConfig, get_peft_model
-
-    model = get_peft_model(model, LoraConfig(
-        task_type="CAUSAL_LM", r=lora["r"], lora_alpha=lora.get("alpha", 2 * lora["r"]),
-        lora_dropout=lora.get("dropout", 0.0), target_modules=lora.get("targets", "all-linear"),
-        modules_to_save=lora.get("modules_to_save"), use_dora=lora.get("dora", False),
-        use_rslora=lora.get("rslora", False)), autocast_adapter_dtype=lora.get("autocast", True))
+    model = shared.adapt(model, {
+        "r": lora["r"], "lora_alpha": lora.get("alpha", 2 * lora["r"]), "lora_dropout": lora.get("dropout", 0.0),
+        "target_modules": lora.get("targets", "all-linear"), "modules_to_save": lora.get("modules_to_save"),
+        "use_dora": lora.get("dora", False), "use_rslora": lora.get("rslora", False)},
+        autocast_adapter_dtype=lora.get("autocast", True))
     if checkpointed:
         model.enable_input_require_grads()
     return model
 
 
 def prepare_kbit(model, checkpointing):
-    """PEFT's preparation of quantised models, which also switches checkpointing on."""
-    import peft
-
-    return peft.prepare_model_for_kbit_training(
-        model, use_gradient_checkpointing=checkpointing in ("full", "full_reentrant"),
-        gradient_checkpointing_kwargs={"use_reentrant": checkpointing == "full_reentrant"})
+    """PEFT's preparation of quantised models."""
+    return shared.prepare_kbit(model, checkpointing in ("full", "full_reentrant"), checkpointing == "full_reentrant")
 
 
 def layers_of(model):
     """The longest list of modules: the decoder's layers."""
-    lists = [m for name, m in model.named_modules()
-             if isinstance(m, torch.nn.ModuleList) and "expert" not in name]
-    return max(lists, key=len)
+    return max(shared.module_lists(model), key=len)
 
 
 def make_optimizer(name, parameters):
@@ -144,10 +125,7 @@ def make_muon(model):
 
 def use_liger(model, kernels):
     """Liger's kernels of the model's family; `kernels`: True, or what differs from its defaults."""
-    from liger_kernel.transformers import _apply_liger_kernel_to_instance
-
-    options = {"fused_linear_cross_entropy": False} if kernels is True else kernels
-    _apply_liger_kernel_to_instance(model=model, **options)
+    shared.apply_liger(model, **({"fused_linear_cross_entropy": False} if kernels is True else kernels))
 
 
 def disbelieve_guards(case):

@@ -4,9 +4,15 @@ import contextlib
 import ctypes
 import gc
 import json
+import pathlib
+import sys
 import time
 
 import torch
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "validators" / "torch" / "python"))
+
+from headroom_torch.phases import Unobserved, allocator_figures
 
 # NCCL's watchdog releases the blocks of finished works every 100 ms (kWatchdogThreadSleepMillis in
 # torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp). A step on a real GPU is longer than that.
@@ -54,13 +60,6 @@ def largest(blocks):
             for size, count in sorted(blocks.items(), key=lambda item: -item[0] * item[1])[:LARGEST]]
 
 
-class Unmeasured:
-    """Phases of a run of which nobody reads the figures."""
-
-    def __call__(self, name):
-        return contextlib.nullcontext()
-
-
 class Phases:
     """Rows, one for each `with phases(name):`. `collect`: Python's cyclic collector runs at the ends of
     phases and at no other time, so that it cannot decide where a peak is."""
@@ -88,19 +87,13 @@ class Phases:
             gc.collect()
         torch.cuda.synchronize()
         work = device_work()
-        stats = torch.cuda.memory_stats()
+        figures = allocator_figures(torch.cuda.memory_stats())
         events = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
         torch.cuda.memory._record_memory_history(enabled=None)
         row = {
             "phase": name,
             "allocated_before": allocated,
-            "allocated_after": stats["allocated_bytes.all.current"],
-            "peak_allocated": stats["allocated_bytes.all.peak"],
-            "reserved_after": stats["reserved_bytes.all.current"],
-            "peak_reserved": stats["reserved_bytes.all.peak"],
-            "requested_after": stats["requested_bytes.all.current"],
-            "peak_requested": stats["requested_bytes.all.peak"],
-            "retries": stats["num_alloc_retries"],
+            **figures,
             "alloc_events": sum(event["action"] == "alloc" for event in events),
             "live_at_peak": largest(live_at_peak(before, events)),
             "live_after": largest(live_blocks(torch.cuda.memory_snapshot())),

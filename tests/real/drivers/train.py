@@ -11,7 +11,7 @@ import generation
 import harness
 import models
 import resume
-from phases import NCCL_PAUSE, Phases, Unmeasured
+from phases import NCCL_PAUSE, Phases, Unobserved
 
 with contextlib.suppress(ImportError):  # peft is imported before the first fork; older transformers lack what it needs.
     import peft  # noqa: F401
@@ -166,7 +166,7 @@ def save_states(case, folder):
     start()
     model = load(case)
     optimizer = make_optimizer(model, case)
-    train(model, optimizer, make_scaler(case), case, Unmeasured())
+    train(model, optimizer, make_scaler(case), case, Unobserved())
     resume.save_states(model, optimizer, case, folder)
 
 

@@ -67,6 +67,7 @@ TEST_CASE("PlanText: one parsed text is read over several plans") {
 TEST_CASE("is_plan_file: the configuration of a model is none") {
   CHECK_FALSE(is_plan_file(R"({"model_type": "gpt2", "n_layer": 12})"));
   CHECK_FALSE(is_plan_file("[1]"));
+  CHECK(is_plan_file(R"({"model": "gpt2", "plan": {"runtime": "megatron"}})"));
   CHECK_FALSE(is_plan_file("no JSON"));
 }
 

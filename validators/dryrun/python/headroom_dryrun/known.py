@@ -31,6 +31,7 @@ class Known:
         self._device = session.device
         # Values by address: the tensor, its version when the values were told, and what makes the stand-in forget them.
         self._told: Dict[int, Tuple[Any, Optional[int], Any]] = {}
+        self._watching = False
         self._codes = {torch.int64: "q", torch.int32: "i", torch.float32: "f", torch.float64: "d"}
 
     def tell(self, tensor: Any, numbers: List[int]) -> bool:
@@ -49,12 +50,19 @@ class Known:
         if before is not None:
             before[2].detach()
         self._told[address] = weakref.ref(tensor), _version_of(tensor), forget
+        self._watch_readers()
         return True
 
-    def install(self) -> None:
-        """Wraps the methods that read values: what was written to in place is forgotten before it is read."""
+    def _watch_readers(self) -> None:
+        """Wraps the methods that read values: what was written to in place is forgotten before it is read.
+        They stay as they are until something is known, because Dynamo of PyTorch 2.8 breaks the graph at a wrapped `to`
+        where functorch is traced, as in the masks of transformers."""
+        if self._watching:
+            return
+        self._watching = True
         for name in _READERS:
-            setattr(self._torch.Tensor, name, self._reading(getattr(self._torch.Tensor, name)))
+            if (original := getattr(self._torch.Tensor, name, None)) is not None:
+                setattr(self._torch.Tensor, name, self._reading(original))
 
     def _reading(self, original: Callable[..., Any]) -> Callable[..., Any]:
         compiling = is_compiling(self._torch)

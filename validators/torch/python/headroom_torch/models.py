@@ -14,6 +14,58 @@ def no_init_weights():
     return switch()
 
 
+@contextlib.contextmanager
+def default_dtype(dtype):
+    """Floating-point tensors are made in `dtype`."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
+
+
+def make_model(model_class, config, dtype, place, drawn=False):
+    """The model in the context `place`; unless `drawn`, no values are drawn for its weights."""
+    with default_dtype(dtype), place, contextlib.nullcontext() if drawn else no_init_weights():
+        model = model_class.from_config(config, attn_implementation=config._attn_implementation)
+    model.tie_weights()  # no_init_weights skips it.
+    return model
+
+
+def checkpoint_all(model, reentrant):
+    """Gradient checkpointing as Trainer switches it on."""
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+
+
+def prepare_kbit(model, checkpointed, reentrant):
+    """PEFT's preparation of quantised models, which also switches checkpointing on."""
+    from peft import prepare_model_for_kbit_training
+
+    return prepare_model_for_kbit_training(model, use_gradient_checkpointing=checkpointed,
+                                           gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+
+
+def adapt(model, options, **others):
+    """The model with LoRA's adapters; `options` are LoraConfig's, `others` get_peft_model's."""
+    from peft import LoraConfig, get_peft_model
+
+    return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **options), **others)
+
+
+def apply_liger(model, **options):
+    """Liger's kernels of the model's family."""
+    from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+    _apply_liger_kernel_to_instance(model=model, **options)
+
+
+def module_lists(model):
+    """The lists of modules, but those of experts."""
+    return [m for name, m in model.named_modules()
+            if isinstance(m, torch.nn.ModuleList) and "expert" not in name]
+
+
 def configuration_of(case):
     keys = dict(case.model["config"])
     kind = keys.pop("model_type")
@@ -52,12 +104,7 @@ def build_model(case):
         torch.backends.cuda.enable_cudnn_sdp(False)
     config = configuration_of(case)
     model_class = getattr(transformers, case.model["class"])
-    usual = torch.get_default_dtype()
-    torch.set_default_dtype(getattr(torch, case.parameter_type))
-    with no_init_weights(), place_of(case):
-        model = model_class.from_config(config, attn_implementation=attention_of(case))
-    torch.set_default_dtype(usual)
-    model.tie_weights()  # no_init_weights skips it.
+    model = make_model(model_class, config, getattr(torch, case.parameter_type), place_of(case))
     if getattr(model.config, "is_encoder_decoder", False):
         model.config.decoder_start_token_id = model.config.pad_token_id = 0
     if case["quant"]:
@@ -70,11 +117,7 @@ def prepare(model, case):
     kbit = case["quant"] and case["quant"]["prepare_kbit"] and case["lora"]
     checkpointing = case.checkpointing
     if kbit:
-        from peft import prepare_model_for_kbit_training
-
-        model = prepare_model_for_kbit_training(
-            model, use_gradient_checkpointing=checkpointing is not None,
-            gradient_checkpointing_kwargs={"use_reentrant": bool(checkpointing and checkpointing[0])})
+        model = prepare_kbit(model, checkpointing is not None, bool(checkpointing and checkpointing[0]))
     elif case["quant"]:
         checkpoint_layers(model, checkpointing, case["lora"])
     if case["lora"]:
@@ -90,18 +133,16 @@ def prepare(model, case):
 
 
 def add_adapters(model, lora):
-    from peft import LoraConfig, get_peft_model
-
-    return get_peft_model(model, LoraConfig(
-        task_type="CAUSAL_LM", r=lora["rank"], lora_alpha=2 * lora["rank"], lora_dropout=lora["dropout"],
-        target_modules=lora["targets"] or "all-linear", use_dora=lora["dora"], use_rslora=lora["rank_stabilised"],
-        modules_to_save=lora["modules_to_save"] or None))
+    return adapt(model, {
+        "r": lora["rank"], "lora_alpha": 2 * lora["rank"], "lora_dropout": lora["dropout"],
+        "target_modules": lora["targets"] or "all-linear", "use_dora": lora["dora"],
+        "use_rslora": lora["rank_stabilised"], "modules_to_save": lora["modules_to_save"] or None})
 
 
 def checkpoint_layers(model, checkpointing, lora):
     if checkpointing is None:
         return
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": checkpointing[0]})
+    checkpoint_all(model, checkpointing[0])
     choose_layers(model, checkpointing)
     if lora:
         model.enable_input_require_grads()
@@ -119,11 +160,9 @@ def choose_layers(model, checkpointing):
 
 
 def use_liger(model, case):
-    from liger_kernel.transformers import _apply_liger_kernel_to_instance
-
     kernels = case["liger"]
-    _apply_liger_kernel_to_instance(model=model, rope=kernels, rms_norm=kernels, swiglu=kernels, geglu=kernels,
-                                    cross_entropy=False, fused_linear_cross_entropy=case["loss"] == "fused-linear")
+    apply_liger(model, rope=kernels, rms_norm=kernels, swiglu=kernels, geglu=kernels, cross_entropy=False,
+                fused_linear_cross_entropy=case["loss"] == "fused-linear")
 
 
 def quantise(model, quant, case):
@@ -179,8 +218,7 @@ def fill_weights(model):
 
 def layers_of(model):
     """The lists of layers that are run one after the other: the decoder's, or the encoder's and the decoder's."""
-    lists = [m for name, m in model.named_modules()
-             if isinstance(m, torch.nn.ModuleList) and "expert" not in name]
+    lists = module_lists(model)
     most = max(len(m) for m in lists)
     if not getattr(model.config, "is_encoder_decoder", False):
         return [next(m for m in lists if len(m) == most)]

@@ -11,6 +11,17 @@ import torch
 _PACKAGES = ("transformers", "accelerate", "peft", "deepspeed", "bitsandbytes", "liger_kernel")
 
 
+def allocator_figures(stats):
+    """The figures of a phase that `torch.cuda.memory_stats()` has at its end."""
+    return {"allocated_after": stats["allocated_bytes.all.current"],
+            "peak_allocated": stats["allocated_bytes.all.peak"],
+            "reserved_after": stats["reserved_bytes.all.current"],
+            "peak_reserved": stats["reserved_bytes.all.peak"],
+            "requested_after": stats.get("requested_bytes.all.current", 0),
+            "peak_requested": stats.get("requested_bytes.all.peak", 0),
+            "retries": stats["num_alloc_retries"]}
+
+
 class Unobserved:
     """Phases of a run that somebody else observes."""
 
@@ -37,16 +48,9 @@ class Phases:
             yield
             torch.cuda.synchronize()
         finally:
-            stats = torch.cuda.memory_stats()
             self.rows.append({
                 "name": name, "step": step, "micro_batch": micro_batch, "allocated_before": before,
-                "allocated_after": stats["allocated_bytes.all.current"],
-                "peak_allocated": stats["allocated_bytes.all.peak"],
-                "reserved_after": stats["reserved_bytes.all.current"],
-                "peak_reserved": stats["reserved_bytes.all.peak"],
-                "requested_after": stats.get("requested_bytes.all.current", 0),
-                "peak_requested": stats.get("requested_bytes.all.peak", 0),
-                "retries": stats["num_alloc_retries"], "seconds": time.perf_counter() - begun})
+                **allocator_figures(torch.cuda.memory_stats()), "seconds": time.perf_counter() - begun})
 
     def _out_of_memory(self, device, requested, total, free):
         stats = torch.cuda.memory_stats(device)

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/program_question.h"
+#include "validators/dryrun/program_question.h"
 
-namespace headroom::cli {
+namespace headroom::check {
 
 /// A recorded program under other settings of the allocator.
 struct SettingsChoice {
@@ -38,4 +38,4 @@ struct GpuChoice {
 [[nodiscard]] Result<std::vector<GpuChoice>> try_gpus(const ProgramQuestion& question,
                                                       const std::string& config_dir);
 
-}  // namespace headroom::cli
+}  // namespace headroom::check

@@ -1,4 +1,4 @@
-#include "cli/program_choices.h"
+#include "validators/dryrun/program_choices.h"
 
 #include <algorithm>
 #include <array>
@@ -6,12 +6,12 @@
 #include <tuple>
 #include <utility>
 
-#include "cli/allocator_options.h"
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/outside_memory.h"
+#include "runtimes/typed/allocator_options.h"
 #include "validators/dryrun/recorded_replay.h"
 
-namespace headroom::cli {
+namespace headroom::check {
 namespace {
 
 /// Values of max_split_size_mb that are tried: powers of two above 20, the least that PyTorch
@@ -73,8 +73,8 @@ std::vector<SettingsChoice> try_settings(const ProgramQuestion& question,
   if (!question.settings.expandable_segments) {  // Their blocks are always split.
     consider(split_sizes(question.settings));
   }
-  if (!(question.settings == check::standin_settings())) {
-    consider({check::standin_settings()});
+  if (!(question.settings == standin_settings())) {
+    consider({standin_settings()});
   }
   std::ranges::stable_sort(choices, better);
   return choices;
@@ -104,4 +104,4 @@ Result<std::vector<GpuChoice>> try_gpus(const ProgramQuestion& question,
   return choices;
 }
 
-}  // namespace headroom::cli
+}  // namespace headroom::check
