@@ -20,6 +20,7 @@
 #include "cli/time_options.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
+#include "planner/search/timely_search.h"
 #include "planner/space/all_axes.h"
 #include "planner/space/framework_search.h"
 #include "runtimes/plan_parts.h"
@@ -327,6 +328,7 @@ plan::SearchQuestion PlanSearch::question() const {
           .replays = replays,
           .judge = cost::judge_by(residuals),
           .confidence = confidence,
+          .longest = longest,
           .room = cost::room_by(residuals, confidence),
           .stop = nullptr,
           .progress = {}};
@@ -334,12 +336,13 @@ plan::SearchQuestion PlanSearch::question() const {
 
 Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question,
                               plan::SearchRecords& records) {
-  Result<plan::PlanResult> found = plan::search(question, records);
+  Result<plan::PlanResult> found = plan::search_in_time(question, records);
   if (!found) {
     return std::move(found).error();
   }
   const bool stopped = question.stop != nullptr && question.stop->load();
-  if (found->status != plan::PlanStatus::kInfeasible || !search.may_drop_masters || stopped) {
+  if (found->status != plan::PlanStatus::kInfeasible || found->late || !search.may_drop_masters ||
+      stopped) {
     return FoundPlans{.result = std::move(found).value()};
   }
   // Frameworks that always keep masters have been searched.
@@ -364,7 +367,7 @@ Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question
   if (runtimes.empty() || plan::cells_of(without.space).empty()) {
     return FoundPlans{.result = std::move(found).value()};
   }
-  Result<plan::PlanResult> other = plan::search(without, records);
+  Result<plan::PlanResult> other = plan::search_in_time(without, records);
   if (!other || !other->best) {
     return FoundPlans{.result = std::move(found).value()};
   }

@@ -1,6 +1,8 @@
 #include "cli/report/framework_text.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,8 +47,27 @@ std::string state_of(const PlanAnswer& answer, const plan::FrameworkBest& row) {
 /// One reason, and whom it concerns.
 struct Reason {
   std::string subject;  ///< "transformers, fsdp", or "fsdp without --optimizer adamw-8bit".
-  std::string text;
+  std::string text;     ///< As it is said of one framework: "it has no --lora".
+  int count = 1;        ///< The number of frameworks of which it is said.
 };
+
+/// The reason as it is said of all its frameworks: "they have no --lora".
+std::string text_of(const Reason& reason) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kPlurals = {
+      {{"it has ", "they have "},
+       {"it needs ", "they need "},
+       {"it keeps ", "they keep "},
+       {"name it, ", "name them, "}}};
+  std::string text = reason.text;
+  if (reason.count > 1) {
+    for (const auto& [one, several] : kPlurals) {
+      if (const std::size_t at = text.find(one); at != std::string::npos) {
+        text.replace(at, one.size(), several);
+      }
+    }
+  }
+  return text;
+}
 
 std::vector<Reason> reasons_of(const PlanAnswer& answer) {
   std::vector<Reason> reasons;
@@ -56,6 +77,7 @@ std::vector<Reason> reasons_of(const PlanAnswer& answer) {
       reasons.push_back({.subject = subject, .text = text});
     } else {
       same->subject += ", " + subject;
+      ++same->count;
     }
   };
   for (const plan::LeftOut& one : answer.result.left_out) {
@@ -160,7 +182,8 @@ JsonValue framework_json(const PlanAnswer& answer) {
 std::string left_out_lines(const PlanAnswer& answer, const Terminal& terminal) {
   std::string text;
   for (const Reason& reason : reasons_of(answer)) {
-    text += wrap("left out: " + reason.subject + ": " + reason.text, terminal.width - 2, 2) + "\n";
+    text +=
+        wrap("left out: " + reason.subject + ": " + text_of(reason), terminal.width - 2, 2) + "\n";
   }
   return text.empty() ? "" : "\n" + text;
 }
@@ -170,7 +193,7 @@ JsonValue left_out_json(const PlanAnswer& answer) {
   for (const Reason& reason : reasons_of(answer)) {
     JsonFields fields;
     fields.add("what", reason.subject);
-    fields.add("reason", reason.text);
+    fields.add("reason", text_of(reason));
     array.push_back(std::move(fields).finish());
   }
   return JsonValue{std::move(array)};

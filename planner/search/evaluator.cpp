@@ -7,17 +7,22 @@
 
 namespace headroom::plan {
 
-Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds, Bytes peak) {
+Worth worth_of(const SearchQuestion& question, const ir::ParallelPlan& plan, double seconds,
+               Bytes peak) {
   const auto gpus = static_cast<double>(plan.world);
-  switch (objective) {
+  const double per_token = seconds / static_cast<double>(plan.workload.sequence);
+  if (question.longest.value() > 0 && per_token > question.longest.value()) {
+    return {.late = true, .first = per_token};
+  }
+  switch (question.objective) {
     case Objective::kThroughput:
-      return {.first = seconds / static_cast<double>(plan.workload.sequence)};
+      return {.first = per_token};
     case Objective::kGpus:
       return {.first = gpus, .second = seconds};
     case Objective::kMemory:
       return {.first = static_cast<double>(peak.value()), .second = seconds};
     case Objective::kCost:
-      return {.first = gpus * seconds / static_cast<double>(plan.workload.sequence)};
+      return {.first = gpus * per_token};
     case Objective::kMicroBatch:
       return {.first = -static_cast<double>(value_of(plan, Axis::kMicroBatch)), .second = seconds};
     case Objective::kSequence:
@@ -45,7 +50,7 @@ BoundedCell bound_cell(const SearchState& state, Cell cell) {
   const Bytes floor = question.objective == Objective::kMemory
                           ? evaluator.cell_floor(bounded.cell, kMostBytes)
                           : Bytes{0};
-  bounded.bound = worth_of(question.objective, bounded.cell.plan, bounded.seconds, floor);
+  bounded.bound = worth_of(question, bounded.cell.plan, bounded.seconds, floor);
   return bounded;
 }
 
