@@ -220,13 +220,16 @@ Result<std::vector<PlanChoice>> choices_of(const GpuTypes& asked,
     for (const std::int64_t gpus : row_counts(search, found[i])) {
       PlanChoice choice{.type = i, .gpus = gpus, .best = {}, .estimate = {}};
       say("searching plans on " + std::to_string(gpus) + " x " + search.device.name);
+      const bool by_time = differs_by_time_alone(search.objective);
+      const bool known = by_time && found[i].status == plan::PlanStatus::kOptimal &&
+                         found[i].best->plan.world == gpus;
       plan::SearchQuestion question = search.question();
       question.stop = stop;
       question.replays = 1;
       question.space.constraints.of(Axis::kGpus) = {gpus};
-      const bool by_time = differs_by_time_alone(search.objective);
-      Result<plan::PlanResult> result =
-          by_time ? fastest_of(question, records[i]) : plan::search_in_time(question, records[i]);
+      Result<plan::PlanResult> result = known     ? Result<plan::PlanResult>(found[i])
+                                        : by_time ? fastest_of(question, records[i])
+                                                  : plan::search_in_time(question, records[i]);
       if (result && result->late) {
         result = fastest_of(question, records[i]);
       }

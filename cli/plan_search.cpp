@@ -16,6 +16,7 @@
 #include "cli/plan_file.h"
 #include "cli/plan_options.h"
 #include "cli/question.h"
+#include "cli/routing.h"
 #include "cli/scalars.h"
 #include "cli/time_options.h"
 #include "model_ir/plan/plan_limits.h"
@@ -329,6 +330,7 @@ plan::SearchQuestion PlanSearch::question() const {
           .judge = cost::judge_by(residuals),
           .confidence = confidence,
           .longest = longest,
+          .imbalance = imbalance,
           .room = cost::room_by(residuals, confidence),
           .stop = nullptr,
           .progress = {}};
@@ -391,6 +393,7 @@ std::vector<OptionSpec> plan_search_options() {
     }
   }
   options.insert(options.end(), kSearchOptions.begin(), kSearchOptions.end());
+  options.push_back(routing_option());
   options.push_back(plan_file_option());
   options.insert(options.end(), model_options().begin(), model_options().end());
   return options;
@@ -459,6 +462,11 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
     return std::move(model).error();
   }
   search.model = std::move(model).value();
+  const Result<std::optional<double>> imbalance = read_imbalance(arguments, search.model.spec);
+  if (!imbalance) {
+    return imbalance.error();
+  }
+  search.imbalance = imbalance->value_or(cost::kPublishedImbalance);
   Result<cost::DeviceSpec> device = read_gpu(arguments);
   if (!device) {
     return std::move(device).error();

@@ -450,7 +450,9 @@ Command plan_command() {
            .positionals = "MODEL",
            .detail = "MODEL is what headroom fit takes. An option limits the search to the "
                      "values that it names: --tp 4, --tp 2,4, --tp 2-16. The value any "
-                     "leaves the choice to the search.",
+                     "leaves the choice to the search. With several GPU types (--gpu "
+                     "a100-80gb,h100) or numbers of GPUs (--gpus 8-512), a table has the best "
+                     "plan of each.",
            .options = plan_answer_options(),
            .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8",
            .model_at = 0},

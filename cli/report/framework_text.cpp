@@ -9,6 +9,7 @@
 #include "cli/report/fit_answer.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
+#include "costmodel/expert_load.h"
 #include "model_ir/base/counted.h"
 #include "model_ir/json/json_writer.h"
 #include "planner/space/all_axes.h"
@@ -36,7 +37,7 @@ std::string state_of(const PlanAnswer& answer, const plan::FrameworkBest& row) {
       return "; not proven to be its best, which is no better than " +
              bound_text(answer.search.objective, row.bound);
     case plan::PlanStatus::kInfeasible:
-      return row.framework->runtime() + ": no plan fits";
+      return row.framework->runtime() + (row.late ? ": no plan is in time" : ": no plan fits");
     case plan::PlanStatus::kUnknown:
       return row.framework->runtime() + ": no plan that fits was found among the first; none is " +
              "better than " + bound_text(answer.search.objective, row.bound);
@@ -231,6 +232,12 @@ JsonValue offers_json(const PlanAnswer& answer) {
   return JsonValue{std::move(array)};
 }
 
+double load_of_best(const PlanAnswer& answer) {
+  return answer.result.best ? cost::busy_load_of(answer.search.model.spec, answer.result.best->plan,
+                                                 answer.search.imbalance)
+                            : 1;
+}
+
 std::string held_lines(const PlanAnswer& answer, const Terminal& terminal) {
   std::string text;
   for (const Held& one : held_of(answer)) {
@@ -241,7 +248,13 @@ std::string held_lines(const PlanAnswer& answer, const Terminal& terminal) {
     return "";
   }
   if (answer.search.model.spec.moe) {
-    text += "; every expert gets the same number of tokens";
+    const double load = load_of_best(answer);
+    text += load == 1
+                ? std::string("; every expert gets the same number of tokens")
+                : "; the peak is that of a rank whose experts get " + decimal_text(load, 2) +
+                      " times an even share of the tokens, which 19 of 20 steps do not "
+                      "exceed (--routing-imbalance " +
+                      real_text(answer.search.imbalance) + "); the time is that of even shares";
   }
   return wrap(text, terminal.width - 2, 2) + "\n";
 }

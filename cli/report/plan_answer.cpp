@@ -383,6 +383,9 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   const bool bounded = result.status != plan::PlanStatus::kInfeasible;
   fields.add("objective", ir::word_of(plan::objective_words(), answer.search.objective));
   fields.add("confidence", answer.search.confidence);
+  fields.add("routing_imbalance",
+             answer.search.model.spec.moe ? JsonValue{answer.search.imbalance} : JsonValue{});
+  fields.add("expert_load", load_of_best(answer));
   fields.add("bound", bounded ? JsonValue{result.bound} : JsonValue{});
   fields.add("gap", result.best ? JsonValue{result.gap} : JsonValue{});
   fields.add("seconds", answer.seconds);

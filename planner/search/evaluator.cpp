@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "costmodel/expert_load.h"
 #include "costmodel/outside_memory.h"
+#include "costmodel/routed_estimate.h"
 #include "planner/space/all_axes.h"
 
 namespace headroom::plan {
@@ -82,11 +84,15 @@ Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan) 
                        : std::max(total - cost::total_of(outside), Bytes{0});
 }
 
+double load_of(const SearchQuestion& question, const ir::ParallelPlan& plan) {
+  return cost::busy_load_of(question.space.model, plan, question.imbalance);
+}
+
 Result<cost::StepEstimate> judged_replay(const SearchQuestion& question,
                                          const ir::ParallelPlan& plan, Bytes budget,
                                          const cost::Machine* machine) {
-  Result<cost::StepEstimate> replayed =
-      cost::estimate(question.space.model, plan, question.device, budget, machine);
+  Result<cost::StepEstimate> replayed = cost::estimate_with_load(
+      question.space.model, plan, load_of(question, plan), question.device, budget, machine);
   if (replayed && question.judge) {
     question.judge(plan, replayed.value());
   }

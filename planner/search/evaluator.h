@@ -154,6 +154,8 @@ inline constexpr Bytes kMostBytes{INT64_MAX};
 
 /// Bounds the worth of the plans of a cell from below.
 [[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell);
+/// The load of the busiest rank's experts (`SearchQuestion::imbalance`).
+[[nodiscard]] double load_of(const SearchQuestion& question, const ir::ParallelPlan& plan);
 /// Replays `plan` in `budget` (0: the device's total) and judges it (`SearchQuestion::judge`).
 ///
 /// Errors:  those of `cost::estimate`.

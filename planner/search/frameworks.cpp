@@ -26,7 +26,8 @@ FrameworkBest row_of(const FrameworkSearch* framework, PlanResult result) {
           .status = result.status,
           .best = std::move(result.best),
           .estimate = std::move(result.estimate),
-          .bound = result.bound};
+          .bound = result.bound,
+          .late = result.late};
 }
 
 /// Plans first, by their worth under the objective.

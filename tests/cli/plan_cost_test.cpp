@@ -5,7 +5,9 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/cli.h"
+#include "tests/support/random.h"
 #include "tests/support/schema.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cli {
 namespace {
@@ -16,6 +18,14 @@ using test::Document;
 /// A question whose plans are searched in milliseconds.
 const std::string kSmall =
     "plan llama-3.2-1b --seq 1024 --runtime megatron --tp 1 --micro-batch 2 --recompute none ";
+
+/// A small model with eight experts, of which each token goes to two.
+std::string small_mixture(const test::TemporaryFolder& folder) {
+  return folder.write("experts/config.json", R"({"hidden_size": 512, "intermediate_size": 1024,
+      "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 8,
+      "vocab_size": 32000, "max_position_embeddings": 4096, "num_local_experts": 8,
+      "num_experts_per_tok": 2, "model_type": "mixtral"})");
+}
 
 }  // namespace
 
@@ -145,6 +155,72 @@ TEST_CASE("plan: times on GPUs that nobody measured are marked as estimates") {
   CHECK(one.says("(full replay, rates estimated from the datasheet)"));
   CHECK(one.complains("times on mi300x are estimates from its datasheet"));
   CHECK(test::headroom("fit gpt2 --gpu mi300x").says(" (estimated from the datasheet)\n"));
+}
+
+TEST_CASE("plan: the chance of a winner is what was asked for, and what fit says of it") {
+  test::Random random = test::seeded_random(2610);
+  CAPTURE(random.seed());
+  const test::TemporaryFolder folder;
+  const std::string experts = small_mixture(folder);
+  constexpr int kQuestions = test::kSanitized ? 3 : 8;
+  int found = 0;
+  for (int i = 0; i < kQuestions; ++i) {
+    const bool routed = random.chance(1, 2);
+    const std::int64_t percent = random.pick<std::int64_t>({0, 50, 80, 90, 95, 99});
+    const std::string line =
+        "plan " + (routed ? experts : std::string("gpt2")) + " --gpu " +
+        random.pick<std::string>({"a100-80gb", "h100-80gb", "rtx-4090"}) +
+        " --gpus 4 --micro-batch 1,2,4 --confidence " + std::to_string(percent) + " --budget " +
+        std::to_string(random.between(4, 8)) + "GiB --json --runtime " +
+        (routed ? std::string("megatron --ep 2,4")
+                : random.pick<std::string>({"megatron", "fsdp", "transformers"}));
+    CAPTURE(line);
+    const Answer answer = test::headroom(line);
+    if (answer.code != ExitCode::kYes) {
+      continue;
+    }
+    const Document document(answer.out);
+    ++found;
+    const double chance = document.number("estimate/fits_probability");
+    CHECK(chance >= static_cast<double>(percent) / 100);
+    for (const ir::JsonValue& row : document.array("frameworks")) {
+      const Document framework(row);
+      CHECK(framework.at("fits_probability").as_number().value_or(1) >=
+            static_cast<double>(percent) / 100);
+    }
+    const std::string command = document.text("commands/fit");
+    REQUIRE(command.starts_with("headroom fit "));
+    const Answer fit = test::headroom(command.substr(std::string("headroom ").size()) + " --json");
+    const Document checked(fit.out);
+    CHECK(checked.number("confidence/fits_probability") == doctest::Approx(chance));
+    CHECK(checked.integer("peak/reserved_bytes") ==
+          document.integer("estimate/peak_reserved_bytes"));
+    CHECK(checked.number("time/step_seconds") ==
+          doctest::Approx(document.number("estimate/replayed_step_seconds")));
+    if (routed) {
+      CHECK(document.number("expert_load") > 1);
+      CHECK(checked.number("routing/p95_load") == doctest::Approx(document.number("expert_load")));
+    }
+  }
+  CHECK(found > kQuestions / 3);
+}
+
+TEST_CASE("plan: an imbalance of routing is a constraint, and belongs to models with experts") {
+  const test::TemporaryFolder folder;
+  const std::string line = "plan " + small_mixture(folder) +
+                           " --gpu h200 --gpus 8 --runtime megatron --tp 1 --ep 8 --pp 1 "
+                           "--micro-batch 4 --recompute none --json";
+  const Document usual(test::headroom(line).out);
+  CHECK(usual.number("routing_imbalance") == doctest::Approx(0.33));
+  CHECK(usual.number("expert_load") > 1.2);
+  const Document even(test::headroom(line + " --routing-imbalance 0").out);
+  CHECK(even.number("expert_load") == 1);
+  CHECK(even.integer("estimate/peak_allocated_bytes") <
+        usual.integer("estimate/peak_allocated_bytes"));
+  CHECK(test::headroom("plan gpt2 --gpu h100 --routing-imbalance 0.5")
+            .complains("needs a model with experts"));
+  CHECK(test::headroom("plan mixtral-8x7b --gpu h100 --routing-imbalance 9")
+            .complains("where one expert takes every token"));
 }
 
 TEST_CASE("plan: reasons that several frameworks share are said of all of them") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "costmodel/expert_load.h"
 #include "costmodel/memory_floor.h"
 #include "planner/search/evaluator.h"
 #include "planner/space/framework_search.h"
@@ -263,7 +264,7 @@ class MegatronEvaluator final : public Evaluator {
   }
 
   [[nodiscard]] Result<Bytes> peak(const RatedPlan& leanest) override {
-    return memory_.peak(leanest.plan);
+    return memory_.peak(cost::with_load(leanest.plan, load_of(question_, leanest.plan)));
   }
 
   void add_counts(MemoryCounts& counts) const override {
