@@ -5,8 +5,9 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/question.h"
+#include "cli/model_argument.h"
 #include "cli/scalars.h"
+#include "costmodel/hardware/catalogue.h"
 #include "model_ir/plan/plan_words.h"
 
 namespace headroom::cli {
@@ -29,7 +30,11 @@ std::string names_of(std::span<const cost::DeviceSpec> devices) {
 Result<std::size_t> device_named(const Arguments& arguments, const std::string& option,
                                  const std::string& name,
                                  std::span<const cost::DeviceSpec> devices) {
-  const Result<cost::DeviceSpec> meant = find_gpu(arguments, name);
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  if (!folder) {
+    return folder.error();
+  }
+  const Result<cost::DeviceSpec> meant = cost::load_device(folder->path, name);
   for (std::size_t i = 0; i < devices.size(); ++i) {
     if (devices[i].name == name || (meant && meant->name == devices[i].name)) {
       return i;

@@ -127,7 +127,7 @@ std::optional<WorstLoad> worst_load_of(const ir::ModelSpec& model, const ir::Par
   }
   WorstLoad worst{.reached = most_load(routing), .bound = most_load(routing)};
   if (runtime.product_dtype(plan) == ir::DType::kFp8) {
-    constexpr double kMostPadding = 31;  // Rows of an expert; transformer_engine's MXFP8.
+    constexpr double kMostPadding = 31;  // Rows of an expert: MXFP8 pads to a multiple of 32.
     const auto local = static_cast<double>(routing.experts / routing.ranks);
     const ir::Mesh& mesh = plan.mesh;
     const auto tokens = static_cast<double>(plan.workload.micro_batch * plan.workload.sequence) /

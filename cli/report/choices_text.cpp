@@ -67,7 +67,7 @@ void add_figures(const PlanAnswer& answer, const std::optional<Use>& use, JsonFi
 constexpr std::size_t kGpuColumns = 6;
 constexpr std::size_t kStepColumns = 10;
 constexpr std::size_t kRateColumns = 10;
-constexpr std::size_t kShareColumns = 8;
+constexpr std::size_t kMfuColumns = 8;
 constexpr std::size_t kRunColumns = 10;
 
 bool shows_dollars(const PlanAnswer& answer) {
@@ -83,7 +83,7 @@ std::string cell_of(const std::optional<double>& value, std::size_t width) {
 std::string table_head(const PlanAnswer& answer, std::size_t name_columns) {
   std::string text = "  " + pad_right("GPU", name_columns) + pad_left("GPUs", kGpuColumns) +
                      pad_left("step", kStepColumns) + pad_left("tok/s/GPU", kRateColumns) +
-                     pad_left("MFU", kShareColumns);
+                     pad_left("MFU", kMfuColumns);
   text += answer.run.tokens ? pad_left("days", kRunColumns) : "";
   text += shows_dollars(answer) ? pad_left("dollars", kRunColumns) : "";
   return text + pad_left("MWh", kRunColumns) + "\n";
@@ -107,7 +107,7 @@ std::string row_text(const PlanAnswer& answer, const PlanChoice& choice, const T
   text += pad_left(table_figure(use->step.total, unit), kStepColumns) +
           cell_of(use->step.tokens_per_second_per_gpu(), kRateColumns);
   const std::optional<double> mfu = use->step.mfu();
-  text += pad_left(mfu ? percent_text(*mfu) : "-", kShareColumns);
+  text += pad_left(mfu ? percent_text(*mfu) : "-", kMfuColumns);
   text += answer.run.tokens ? cell_of(days_of(answer, *use), kRunColumns) : "";
   text += shows_dollars(answer) ? cell_of(use->run.dollars, kRunColumns) : "";
   return text + cell_of(use->run.megawatt_hours, kRunColumns) + "\n";

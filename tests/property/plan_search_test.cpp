@@ -11,7 +11,6 @@
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/spec/hf_config.h"
 #include "planner/search/evaluator.h"
-#include "planner/search/timely_search.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/search/plan_memory.h"
@@ -293,40 +292,6 @@ TEST_CASE("search: optimum and front are those of brute force, whatever is prune
 
 TEST_CASE("search: optimum and front are those of brute force, whatever is pruned: experts") {
   compare_with_brute_force(tiny_model(4, 1), 503);
-}
-
-TEST_CASE("search: with a limit of the step, the replay of the best plan keeps it") {
-  const ir::ModelSpec model = tiny_model(3, 3);
-  test::Random random = test::seeded_random(504);
-  CAPTURE(random.seed());
-  int kept = 0;
-  int late = 0;
-  for (int round = 0; round < (test::kSanitized ? 4 : 24); ++round) {
-    CAPTURE(round);
-    SearchQuestion question = tiny_question(random, model);
-    SearchRecords records;
-    const Result<PlanResult> free = search(question, records);
-    if (!free || !free->best) {
-      continue;
-    }
-    // Between what the search takes for the time of its best plan and the replay's.
-    const double tokens = static_cast<double>(free->best->plan.workload.sequence);
-    const double searched = free->best->time.total().value();
-    const double replayed = free->estimate->time->total.value();
-    const double share = static_cast<double>(random.between(5, 20)) / 10;
-    question.longest = Seconds{(searched + share * (replayed - searched)) / tokens};
-    const PlanResult found = search_in_time(question, records).value();
-    if (found.best) {
-      ++kept;
-      const double sequence = static_cast<double>(found.best->plan.workload.sequence);
-      CHECK(found.estimate->time->total.value() <= sequence * question.longest.value());
-    } else {
-      ++late;
-      CHECK(found.late);
-    }
-  }
-  CHECK(kept > 0);
-  CHECK(kept + late > 2);
 }
 
 TEST_CASE("search: the best plan of every runtime is replayed") {
