@@ -246,7 +246,8 @@ Status judge_arguments(const Arguments& arguments, ComparedPlan& plan) {
   plan.notes = question->model.notes;
   plan.notes.insert(plan.notes.end(), question->request.notes.begin(),
                     question->request.notes.end());
-  const Result<JudgedQuestion> judged = judge_question(arguments, std::move(question).value());
+  const Result<JudgedQuestion> judged =
+      judge_question(arguments, std::move(question).value(), UsualRouting::kPublished);
   if (!judged) {
     return judged.error();
   }

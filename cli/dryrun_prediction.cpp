@@ -270,7 +270,8 @@ std::size_t category_of(TensorRole role, ir::PhaseKind phase) {
 Result<DryRunPrediction> predict(const Arguments& arguments, Question question) {
   // The stand-in hands out rising addresses.
   question.request.plan.allocator.segments = check::standin_settings().segments;
-  const Result<JudgedQuestion> judged = judge_question(arguments, std::move(question));
+  const Result<JudgedQuestion> judged =
+      judge_question(arguments, std::move(question), UsualRouting::kEven);
   if (!judged) {
     return judged.error();
   }

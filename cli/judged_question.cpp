@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/calibration.h"
+#include "costmodel/routed_estimate.h"
 
 namespace headroom::cli {
 namespace {
@@ -34,22 +35,27 @@ std::vector<OptionSpec> judging_options() {
   return options;
 }
 
-Result<JudgedQuestion> judge_question(const Arguments& arguments, Question question) {
+Result<JudgedQuestion> judge_question(const Arguments& arguments, Question question,
+                                      UsualRouting usual) {
   Result<TimeRequest> time = read_time_options(arguments, question.device);
   if (!time) {
     return std::move(time).error();
   }
-  Result<std::optional<RoutingAnswer>> routing = ask_routing(arguments, question);
+  Result<std::optional<RoutingAnswer>> routing = ask_routing(arguments, question, usual);
   if (!routing) {
     return std::move(routing).error();
   }
+  const double load = *routing ? (*routing)->load.p95 : 1;
+  ir::ParallelPlan plan =
+      *routing ? cost::with_load(question.request.plan, load) : question.request.plan;
   Result<cost::StepEstimate> estimate =
-      cost::estimate(question.model.spec, question.request.plan, question.device, question.budget,
-                     time->machine ? &*time->machine : nullptr);
+      cost::estimate_with_load(question.model.spec, question.request.plan, load, question.device,
+                               question.budget, time->machine ? &*time->machine : nullptr);
   if (!estimate) {
     return std::move(estimate).error();
   }
   JudgedQuestion judged{.question = std::move(question),
+                        .plan = std::move(plan),
                         .time = std::move(time).value(),
                         .routing = std::move(routing).value(),
                         .estimate = std::move(estimate).value(),

@@ -15,10 +15,13 @@ namespace headroom::cli {
 
 /// A question and its answer, before anybody looks for a change of the plan.
 struct JudgedQuestion {
-  Question question;  ///< With --routing-imbalance, its plan has the load of the busiest rank.
+  Question question;
+  ir::ParallelPlan plan;  ///< The question's, with the load of the busiest expert-parallel rank.
   TimeRequest time;
-  std::optional<RoutingAnswer> routing;  ///< If --routing-imbalance was given.
-  cost::StepEstimate estimate;           ///< Its verdict follows from the chance to fit.
+  std::optional<RoutingAnswer> routing;  ///< If the load of a rank depends on the routing.
+  /// The peak is that of `plan`, the time that of even shares. Its verdict follows from the chance
+  /// to fit.
+  cost::StepEstimate estimate;
   cost::Confidence confidence;
   cost::Judge judge;  ///< Judges other plans as this one was judged.
 };
@@ -32,6 +35,7 @@ struct JudgedQuestion {
 ///
 /// Errors:  those of `read_time_options`, `ask_routing`, `cost::estimate`, `load_residuals` and
 ///          `read_calibration`.
-[[nodiscard]] Result<JudgedQuestion> judge_question(const Arguments& arguments, Question question);
+[[nodiscard]] Result<JudgedQuestion> judge_question(const Arguments& arguments, Question question,
+                                                    UsualRouting usual);
 
 }  // namespace headroom::cli

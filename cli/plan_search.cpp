@@ -16,10 +16,12 @@
 #include "cli/plan_file.h"
 #include "cli/plan_options.h"
 #include "cli/question.h"
+#include "cli/routing.h"
 #include "cli/scalars.h"
 #include "cli/time_options.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
+#include "planner/search/timely_search.h"
 #include "planner/space/all_axes.h"
 #include "planner/space/framework_search.h"
 #include "runtimes/plan_parts.h"
@@ -327,6 +329,8 @@ plan::SearchQuestion PlanSearch::question() const {
           .replays = replays,
           .judge = cost::judge_by(residuals),
           .confidence = confidence,
+          .longest = longest,
+          .imbalance = imbalance,
           .room = cost::room_by(residuals, confidence),
           .stop = nullptr,
           .progress = {}};
@@ -334,12 +338,13 @@ plan::SearchQuestion PlanSearch::question() const {
 
 Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question,
                               plan::SearchRecords& records) {
-  Result<plan::PlanResult> found = plan::search(question, records);
+  Result<plan::PlanResult> found = plan::search_in_time(question, records);
   if (!found) {
     return std::move(found).error();
   }
   const bool stopped = question.stop != nullptr && question.stop->load();
-  if (found->status != plan::PlanStatus::kInfeasible || !search.may_drop_masters || stopped) {
+  if (found->status != plan::PlanStatus::kInfeasible || found->late || !search.may_drop_masters ||
+      stopped) {
     return FoundPlans{.result = std::move(found).value()};
   }
   // Frameworks that always keep masters have been searched.
@@ -364,7 +369,7 @@ Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question
   if (runtimes.empty() || plan::cells_of(without.space).empty()) {
     return FoundPlans{.result = std::move(found).value()};
   }
-  Result<plan::PlanResult> other = plan::search(without, records);
+  Result<plan::PlanResult> other = plan::search_in_time(without, records);
   if (!other || !other->best) {
     return FoundPlans{.result = std::move(found).value()};
   }
@@ -388,6 +393,7 @@ std::vector<OptionSpec> plan_search_options() {
     }
   }
   options.insert(options.end(), kSearchOptions.begin(), kSearchOptions.end());
+  options.push_back(routing_option());
   options.push_back(plan_file_option());
   options.insert(options.end(), model_options().begin(), model_options().end());
   return options;
@@ -456,6 +462,11 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
     return std::move(model).error();
   }
   search.model = std::move(model).value();
+  const Result<std::optional<double>> imbalance = read_imbalance(arguments, search.model.spec);
+  if (!imbalance) {
+    return imbalance.error();
+  }
+  search.imbalance = imbalance->value_or(cost::kPublishedImbalance);
   Result<cost::DeviceSpec> device = read_gpu(arguments);
   if (!device) {
     return std::move(device).error();

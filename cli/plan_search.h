@@ -26,6 +26,8 @@ struct PlanSearch {
   std::uint64_t work_limit = 0;
   bool front = false;
   std::size_t replays = 1;
+  double imbalance = 0;                        ///< `plan::SearchQuestion::imbalance`.
+  Seconds longest{};                           ///< `plan::SearchQuestion::longest`.
   double confidence = 0.9;                     ///< Least chance to fit of the plan.
   std::vector<cost::ResidualSet> residuals{};  ///< Errors that say the chance.
   std::optional<ir::ParallelPlan> filed;       ///< The plan of `--plan`.

@@ -4,34 +4,13 @@
 #include <utility>
 
 #include "cli/model_argument.h"
-#include "cli/scalars.h"
+#include "cli/training_run.h"
 #include "costmodel/hardware/bandwidth.h"
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/hardware/host.h"
 #include "costmodel/hardware/topology.h"
 
 namespace headroom::cli {
-namespace {
-
-constexpr double kMostDollars = 1e6;
-constexpr double kMostWatts = 1e5;
-constexpr double kMostTokens = 1e18;
-constexpr double kLeast = 1e-9;
-
-Result<std::optional<double>> positive(const Arguments& arguments, const char* option,
-                                       double most) {
-  const std::optional<std::string> text = arguments.value(option);
-  if (!text) {
-    return std::optional<double>{};
-  }
-  const Result<double> value = parse_quantity(option, *text, kLeast, most);
-  if (!value) {
-    return value.error();
-  }
-  return std::optional(*value);
-}
-
-}  // namespace
 
 std::vector<OptionSpec> machine_options() {
   return {{"node", "NAME", "one of the catalogue with this GPU",
@@ -55,8 +34,16 @@ Result<cost::Machine> load_with_performance(const Arguments& arguments,
                                             const std::string& config_dir,
                                             const cost::DeviceSpec& device) {
   const std::optional<std::string> file = arguments.value("performance");
+  const std::optional<std::string> node = asked_node(arguments, config_dir);
   if (!file) {
-    return cost::load_machine(config_dir, device, asked_node(arguments, config_dir));
+    Result<cost::Machine> machine = cost::load_machine(config_dir, device, node);
+    if (machine) {
+      return machine;
+    }
+    // Accelerators of a family that nobody measured.
+    Result<cost::DevicePerformance> estimate = cost::performance_from_datasheet(config_dir, device);
+    return estimate ? cost::load_machine(config_dir, device, node, std::move(estimate).value())
+                    : std::move(machine);
   }
   const Result<cost::LinkSpec> host_link = cost::load_link(config_dir, device.host_link);
   if (!host_link) {
@@ -71,8 +58,7 @@ Result<cost::Machine> load_with_performance(const Arguments& arguments,
         "performance", *file + ": " + own->note, "measurements of " + device.name,
         "write this name as \"device\" into the file, if it is this GPU");
   }
-  return cost::load_machine(config_dir, device, asked_node(arguments, config_dir),
-                            std::move(own).value());
+  return cost::load_machine(config_dir, device, node, std::move(own).value());
 }
 
 }  // namespace
@@ -101,31 +87,24 @@ Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::
 
 std::vector<OptionSpec> time_options() {
   std::vector<OptionSpec> options = machine_options();
-  options.push_back(
-      {"price", "DOLLARS", "", "price of one GPU per hour; adds tokens per dollar to the answer"});
-  options.push_back({"power", "WATTS", "",
-                     "power of one GPU with its share of the node; adds the energy to the answer"});
-  options.push_back(
-      {"tokens", "NUMBER", "",
-       "tokens of the whole training run, such as 15T; adds days and costs to the answer"});
+  for (const OptionSpec& option : training_run_options()) {
+    if (option.name != "within") {
+      options.push_back(option);
+    }
+  }
   return options;
 }
 
 Result<TimeRequest> read_time_options(const Arguments& arguments, const cost::DeviceSpec& device) {
   TimeRequest request;
-  struct Figure {
-    const char* option;
-    double most;
-    std::optional<double> cost::RunCosts::*value;
-  };
-  for (const Figure& figure : {Figure{"price", kMostDollars, &cost::RunCosts::dollars_per_gpu_hour},
-                               Figure{"power", kMostWatts, &cost::RunCosts::watts_per_gpu},
-                               Figure{"tokens", kMostTokens, &cost::RunCosts::tokens}}) {
-    const Result<std::optional<double>> value = positive(arguments, figure.option, figure.most);
-    if (!value) {
-      return value.error();
-    }
-    request.costs.*figure.value = *value;
+  const Result<TrainingRun> run = read_training_run(arguments, std::span(&device, 1));
+  if (!run) {
+    return run.error();
+  }
+  request.costs = run->costs.front();
+  request.costs.tokens = run->tokens;
+  if (run->rated_power) {
+    request.costs.watts_per_gpu.reset();
   }
   const Result<ConfigDir> folder = config_dir_of(arguments);
   if (!folder) {

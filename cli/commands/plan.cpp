@@ -7,11 +7,13 @@
 #include <csignal>
 #include <cstdint>
 #include <ostream>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "cli/host_options.h"
 #include "cli/output.h"
+#include "cli/plan_choices.h"
 #include "cli/plan_file.h"
 #include "cli/plan_search.h"
 #include "cli/question.h"
@@ -257,6 +259,53 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
 /// What is explained: only what `--why` asks, or also every neighbouring value of the plan.
 enum class Explaining : std::uint8_t { kAsked, kAll };
 
+/// Searches all GPU types, and takes the best of their answers into `answer`, with the table of
+/// all.
+Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records, ProgressLine& line,
+                    PlanAnswer& answer) {
+  std::vector<plan::PlanResult> results;
+  std::vector<bool> dropped;
+  for (std::size_t i = 0; i < asked.types.size(); ++i) {
+    PlanSearch& search = asked.types[i].search;
+    answer.gpus.push_back(search.device);
+    if (search.machine.performance.estimated) {
+      answer.estimated.push_back(search.device.name);
+    }
+    plan::SearchQuestion question = search.question();
+    question.stop = &stop_asked;
+    question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
+    Result<FoundPlans> found = find_plans(search, question, records[i]);
+    if (!found) {
+      return std::move(found).error();
+    }
+    results.push_back(std::move(found->result));
+    dropped.push_back(found->dropped_masters);
+  }
+  answer.run = asked.run;
+  answer.type = best_type(asked, results);
+  if (results[answer.type].late) {
+    plan::SearchQuestion question = asked.types[answer.type].search.question();
+    question.stop = &stop_asked;
+    Result<plan::PlanResult> fastest = fastest_of(question, records[answer.type]);
+    if (!fastest) {
+      return std::move(fastest).error();
+    }
+    answer.fastest = std::move(fastest).value();
+  }
+  if (has_choices(asked) && !stop_asked) {
+    Result<std::vector<PlanChoice>> choices = choices_of(
+        asked, results, records, &stop_asked, [&line](std::string_view what) { line.say(what); });
+    if (!choices) {
+      return std::move(choices).error();
+    }
+    answer.choices = std::move(choices).value();
+  }
+  answer.search = asked.types[answer.type].search;
+  answer.result = std::move(results[answer.type]);
+  answer.dropped_masters = dropped[answer.type];
+  return ok();
+}
+
 /// The common implementation of `plan` and `explain`.
 Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
                                  Explaining explaining) {
@@ -266,9 +315,14 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
   }
   Arguments arguments = *filed;
   add_notes(context, filed_notes(arguments));
-  Result<PlanSearch> search = read_plan_search(arguments);
-  if (!search) {
-    return std::move(search).error();
+  Result<GpuTypes> read = read_gpu_types(arguments);
+  if (!read) {
+    return std::move(read).error();
+  }
+  GpuTypes types = std::move(read).value();
+  if (explaining == Explaining::kAll && types.types.size() > 1) {
+    return Error::invalid_argument("gpu", *arguments.value("gpu"), "one GPU type for explain",
+                                   "headroom plan compares several");
   }
   std::vector<plan::Alternative> asked;
   if (const auto text = arguments.value("why")) {
@@ -279,28 +333,23 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     asked.push_back(*one);
   }
   const StopOnInterrupt guard;
-  PlanAnswer answer{.arguments = arguments,
-                    .search = std::move(search).value(),
-                    .result = {},
-                    .seconds = 0,
-                    .why = {}};
+  PlanAnswer answer{.arguments = arguments, .search = {}, .result = {}, .seconds = 0, .why = {}};
   {
     ProgressLine line(context.err, context.terminal.color && !context.json,
-                      answer.search.objective);
+                      types.types.front().search.objective);
+    std::vector<plan::SearchRecords> records_by_type(types.types.size());
+    const Clock::time_point begin = Clock::now();
+    if (Status status = search_types(types, records_by_type, line, answer); !status) {
+      return std::move(status).error();
+    }
+    arguments = types.types[answer.type].arguments;
+    if (answer.dropped_masters) {
+      arguments.set("precision", "bf16");
+    }
+    plan::SearchRecords& records = records_by_type[answer.type];
     plan::SearchQuestion question = answer.search.question();
     question.stop = &stop_asked;
     question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
-    plan::SearchRecords records;
-    const Clock::time_point begin = Clock::now();
-    Result<FoundPlans> found = find_plans(answer.search, question, records);
-    if (!found) {
-      return std::move(found).error();
-    }
-    answer.result = std::move(found->result);
-    answer.dropped_masters = found->dropped_masters;
-    if (found->dropped_masters) {
-      arguments.set("precision", "bf16");
-    }
     if (answer.result.best) {
       line.say("comparing the frameworks");
       Result<std::vector<plan::FrameworkBest>> rows =
@@ -335,12 +384,13 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
       }
       answer.placements = std::move(placements).value();
     }
+    question.longest = Seconds{0};  // Explanations compare times and peaks alone.
     Result<std::string> why = explanation(question, answer.result, asked, records);
     if (!why) {
       return std::move(why).error();
     }
     answer.why = std::move(why).value();
-    if (answer.result.status == plan::PlanStatus::kInfeasible) {
+    if (answer.result.status == plan::PlanStatus::kInfeasible && !answer.result.late) {
       line.say("nothing fits; looking for what would");
       Result<plan::Infeasibility> infeasible =
           plan::explain_infeasible(question, larger_devices(arguments, answer.search), records);
@@ -377,6 +427,9 @@ Result<ExitCode> run_explain(const Arguments& arguments, const Context& context)
 /// The options of `plan` and `explain`: those of the search, and --output.
 std::vector<OptionSpec> plan_answer_options() {
   std::vector<OptionSpec> options = plan_search_options();
+  for (const OptionSpec& option : training_run_options()) {
+    options.push_back(option);
+  }
   options.push_back({.name = "output",
                      .value = "FILE",
                      .fallback = "",
@@ -397,7 +450,9 @@ Command plan_command() {
            .positionals = "MODEL",
            .detail = "MODEL is what headroom fit takes. An option limits the search to the "
                      "values that it names: --tp 4, --tp 2,4, --tp 2-16. The value any "
-                     "leaves the choice to the search.",
+                     "leaves the choice to the search. With several GPU types (--gpu "
+                     "a100-80gb,h100) or numbers of GPUs (--gpus 8-512), a table has the best "
+                     "plan of each.",
            .options = plan_answer_options(),
            .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8",
            .model_at = 0},

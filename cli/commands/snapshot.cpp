@@ -71,7 +71,8 @@ Result<cost::StepEstimate> predict(const Arguments& arguments, const std::string
     return std::move(question).error();
   }
   add_notes(context, question->model, question->request);
-  Result<JudgedQuestion> judged = judge_question(*asked, std::move(question).value());
+  Result<JudgedQuestion> judged =
+      judge_question(*asked, std::move(question).value(), UsualRouting::kEven);
   if (!judged) {
     return std::move(judged).error();
   }

@@ -37,7 +37,8 @@ Result<ExitCode> run_timeline(const Arguments& arguments, const Context& context
     return std::move(question).error();
   }
   add_notes(context, question->model, question->request);
-  const Result<JudgedQuestion> judged = judge_question(arguments, std::move(question).value());
+  const Result<JudgedQuestion> judged =
+      judge_question(arguments, std::move(question).value(), UsualRouting::kPublished);
   if (!judged) {
     return judged.error();
   }

@@ -392,7 +392,8 @@ Result<ExitCode> run_validate_plan(const Arguments& arguments, const Context& co
   if (const auto path = arguments.value("script")) {
     return write_script(*run, *path, context);
   }
-  const Result<JudgedQuestion> judged = judge_question(run->filed, run->question);
+  const Result<JudgedQuestion> judged =
+      judge_question(run->filed, run->question, UsualRouting::kEven);
   if (!judged) {
     return judged.error();
   }

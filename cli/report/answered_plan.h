@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/plan_choices.h"
 #include "cli/plan_search.h"
 #include "cli/report/plan_commands.h"
 #include "planner/explain/infeasible.h"
@@ -29,7 +30,13 @@ struct PlanAnswer {
   std::vector<plan::FrameworkBest> frameworks{};    ///< The best plan of each.
   std::vector<plan::Offer> offers{};                ///< Faster values that change the training.
   bool dropped_masters = false;                     ///< `FoundPlans::dropped_masters`.
-  std::vector<std::string> notes{};                 ///< The notes shown on standard error.
+  TrainingRun run{};                     ///< The run that is trained, and its costs by GPU type.
+  std::vector<cost::DeviceSpec> gpus{};  ///< The GPU types that were asked for.
+  std::size_t type = 0;                  ///< The position of the best plan's type in `gpus`.
+  std::vector<std::string> estimated{};  ///< Types whose times are estimates of their datasheets.
+  std::vector<PlanChoice> choices{};     ///< The best plan by type and number of GPUs.
+  std::optional<plan::PlanResult> fastest{};  ///< The fastest plan, if no plan is in time.
+  std::vector<std::string> notes{};           ///< The notes shown on standard error.
 };
 
 /// Tokens of a step divided by its time.

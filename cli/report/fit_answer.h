@@ -28,7 +28,8 @@ struct FitAnswer {
   std::vector<cost::LiveGroup> live;       ///< At the peak, largest sum first.
   std::optional<cost::Remedies> remedies;  ///< Unset if it fits.
   TimeRequest time;
-  std::optional<RoutingAnswer> routing;  ///< If --routing-imbalance was given.
+  std::optional<RoutingAnswer> routing;  ///< If the load of a rank depends on the routing.
+  std::optional<WorstRouting> worst;     ///< If the framework's lowering follows loads.
   std::vector<cost::Speedup> speedups;   ///< If the user requested them.
   std::vector<std::string> notes;        ///< The notes shown on standard error.
 };

@@ -136,11 +136,31 @@ JsonValue routing_json(const FitAnswer& answer) {
   }
   JsonFields fields;
   fields.add("imbalance", answer.routing->imbalance);
+  fields.add("assumed", answer.routing->assumed);
   fields.add("expected_load", answer.routing->load.expected);
   fields.add("p95_load", answer.routing->load.p95);
   fields.add("balanced_reserved_bytes", answer.routing->balanced);
   fields.add("expected_reserved_bytes", answer.routing->expected);
   fields.add("p95_reserved_bytes", answer.estimate.peak_reserved);
+  return std::move(fields).finish();
+}
+
+JsonValue worst_json(const FitAnswer& answer) {
+  if (!answer.worst) {
+    return JsonValue{};
+  }
+  const WorstRouting& worst = *answer.worst;
+  JsonFields fields;
+  fields.add("load", worst.load.reached);
+  fields.add("bound_load", worst.load.bound);
+  fields.add("bound_allocated_bytes", worst.bound);
+  fields.add("peak_allocated_bytes", worst.allocated);
+  fields.add("peak_reserved_bytes", worst.reserved);
+  fields.add("verdict", name_of(worst.verdict));
+  fields.add("routing", worst.load.bound == 1
+                            ? "no routing of tokens changes the peak"
+                            : "in every layer and micro-batch, all tokens of the ranks that share "
+                              "the experts go to as many experts of this rank as they can");
   return std::move(fields).finish();
 }
 
@@ -299,6 +319,7 @@ ir::JsonValue fit_document(const FitAnswer& answer) {
   fields.add("peak", peak_fields(estimate));
   fields.add("confidence", confidence_fields(answer.confidence));
   fields.add("routing", routing_json(answer));
+  fields.add("worst_routing", worst_json(answer));
   fields.add("out_of_memory", failure_json(estimate));
   fields.add("retries", estimate.retries);
   fields.add("host_bytes", estimate.program.host_bytes);

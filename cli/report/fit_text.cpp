@@ -338,10 +338,6 @@ std::string confidence_lines(const FitAnswer& answer) {
 
 /// What the busiest expert-parallel rank reserves, depending on the imbalance of the routing.
 std::string routing_lines(const FitAnswer& answer, const TableUnit& unit) {
-  if (!answer.routing) {
-    return {};
-  }
-  const RoutingAnswer& routing = *answer.routing;
   const auto line = [&unit](const std::string& name, Bytes reserved, const std::string& remark) {
     return "  " + pad_right(name, kTermColumns) + figure(reserved, unit) + remark + "\n";
   };
@@ -350,10 +346,21 @@ std::string routing_lines(const FitAnswer& answer, const TableUnit& unit) {
     std::snprintf(text.data(), text.size(), ", %.2f x", load);
     return std::string(text.data());
   };
-  return line("tokens routed evenly", routing.balanced, "  reserved") +
-         line("busiest rank" + times(routing.load.expected), routing.expected, "  expected") +
-         line("busiest rank" + times(routing.load.p95), answer.estimate.peak_reserved,
-              "  one step in twenty: the verdict's");
+  std::string text;
+  if (answer.routing) {
+    const RoutingAnswer& routing = *answer.routing;
+    text += line("tokens routed evenly", routing.balanced, "  reserved") +
+            line("busiest rank" + times(routing.load.expected), routing.expected, "  expected") +
+            line("busiest rank" + times(routing.load.p95), answer.estimate.peak_reserved,
+                 "  one step in twenty: the verdict's");
+  }
+  if (answer.worst && answer.worst->load.bound == 1) {
+    text += line("worst routing", answer.worst->reserved, "  no routing changes the peak");
+  } else if (answer.worst) {
+    text += line("worst routing" + times(answer.worst->load.reached), answer.worst->reserved,
+                 "  all tokens to one rank: " + std::string(name_of(answer.worst->verdict)));
+  }
+  return text;
 }
 
 std::string limits(const FitAnswer& answer, const Terminal& terminal) {
@@ -485,7 +492,7 @@ std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
           largest(answer, terminal) +
           time_text({.request = answer.time,
                      .step = answer.estimate.time,
-                     .interval = answer.confidence.step_time,
+                     .interval = errors_apply(answer) ? answer.confidence.step_time : std::nullopt,
                      .runs = cost::is_yes(answer.estimate.verdict, answer.estimate.chance)},
                     terminal) +
           speedup_hint(answer) + speedups_text(answer, terminal) + remedies_text(answer, terminal);

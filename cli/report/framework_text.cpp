@@ -1,12 +1,15 @@
 #include "cli/report/framework_text.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/report/fit_answer.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
+#include "costmodel/expert_load.h"
 #include "model_ir/base/counted.h"
 #include "model_ir/json/json_writer.h"
 #include "planner/space/all_axes.h"
@@ -34,7 +37,7 @@ std::string state_of(const PlanAnswer& answer, const plan::FrameworkBest& row) {
       return "; not proven to be its best, which is no better than " +
              bound_text(answer.search.objective, row.bound);
     case plan::PlanStatus::kInfeasible:
-      return row.framework->runtime() + ": no plan fits";
+      return row.framework->runtime() + (row.late ? ": no plan is in time" : ": no plan fits");
     case plan::PlanStatus::kUnknown:
       return row.framework->runtime() + ": no plan that fits was found among the first; none is " +
              "better than " + bound_text(answer.search.objective, row.bound);
@@ -45,8 +48,27 @@ std::string state_of(const PlanAnswer& answer, const plan::FrameworkBest& row) {
 /// One reason, and whom it concerns.
 struct Reason {
   std::string subject;  ///< "transformers, fsdp", or "fsdp without --optimizer adamw-8bit".
-  std::string text;
+  std::string text;     ///< As it is said of one framework: "it has no --lora".
+  int count = 1;        ///< The number of frameworks of which it is said.
 };
+
+/// The reason as it is said of all its frameworks: "they have no --lora".
+std::string text_of(const Reason& reason) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kPlurals = {
+      {{"it has ", "they have "},
+       {"it needs ", "they need "},
+       {"it keeps ", "they keep "},
+       {"name it, ", "name them, "}}};
+  std::string text = reason.text;
+  if (reason.count > 1) {
+    for (const auto& [one, several] : kPlurals) {
+      if (const std::size_t at = text.find(one); at != std::string::npos) {
+        text.replace(at, one.size(), several);
+      }
+    }
+  }
+  return text;
+}
 
 std::vector<Reason> reasons_of(const PlanAnswer& answer) {
   std::vector<Reason> reasons;
@@ -56,6 +78,7 @@ std::vector<Reason> reasons_of(const PlanAnswer& answer) {
       reasons.push_back({.subject = subject, .text = text});
     } else {
       same->subject += ", " + subject;
+      ++same->count;
     }
   };
   for (const plan::LeftOut& one : answer.result.left_out) {
@@ -160,7 +183,8 @@ JsonValue framework_json(const PlanAnswer& answer) {
 std::string left_out_lines(const PlanAnswer& answer, const Terminal& terminal) {
   std::string text;
   for (const Reason& reason : reasons_of(answer)) {
-    text += wrap("left out: " + reason.subject + ": " + reason.text, terminal.width - 2, 2) + "\n";
+    text +=
+        wrap("left out: " + reason.subject + ": " + text_of(reason), terminal.width - 2, 2) + "\n";
   }
   return text.empty() ? "" : "\n" + text;
 }
@@ -170,7 +194,7 @@ JsonValue left_out_json(const PlanAnswer& answer) {
   for (const Reason& reason : reasons_of(answer)) {
     JsonFields fields;
     fields.add("what", reason.subject);
-    fields.add("reason", reason.text);
+    fields.add("reason", text_of(reason));
     array.push_back(std::move(fields).finish());
   }
   return JsonValue{std::move(array)};
@@ -208,6 +232,12 @@ JsonValue offers_json(const PlanAnswer& answer) {
   return JsonValue{std::move(array)};
 }
 
+double load_of_best(const PlanAnswer& answer) {
+  return answer.result.best ? cost::busy_load_of(answer.search.model.spec, answer.result.best->plan,
+                                                 answer.search.imbalance)
+                            : 1;
+}
+
 std::string held_lines(const PlanAnswer& answer, const Terminal& terminal) {
   std::string text;
   for (const Held& one : held_of(answer)) {
@@ -218,7 +248,13 @@ std::string held_lines(const PlanAnswer& answer, const Terminal& terminal) {
     return "";
   }
   if (answer.search.model.spec.moe) {
-    text += "; every expert gets the same number of tokens";
+    const double load = load_of_best(answer);
+    text += load == 1
+                ? std::string("; every expert gets the same number of tokens")
+                : "; the peak is that of a rank whose experts get " + decimal_text(load, 2) +
+                      " times an even share of the tokens, which 19 of 20 steps do not "
+                      "exceed (--routing-imbalance " +
+                      real_text(answer.search.imbalance) + "); the time is that of even shares";
   }
   return wrap(text, terminal.width - 2, 2) + "\n";
 }

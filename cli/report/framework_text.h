@@ -24,6 +24,9 @@ namespace headroom::cli {
 /// The `offers` of the schema.
 [[nodiscard]] ir::JsonValue offers_json(const PlanAnswer& answer);
 
+/// The tokens that reach the experts of the busiest rank under the best plan, relative to an even
+/// share.
+[[nodiscard]] double load_of_best(const PlanAnswer& answer);
 /// The axes that kept one value because the user did not name them, and what else was assumed.
 [[nodiscard]] std::string held_lines(const PlanAnswer& answer, const Terminal& terminal);
 /// The `held` of the schema.

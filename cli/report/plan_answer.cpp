@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/question.h"
+#include "cli/report/choices_text.h"
 #include "cli/report/fit_answer.h"
 #include "cli/report/framework_text.h"
 #include "cli/report/host_text.h"
@@ -78,8 +79,19 @@ JsonFields estimate_fields(const PlanAnswer& answer) {
   fields.add("rank", static_cast<std::int32_t>(estimate.rank));
   fields.add("replayed_step_seconds",
              estimate.time ? JsonValue{estimate.time->total.value()} : JsonValue{});
+  add_use(answer, fields);
   fields.add("time", time_fields(answer.search, *answer.result.best));
   return fields;
+}
+
+/// The run that is trained; dollars and energy of the document are those of `cost_tokens`.
+JsonValue run_json(const TrainingRun& run) {
+  JsonFields fields;
+  fields.add("tokens", run.tokens ? JsonValue{*run.tokens} : JsonValue{});
+  fields.add("within_seconds", run.within ? JsonValue{run.within->value()} : JsonValue{});
+  fields.add("cost_tokens", run.basis());
+  fields.add("power", run.rated_power ? "datasheet" : "given");
+  return std::move(fields).finish();
 }
 
 JsonValue front_json(const PlanAnswer& answer) {
@@ -221,16 +233,20 @@ std::string time_lines(const PlanAnswer& answer) {
 
 /// The step as it was replayed, kernel by kernel, which is what `fit` says; then the time that the
 /// search worked with, whose parts follow.
-std::string step_lines(const PlanAnswer& answer) {
+std::string step_lines(const PlanAnswer& answer, const Terminal& terminal) {
   const Seconds closed = answer.result.best->time.total();
   const cost::StepEstimate& estimate = *answer.result.estimate;
   const Seconds step = estimate.time ? estimate.time->total : closed;
   const double tokens = tokens_per_second(answer.search, *answer.result.best) * (closed / step);
-  const std::string line =
+  std::string line =
       "step " + duration_text(step.value()) + ", " + three_digits(tokens) + " tokens/s";
-  return estimate.time ? line + " (full replay)\nthe search estimated " +
-                             duration_text(closed.value()) + ", made up of:\n"
-                       : line + "\n";
+  if (!estimate.time) {
+    return line + "\n";
+  }
+  const bool guessed = answer.search.machine.performance.estimated;
+  line += guessed ? " (full replay, rates estimated from the datasheet)" : " (full replay)";
+  return line + "\n" + use_lines(answer, terminal) + "the search estimated " +
+         duration_text(closed.value()) + ", made up of:\n";
 }
 
 /// The memory of the plan, against the same capacity as in `fit`: the GPU's usable memory, from
@@ -367,6 +383,9 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   const bool bounded = result.status != plan::PlanStatus::kInfeasible;
   fields.add("objective", ir::word_of(plan::objective_words(), answer.search.objective));
   fields.add("confidence", answer.search.confidence);
+  fields.add("routing_imbalance",
+             answer.search.model.spec.moe ? JsonValue{answer.search.imbalance} : JsonValue{});
+  fields.add("expert_load", load_of_best(answer));
   fields.add("bound", bounded ? JsonValue{result.bound} : JsonValue{});
   fields.add("gap", result.best ? JsonValue{result.gap} : JsonValue{});
   fields.add("seconds", answer.seconds);
@@ -378,6 +397,11 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("least_peak_bytes", lean != nullptr ? JsonValue{lean->peak.value()} : JsonValue{});
   fields.add("least_peak_proven", answer.infeasible && answer.infeasible->proven);
   fields.add("would_fit", would_fit_json(answer));
+  fields.add("gpu", answer.search.device.name);
+  fields.add("run", run_json(answer.run));
+  fields.add("late", result.late);
+  fields.add("fastest", fastest_json(answer));
+  fields.add("choices", choices_json(answer));
   fields.add("frameworks", framework_json(answer));
   fields.add("left_out", left_out_json(answer));
   fields.add("offers", offers_json(answer));
@@ -408,15 +432,18 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   if (result.best && result.estimate) {
     const cost::StepEstimate& estimate = *result.estimate;
     text += wrap(plan_words(result.best->plan), terminal.width - 2, 2) + "\n\n";
-    text += step_lines(answer) + time_lines(answer);
+    text += step_lines(answer, terminal) + time_lines(answer);
     if (estimate.time) {
       text += doubt_line(estimate.time->total / result.best->time.total());
     }
     text += "\n" + memory_lines(estimate, terminal) + chance_line(answer, terminal) +
             host_summary(estimate.host);
+  } else if (result.late) {
+    text += late_lines(answer, terminal);
   } else {
     text += wrapped_lines(infeasible_lines(answer), terminal);
   }
+  text += choice_lines(answer, terminal);
   text += framework_lines(answer, terminal);
   text += left_out_lines(answer, terminal);
   text += offer_lines(answer, terminal);

@@ -21,11 +21,14 @@ constexpr double kTera = 1e12;
 
 std::string heading_of(const TimeAnswer& answer, const Terminal& terminal) {
   const cost::StepTime& step = *answer.step;
-  std::string text = "\n" +
-                     styled(terminal, Style::kStrong,
-                            (answer.runs ? "a step takes " : "a step would take ") +
-                                duration_text(step.total.value())) +
-                     "\n";
+  std::string text =
+      "\n" +
+      styled(terminal, Style::kStrong,
+             (answer.runs ? "a step takes " : "a step would take ") +
+                 duration_text(step.total.value()) +
+                 (answer.request.machine->performance.estimated ? " (estimated from the datasheet)"
+                                                                : "")) +
+      "\n";
   if (answer.interval) {
     text += "  95 % interval: " + duration_text(answer.interval->low.value()) + " to " +
             duration_text(answer.interval->high.value()) + "\n";
@@ -132,6 +135,7 @@ JsonValue time_json(const TimeAnswer& answer) {
   add_optional(fields, "dollars", run.dollars);
   add_optional(fields, "megawatt_hours", run.megawatt_hours);
   fields.add("node", answer.request.machine->node);
+  fields.add("estimated", answer.request.machine->performance.estimated);
   fields.add("notes", ir::json_texts(machine_notes(*answer.request.machine)));
   return std::move(fields).finish();
 }

@@ -257,6 +257,23 @@ Result<DevicePerformance> performance_in_device_file(const DeviceSpec& device,
   return read_object(*reader, root.object("performance"), device, host_link);
 }
 
+/// The figures of the file of `entry`, for `device`.
+Result<DevicePerformance> performance_like(const std::string& config_dir, const DeviceSpec& device,
+                                           const LinkSpec& host_link, const std::string& entry) {
+  Result<DevicePerformance> performance =
+      read_performance(config_dir + "/performance/" + entry + ".json", device, host_link);
+  if (performance && entry != device.name) {
+    const Result<DeviceSpec> measured = load_device(config_dir, entry);
+    if (!measured) {
+      return measured.error();
+    }
+    limit_power(performance.value(), share_at_power(device, *measured));
+    scale_elements(performance.value().memory, static_cast<double>(device.traits.multiprocessors) /
+                                                   measured->traits.multiprocessors);
+  }
+  return performance;
+}
+
 }  // namespace
 
 Result<DevicePerformance> read_performance(const std::string& path, const DeviceSpec& device,
@@ -285,16 +302,34 @@ Result<DevicePerformance> performance_of(const std::string& config_dir, const De
     }
     entry = std::move(family).value();
   }
-  Result<DevicePerformance> performance =
-      read_performance(folder + "/" + entry + ".json", device, *host_link);
-  if (performance && entry != device.name) {
-    const Result<DeviceSpec> measured = load_device(config_dir, entry);
-    if (!measured) {
-      return measured.error();
-    }
-    limit_power(performance.value(), share_at_power(device, *measured));
-    scale_elements(performance.value().memory, static_cast<double>(device.traits.multiprocessors) /
-                                                   measured->traits.multiprocessors);
+  return performance_like(config_dir, device, *host_link, entry);
+}
+
+Result<DevicePerformance> performance_from_datasheet(const std::string& config_dir,
+                                                     const DeviceSpec& device) {
+  const Result<LinkSpec> host_link = load_link(config_dir, device.host_link);
+  if (!host_link) {
+    return host_link.error();
+  }
+  const std::string path = config_dir + "/performance/families.json";
+  const Result<ir::JsonReader> reader = ir::JsonReader::from_file(path);
+  if (!reader) {
+    return reader.error();
+  }
+  const std::optional<std::string> entry =
+      reader->root().optional_text("datasheet-" + device.architecture);
+  if (!entry) {
+    return Error::invalid_argument("gpu", device.name, "a GPU whose family was measured",
+                                   "measure it and pass the file in its place");
+  }
+  Result<DevicePerformance> performance = performance_like(config_dir, device, *host_link, *entry);
+  if (performance) {
+    performance.value().estimated = true;
+    performance.value().note = "times on " + device.name +
+                               " are estimates from its datasheet: nothing was measured on such "
+                               "GPUs, and kernels are assumed to reach the shares of the peak "
+                               "rates that they reach on " +
+                               *entry;
   }
   return performance;
 }

@@ -95,10 +95,11 @@ struct HostPerformance {
 
 /// What one GPU achieves, as opposed to its datasheet.
 struct DevicePerformance {
-  std::string device;  ///< Catalogue name.
-  std::string file;    ///< Where the figures come from.
-  std::string note;    ///< Empty if the figures were fitted to this device; otherwise names the
-                       ///< device they come from.
+  std::string device;      ///< Catalogue name.
+  std::string file;        ///< Where the figures come from.
+  std::string note;        ///< Empty if the figures were fitted to this device; otherwise names the
+                           ///< device they come from.
+  bool estimated = false;  ///< Nothing was measured on devices of this family: datasheet rates.
   int multiprocessors = 1;
   GemmPerformance gemm;
   AttentionPerformance attention;
@@ -116,6 +117,14 @@ struct DevicePerformance {
 ///          without measurements; those of `load_link` for its link to the host.
 [[nodiscard]] Result<DevicePerformance> performance_of(const std::string& config_dir,
                                                        const DeviceSpec& device);
+
+/// An estimate for a device of a family without measurements: the shares of the measured device
+/// that `families.json` names under "datasheet-" and the architecture, applied to the datasheet
+/// rates of `device`. `estimated` is set, and `note` says so.
+///
+/// Errors:  as `performance_of`; kInvalidArgument if there is no such entry.
+[[nodiscard]] Result<DevicePerformance> performance_from_datasheet(const std::string& config_dir,
+                                                                   const DeviceSpec& device);
 
 /// The same from the user's own file, measured on the user's GPU, in the form of
 /// `configs/schema/performance.schema.json`.

@@ -2,22 +2,29 @@
 
 #include <algorithm>
 
+#include "costmodel/expert_load.h"
 #include "costmodel/outside_memory.h"
+#include "costmodel/routed_estimate.h"
 #include "planner/space/all_axes.h"
 
 namespace headroom::plan {
 
-Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds, Bytes peak) {
+Worth worth_of(const SearchQuestion& question, const ir::ParallelPlan& plan, double seconds,
+               Bytes peak) {
   const auto gpus = static_cast<double>(plan.world);
-  switch (objective) {
+  const double per_token = seconds / static_cast<double>(plan.workload.sequence);
+  if (question.longest.value() > 0 && per_token > question.longest.value()) {
+    return {.late = true, .first = per_token};
+  }
+  switch (question.objective) {
     case Objective::kThroughput:
-      return {.first = seconds / static_cast<double>(plan.workload.sequence)};
+      return {.first = per_token};
     case Objective::kGpus:
       return {.first = gpus, .second = seconds};
     case Objective::kMemory:
       return {.first = static_cast<double>(peak.value()), .second = seconds};
     case Objective::kCost:
-      return {.first = gpus * seconds / static_cast<double>(plan.workload.sequence)};
+      return {.first = gpus * per_token};
     case Objective::kMicroBatch:
       return {.first = -static_cast<double>(value_of(plan, Axis::kMicroBatch)), .second = seconds};
     case Objective::kSequence:
@@ -45,7 +52,7 @@ BoundedCell bound_cell(const SearchState& state, Cell cell) {
   const Bytes floor = question.objective == Objective::kMemory
                           ? evaluator.cell_floor(bounded.cell, kMostBytes)
                           : Bytes{0};
-  bounded.bound = worth_of(question.objective, bounded.cell.plan, bounded.seconds, floor);
+  bounded.bound = worth_of(question, bounded.cell.plan, bounded.seconds, floor);
   return bounded;
 }
 
@@ -77,11 +84,15 @@ Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan) 
                        : std::max(total - cost::total_of(outside), Bytes{0});
 }
 
+double load_of(const SearchQuestion& question, const ir::ParallelPlan& plan) {
+  return cost::busy_load_of(question.space.model, plan, question.imbalance);
+}
+
 Result<cost::StepEstimate> judged_replay(const SearchQuestion& question,
                                          const ir::ParallelPlan& plan, Bytes budget,
                                          const cost::Machine* machine) {
-  Result<cost::StepEstimate> replayed =
-      cost::estimate(question.space.model, plan, question.device, budget, machine);
+  Result<cost::StepEstimate> replayed = cost::estimate_with_load(
+      question.space.model, plan, load_of(question, plan), question.device, budget, machine);
   if (replayed && question.judge) {
     question.judge(plan, replayed.value());
   }

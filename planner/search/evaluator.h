@@ -18,13 +18,15 @@ namespace headroom::plan {
 /// The order of plans under an objective: less is better. Members are compared in this order, and
 /// then plans by their number in the space.
 struct Worth {
+  bool late = false;  ///< The step is longer than `SearchQuestion::longest` allows.
   double first = 0;
   double second = 0;
   std::uint64_t number = 0;
   friend auto operator<=>(const Worth&, const Worth&) = default;
 };
-[[nodiscard]] Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds,
-                             Bytes peak);
+/// The worth of `plan` under the question's objective. Late plans are ordered by their time alone.
+[[nodiscard]] Worth worth_of(const SearchQuestion& question, const ir::ParallelPlan& plan,
+                             double seconds, Bytes peak);
 
 /// A cell and the bounds of its plans.
 struct BoundedCell {
@@ -152,6 +154,8 @@ inline constexpr Bytes kMostBytes{INT64_MAX};
 
 /// Bounds the worth of the plans of a cell from below.
 [[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell);
+/// The load of the busiest rank's experts (`SearchQuestion::imbalance`).
+[[nodiscard]] double load_of(const SearchQuestion& question, const ir::ParallelPlan& plan);
 /// Replays `plan` in `budget` (0: the device's total) and judges it (`SearchQuestion::judge`).
 ///
 /// Errors:  those of `cost::estimate`.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "planner/search/evaluator.h"
+#include "planner/search/timely_search.h"
 #include "planner/space/all_axes.h"
 
 namespace headroom::plan {
@@ -25,7 +26,8 @@ FrameworkBest row_of(const FrameworkSearch* framework, PlanResult result) {
           .status = result.status,
           .best = std::move(result.best),
           .estimate = std::move(result.estimate),
-          .bound = result.bound};
+          .bound = result.bound,
+          .late = result.late};
 }
 
 /// Plans first, by their worth under the objective.
@@ -34,7 +36,7 @@ std::tuple<bool, Worth> order_of(const SearchQuestion& question, const Framework
     return {true, Worth{}};
   }
   const RatedPlan& plan = *row.best;
-  Worth worth = worth_of(question.objective, plan.plan, plan.time.total().value(), plan.peak);
+  Worth worth = worth_of(question, plan.plan, plan.time.total().value(), plan.peak);
   worth.number = 0;  // Numbers count within the space of each search.
   return {false, worth};
 }
@@ -62,7 +64,7 @@ Result<std::vector<FrameworkBest>> best_of_frameworks(const SearchQuestion& ques
     own.progress = {};
     const std::uint64_t limit = compared_cells(question);
     own.work_limit = question.work_limit > 0 ? std::min(question.work_limit, limit) : limit;
-    Result<PlanResult> result = search(own, records);
+    Result<PlanResult> result = search_in_time(own, records);
     if (!result && !is_refusal(result.error())) {
       return std::move(result).error();
     }

@@ -13,6 +13,7 @@ struct FrameworkBest {
   std::optional<RatedPlan> best;
   std::optional<cost::StepEstimate> estimate;  ///< The replay of the best.
   double bound = 0;                            ///< `PlanResult::bound` of its plans.
+  bool late = false;                           ///< `PlanResult::late`.
 };
 
 /// The best plan of each framework that has plans in the space of `question`, of which `found` is

@@ -113,7 +113,7 @@ class LoweredVisit {
     std::optional<Timed> last = visit_.after;
     for (const Timed& bound : plans_by_bound()) {
       const Worth least = worth_of_bound(bound);
-      if (answer_.best && question_.any) {
+      if (has_best() && question_.any) {
         break;
       }
       if (answer_.best && question_.pruning.time_bound && stops_at_first(question_) &&
@@ -165,6 +165,9 @@ class LoweredVisit {
   }
 
  private:
+  /// Whether a plan is known that fits and is not late.
+  [[nodiscard]] bool has_best() const { return answer_.best && !answer_.worth.late; }
+
   /// Whether the least that the plan holds on the host is too much. Before it is lowered.
   [[nodiscard]] bool lacks_host(std::uint64_t index) {
     const cost::HostMemory host = host_floor_of(question_, plans_[index]);
@@ -185,7 +188,7 @@ class LoweredVisit {
   }
 
   [[nodiscard]] Worth worth_of_bound(const Timed& bound) const {
-    Worth worth = worth_of(question_.objective, cell_.cell.plan, bound.seconds, Bytes{0});
+    Worth worth = worth_of(question_, cell_.cell.plan, bound.seconds, Bytes{0});
     worth.number = cell_.first_number + bound.index;
     return worth;
   }
@@ -227,10 +230,10 @@ class LoweredVisit {
   /// The peak above which a plan cannot be the best.
   [[nodiscard]] Bytes ceiling() const {
     Bytes most = capacity_;
-    if (question_.objective == Objective::kMemory && visit_.incumbent) {
+    if (question_.objective == Objective::kMemory && visit_.incumbent && !visit_.incumbent->late) {
       most = std::min(most, Bytes{static_cast<std::int64_t>(visit_.incumbent->first)});
     }
-    if (question_.objective == Objective::kMemory && answer_.best) {
+    if (question_.objective == Objective::kMemory && has_best()) {
       most = std::min(most, answer_.best->peak);
     }
     return most;
@@ -263,7 +266,7 @@ class LoweredVisit {
     if (keep_too_large(rated, answer_)) {
       return ok();
     }
-    Worth worth = worth_of(question_.objective, plan, rated.time.total().value(), rated.peak);
+    Worth worth = worth_of(question_, plan, rated.time.total().value(), rated.peak);
     worth.number = number;
     if (!answer_.best || worth < answer_.worth) {
       answer_.best = rated;

@@ -109,9 +109,12 @@ class CellPass {
   /// Whether the question asks for any plan, and one is known.
   [[nodiscard]] bool is_enough() const {
     const SearchQuestion& question = state_.question;
-    return question.any && result_.best &&
+    return question.any && has_best() &&
            (question.objective != Objective::kGpus || open_.top().bound.first >= worth_.first);
   }
+
+  /// Whether a plan is known that fits and is not late.
+  [[nodiscard]] bool has_best() const { return result_.best && !worth_.late; }
 
   /// Whether as many plans are known as are requested. Then only plans better than the last one
   /// matter.
@@ -124,8 +127,8 @@ class CellPass {
     if (!question.pruning.time_bound || question.work_limit > 0 || !stops_at_first(question)) {
       return std::nullopt;
     }
-    Worth limit = worth_of(question.objective, cells_[open.cell].cell.plan, kStretch * open.seconds,
-                           Bytes{0});
+    Worth limit =
+        worth_of(question, cells_[open.cell].cell.plan, kStretch * open.seconds, Bytes{0});
     limit.number = UINT64_MAX;
     return open_.empty() ? limit : std::max(limit, open_.top().bound);
   }
@@ -239,7 +242,7 @@ class CellPass {
       question.progress({.evaluated = result_.evaluated,
                          .cells = cells_.size(),
                          .cells_done = visited_,
-                         .best_seconds = result_.best ? result_.best->time.total().value() : 0,
+                         .best_seconds = has_best() ? result_.best->time.total().value() : 0,
                          .bound = bound(),
                          .gap = gap()});
     }
@@ -248,6 +251,11 @@ class CellPass {
   void finish() {
     const bool whole = open_.empty() || hopeless(open_.top().bound);
     result_.bound = bound();
+    if (result_.best && worth_.late) {
+      result_.late = true;
+      result_.best.reset();
+      result_.bound = whole ? 0 : result_.bound;
+    }
     if (result_.best) {
       result_.status = whole ? PlanStatus::kOptimal : PlanStatus::kFeasible;
       result_.gap = gap();
@@ -268,12 +276,12 @@ class CellPass {
       return worth_.first;
     }
     const double next = open_.top().bound.first;
-    return result_.best ? std::min(next, worth_.first) : next;
+    return has_best() ? std::min(next, worth_.first) : next;
   }
   [[nodiscard]] double bound() const {
     const SearchQuestion& question = state_.question;
     const double least = least_worth();
-    if (!result_.best) {
+    if (!has_best()) {
       return bound_of(question.objective, least, question.space.base.workload.sequence);
     }
     const RatedPlan& best = *result_.best;
@@ -285,7 +293,7 @@ class CellPass {
     return bound_of(question.objective, least, best.plan.workload.sequence);
   }
   [[nodiscard]] double gap() const {
-    if (!result_.best) {
+    if (!has_best()) {
       return 1;
     }
     const double best = worth_.first;
@@ -470,6 +478,9 @@ Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& r
       }
       evaluated += front->evaluated;
       result.front = std::move(front->plans);
+      std::erase_if(result.front, [&](const RatedPlan& one) {
+        return worth_of(question, one.plan, one.time.total().value(), one.peak).late;
+      });
       result.front_whole = front->whole;
       result.front_gap = front->gap;
     }

@@ -62,6 +62,12 @@ struct SearchQuestion {
   std::size_t replays = 1;  ///< Number of plans to replay, the best of as many cells.
   cost::Judge judge{};      ///< Applied to every replay; none: the replay's own verdict.
   double confidence = 0;    ///< Least chance to fit of the best plan, where `judge` gives one.
+  /// Greatest step time of a plan per token of a sequence; 0: none. Plans beyond it are late, and
+  /// none of them is the best.
+  Seconds longest{};
+  /// Standard deviation of the tokens per expert over their mean: the peak of plans with experts on
+  /// several ranks is that of the busiest rank, in 19 of 20 steps. 0: even shares.
+  double imbalance = 0;
   /// What the allocator may take if a plan is to fit with this confidence; none: all that the
   /// device has besides `outside_terms`.
   cost::Room room{};
@@ -114,6 +120,8 @@ struct PlanResult {
   double front_gap = 0;
   std::vector<RatedPlan> next;  ///< The best of other cells, by worth; `replays` - 1 of them.
   std::vector<ReplayedPlan> replayed;  ///< `best` and `next` by replayed time, if more than one.
+  /// If there is no best: whether plans fit, all of them beyond `SearchQuestion::longest`.
+  bool late = false;
   MemoryCounts memory;
 };
 

@@ -69,8 +69,25 @@ std::string expected(Axis axis) {
   return text;
 }
 
-/// "use fp8-delayed, fp8-mxfp8" for "fp8": the words that begin so, otherwise the closest one.
+/// "write 8-512" for "512-8", a range whose ends are exchanged; empty for anything else.
+std::string turned_range(std::string_view part) {
+  const std::size_t dash = part.find('-');
+  if (dash == std::string_view::npos) {
+    return {};
+  }
+  const std::optional<std::int64_t> first = whole(part.substr(0, dash));
+  const std::optional<std::int64_t> last = whole(part.substr(dash + 1));
+  return first && last && *first > *last
+             ? "write " + std::to_string(*last) + "-" + std::to_string(*first)
+             : std::string();
+}
+
+/// "use fp8-delayed, fp8-mxfp8" for "fp8": the words that begin so, otherwise the closest one. For
+/// numbers, the range that was meant.
 std::string nearest(Axis axis, std::string_view part) {
+  if (std::string turned = turned_range(part); !turned.empty()) {
+    return turned;
+  }
   std::vector<std::string> words;
   std::string begun;
   for (const std::string_view word : words_of_axis(axis)) {

@@ -539,28 +539,6 @@ TEST_CASE("fit: a change against the bubble is faster when it is typed") {
   CHECK(gain == doctest::Approx(*change.find("gain")->as_number()));
 }
 
-TEST_CASE("fit: uneven routing of tokens raises the peak of the busiest rank") {
-  const std::string question =
-      "fit mixtral-8x7b --gpu h200 --gpus 64 --megatron "
-      "tp=2,ep=8,etp=1,pp=4,sequence-parallel,distributed-optimizer --accumulation 8";
-  const Document even = test::json_of(question);
-  const Document uneven = test::json_of(question + " --routing-imbalance 0.5");
-  CHECK(uneven.integer("routing/balanced_reserved_bytes") == even.integer("peak/reserved_bytes"));
-  CHECK(uneven.integer("routing/expected_reserved_bytes") >
-        uneven.integer("routing/balanced_reserved_bytes"));
-  CHECK(uneven.integer("peak/reserved_bytes") > uneven.integer("routing/expected_reserved_bytes"));
-  CHECK(uneven.integer("routing/p95_reserved_bytes") == uneven.integer("peak/reserved_bytes"));
-  CHECK(even.at("routing").is_null());
-  const Document none = test::json_of(question + " --routing-imbalance 0");
-  CHECK(none.integer("peak/reserved_bytes") == even.integer("peak/reserved_bytes"));
-}
-
-TEST_CASE("fit: an imbalance of routing without experts on several ranks is refused") {
-  const Answer answer = test::headroom("fit mixtral-8x7b --gpu h200 --routing-imbalance 0.5");
-  CHECK(answer.code == ExitCode::kUsage);
-  CHECK(answer.err.find("--routing-imbalance") != std::string::npos);
-}
-
 TEST_CASE("fit: options of two frameworks, or two of adapters, are refused together") {
   for (const char* pair : {"--zero 3 --fsdp reshard=yes", "--lora r=8 --qlora r=8"}) {
     const Answer answer =

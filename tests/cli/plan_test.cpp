@@ -99,7 +99,9 @@ TEST_CASE("plan: words of a plan name each value, the counts say what the search
   CHECK(answer.says("\ndeepspeed zero=2, "));
   CHECK(answer.says(", dp=2, micro-batch "));
   CHECK(answer.says(" per step, "));
-  CHECK(answer.says(" (full replay)\nthe search estimated "));
+  CHECK(answer.says(" (full replay)\neach GPU: "));
+  CHECK(answer.says(" tokens/s, MFU "));
+  CHECK(answer.says("\nthe search estimated "));
   CHECK(answer.says(", made up of:\n"));
   CHECK(answer.says("PyTorch reserves "));
   CHECK(answer.says(" computed in full, the others ruled out by"));
@@ -229,7 +231,7 @@ TEST_CASE("plan: the best plan of each framework, what was left out, and what wa
   CHECK(text.find("the best plan of each framework: step, reserved, chance to fit") !=
         std::string::npos);
   CHECK(text.find("left out: megatron with --optimizer adamw-8bit") != std::string::npos);
-  CHECK(text.find("torchtune, litgpt: it keeps no fp32 master weights") != std::string::npos);
+  CHECK(text.find("torchtune, litgpt: they keep no fp32 master weights") != std::string::npos);
   CHECK(text.find("held unless you name them:") != std::string::npos);
   CHECK(text.find("--precision bf16-master") != std::string::npos);
   CHECK(text.find(", of the step: ") != std::string::npos);

@@ -74,7 +74,7 @@ std::vector<Rated> every_sampled_plan(const SearchQuestion& question, PlanMemory
       const Bytes peak = memory.peak(plan).value();
       const double seconds =
           step_parts(question.space.model, plan, blocks, question.machine).total().value();
-      Worth worth = worth_of(question.objective, plan, seconds, peak);
+      Worth worth = worth_of(question, plan, seconds, peak);
       worth.number = number;
       all.push_back({.worth = worth,
                      .seconds = seconds,
@@ -187,11 +187,61 @@ void compare_all_rules(SearchQuestion question, const std::optional<Rated>& best
       CHECK(found.status == PlanStatus::kInfeasible);
       continue;
     }
-    const Worth worth = worth_of(question.objective, found.best->plan,
-                                 found.best->time.total().value(), found.best->peak);
+    const Worth worth =
+        worth_of(question, found.best->plan, found.best->time.total().value(), found.best->peak);
     CHECK(worth.first == doctest::Approx(best->worth.first).epsilon(1e-12));
     CHECK(worth.second == doctest::Approx(best->worth.second).epsilon(1e-12));
     CHECK(found.status == PlanStatus::kOptimal);
+  }
+}
+
+/// Sets a limit of the step time that some of `all` keep, and none in every eighth space; their
+/// worths follow.
+void set_random_limit(test::Random& random, int space, SearchQuestion& question,
+                      std::vector<Rated>& all) {
+  const auto tokens = static_cast<double>(question.space.base.workload.sequence);
+  const auto last = static_cast<std::int64_t>(all.size()) - 1;
+  const Rated& one = all[static_cast<std::size_t>(random.between(0, last))];
+  const double longest =
+      space % 8 == 3 ? std::ranges::min(all, {}, &Rated::seconds).seconds / 2 : one.seconds;
+  question.longest = Seconds{longest / tokens};
+  for (Rated& plan : all) {
+    if (plan.seconds / tokens > question.longest.value()) {
+      plan.worth = Worth{.late = true, .first = plan.seconds / tokens, .number = plan.worth.number};
+    }
+  }
+}
+
+/// Compares searches that have a limit of the step time with brute force.
+void compare_in_time(SearchQuestion question, const std::vector<Rated>& all,
+                     SearchRecords& records) {
+  std::optional<Rated> best;
+  bool late = false;
+  for (const Rated& one : all) {
+    if (!fits(one, question.budget)) {
+      continue;
+    }
+    late = late || one.worth.late;
+    if (!one.worth.late && (!best || one.worth < best->worth)) {
+      best = one;
+    }
+  }
+  for (const bool pruned : {false, true}) {
+    CAPTURE(pruned);
+    question.pruning.time_bound = pruned;
+    const PlanResult found = search_unreplayed(question, records).value();
+    REQUIRE(found.best.has_value() == best.has_value());
+    CHECK(found.late == (!best && late));
+    if (best) {
+      const Worth worth =
+          worth_of(question, found.best->plan, found.best->time.total().value(), found.best->peak);
+      CHECK_FALSE(worth.late);
+      CHECK(worth.first == doctest::Approx(best->worth.first).epsilon(1e-12));
+      CHECK(worth.second == doctest::Approx(best->worth.second).epsilon(1e-12));
+      CHECK(found.status == PlanStatus::kOptimal);
+    } else {
+      CHECK(found.status == PlanStatus::kInfeasible);
+    }
   }
 }
 
@@ -208,7 +258,7 @@ void compare_with_brute_force(const ir::ModelSpec& model, std::uint64_t seed) {
   for (int round = 0; spaces < kTinySpaces; ++round) {
     CAPTURE(round);
     SearchQuestion question = tiny_question(random, model);
-    const std::vector<Rated> all = every_sampled_plan(question, memory);
+    std::vector<Rated> all = every_sampled_plan(question, memory);
     if (all.empty() || all.size() > 400) {
       continue;
     }
@@ -223,6 +273,8 @@ void compare_with_brute_force(const ir::ModelSpec& model, std::uint64_t seed) {
     fitting += best ? 1 : 0;
     CHECK(finds_any(question, all, records));
     compare_all_rules(question, best, front_of(all, question.budget), records);
+    set_random_limit(random, spaces, question, all);
+    compare_in_time(question, all, records);
   }
   CHECK(fitting > spaces / 2);
   CHECK(fitting < spaces);

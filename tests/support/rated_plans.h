@@ -86,7 +86,7 @@ inline std::vector<Rated> every_lowered_plan(const plan::SearchQuestion& questio
       }
       const plan::LoweredPlan& lowered = made.value();
       plan::Worth worth =
-          plan::worth_of(question.objective, plan, lowered.time.total().value(), lowered.peak);
+          plan::worth_of(question, plan, lowered.time.total().value(), lowered.peak);
       worth.number = number;
       all.push_back({.worth = worth,
                      .seconds = lowered.time.total().value(),

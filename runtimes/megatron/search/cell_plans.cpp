@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "costmodel/expert_load.h"
 #include "costmodel/host_memory.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
@@ -20,6 +21,13 @@ bool is_dominated(const Constraints& allowed, const ir::MegatronPlan& with) {
   return mask || loss;
 }
 
+std::optional<MegatronChoices> loaded_choices(const SearchQuestion& question,
+                                              const ir::ParallelPlan& plan) {
+  const double load = load_of(question, plan);
+  return load != 1 ? std::optional(megatron_choices(question.space, cost::with_load(plan, load)))
+                   : std::nullopt;
+}
+
 }  // namespace
 
 CellPlans::CellPlans(const SearchState& state, PlanMemory& memory, const BoundedCell& cell,
@@ -29,8 +37,9 @@ CellPlans::CellPlans(const SearchState& state, PlanMemory& memory, const Bounded
       cell_(cell),
       capacity_(capacity_of(state.question, cell.cell.plan)),
       choices_(megatron_choices(state.question.space, cell.cell.plan)),
+      loaded_(loaded_choices(state.question, cell.cell.plan)),
       times_(state.question.space.model, cell.cell.plan, blocks, state.question.machine, choices_),
-      memory_(memory, choices_),
+      memory_(memory, held()),
       floors_(4 * choices_.recomputations.size()) {}
 
 std::vector<Timed> CellPlans::listed() {
@@ -53,7 +62,7 @@ Bytes CellPlans::floor_of(std::uint64_t index) {
       (with.distributed_optimizer ? 1U : 0U) + (with.optimizer_offload > 0 ? 2U : 0U);
   std::optional<Bytes>& floor = floors_[4 * (index / count) + slot];
   if (!floor) {
-    floor = plan_memory_.floor(choices_.plan_at(index));
+    floor = plan_memory_.floor(held().plan_at(index));
   }
   return *floor;
 }

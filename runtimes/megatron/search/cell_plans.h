@@ -42,6 +42,8 @@ class CellPlans {
   [[nodiscard]] RatedPlan rated(const Timed& timed, Bytes peak);
 
  private:
+  /// The plans whose peaks count.
+  [[nodiscard]] const MegatronChoices& held() const { return loaded_ ? *loaded_ : choices_; }
   [[nodiscard]] Bytes floor_of(std::uint64_t index);
 
   const SearchState& state_;
@@ -49,6 +51,8 @@ class CellPlans {
   const BoundedCell& cell_;
   Bytes capacity_;
   MegatronChoices choices_;
+  /// The same with the load of the busiest rank's experts, if it is not an even share.
+  std::optional<MegatronChoices> loaded_;
   CellTimes times_;
   CellMemory memory_;
   /// `PlanMemory::floor`. For plans of a cell it depends on recomputation, and on whether optimizer

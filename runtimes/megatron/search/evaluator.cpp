@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "costmodel/expert_load.h"
 #include "costmodel/memory_floor.h"
 #include "planner/search/evaluator.h"
 #include "planner/space/framework_search.h"
@@ -29,7 +30,7 @@ ir::ParallelPlan least_states(const Constraints& allowed, const ir::ParallelPlan
 /// lower one is known.
 Bytes ceiling_of(const SearchState& state, const BoundedCell& cell, const Visit& visit) {
   const Bytes capacity = capacity_of(state.question, cell.cell.plan);
-  if (state.question.objective != Objective::kMemory || !visit.incumbent) {
+  if (state.question.objective != Objective::kMemory || !visit.incumbent || visit.incumbent->late) {
     return capacity;
   }
   return std::min(capacity, Bytes{static_cast<std::int64_t>(visit.incumbent->first)});
@@ -89,7 +90,7 @@ class CellVisit {
 
  private:
   [[nodiscard]] Worth worth_of_time(const Timed& timed) const {
-    Worth worth = worth_of(question_.objective, cell_.cell.plan, timed.seconds, Bytes{0});
+    Worth worth = worth_of(question_, cell_.cell.plan, timed.seconds, Bytes{0});
     worth.number = cell_.first_number + timed.index;
     return worth;
   }
@@ -116,7 +117,8 @@ class CellVisit {
   /// `ceiling_of`. If the lowest peak is sought, it is at most the lowest peak that this visit has
   /// found.
   [[nodiscard]] Bytes ceiling() const {
-    const bool lowest = question_.objective == Objective::kMemory && answer_.best;
+    const bool lowest =
+        question_.objective == Objective::kMemory && answer_.best && !answer_.worth.late;
     return lowest ? std::min(ceiling_, answer_.best->peak) : ceiling_;
   }
 
@@ -135,7 +137,7 @@ class CellVisit {
     if (*peak > highest) {
       return ok();  // This is the peak of one rank only, and already no lower than the best.
     }
-    Worth worth = worth_of(question_.objective, cell_.cell.plan, timed.seconds, *peak);
+    Worth worth = worth_of(question_, cell_.cell.plan, timed.seconds, *peak);
     worth.number = cell_.first_number + timed.index;
     if (!answer_.best || worth < answer_.worth) {
       answer_.best = plans_.rated(timed, *peak);
@@ -163,7 +165,7 @@ std::optional<Next> beyond_limit(const SearchState& state, const BoundedCell& ce
   const SearchQuestion& question = state.question;
   const ir::ParallelPlan& plan = cell.cell.plan;
   const double seconds = least_step(question.space.model, plan, blocks).value();
-  Worth worth = worth_of(question.objective, plan, seconds, Bytes{0});
+  Worth worth = worth_of(question, plan, seconds, Bytes{0});
   worth.number = cell.first_number;
   return worth > *visit.limit ? std::optional(Next{.seconds = seconds, .bound = worth, .after = {}})
                               : std::nullopt;
@@ -262,7 +264,7 @@ class MegatronEvaluator final : public Evaluator {
   }
 
   [[nodiscard]] Result<Bytes> peak(const RatedPlan& leanest) override {
-    return memory_.peak(leanest.plan);
+    return memory_.peak(cost::with_load(leanest.plan, load_of(question_, leanest.plan)));
   }
 
   void add_counts(MemoryCounts& counts) const override {

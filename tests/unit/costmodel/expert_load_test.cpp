@@ -1,6 +1,7 @@
 #include "costmodel/expert_load.h"
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -40,6 +41,18 @@ TEST_CASE("busiest_rank: no rank receives more than every token for each of its 
   const auto load = busiest_rank({.experts = 4, .ranks = 4, .top_k = 2, .imbalance = 1.7});
   REQUIRE(load);
   CHECK(load->p95 == 2);
+}
+
+TEST_CASE("busiest_rank: the published imbalance is that of the published busiest experts") {
+  // arXiv:2408.15664, tables 2 and 6: 64 experts, six for each token.
+  for (const auto& [imbalance, busiest] :
+       {std::pair(0.19, 1.52), std::pair(0.26, 1.72), std::pair(kPublishedImbalance, 1.937)}) {
+    const Routing routing{.experts = 64, .ranks = 64, .top_k = 6, .imbalance = imbalance};
+    const auto load = busiest_rank(routing);
+    REQUIRE(load);
+    CHECK(load->expected == doctest::Approx(busiest).epsilon(0.02));
+    CHECK(busy_load(routing).value() == load->p95);
+  }
 }
 
 TEST_CASE("busiest_rank: an imbalance that no routing has is refused") {

@@ -168,6 +168,21 @@ TEST_CASE("kernel time: a family without measurements is refused by name") {
   CHECK_FALSE(found.error().fix.empty());
 }
 
+TEST_CASE("kernel time: a device that nobody measured has an estimate from its datasheet") {
+  for (const char* const name :
+       {"mi210", "mi250x", "mi300x", "mi325x", "mi355x", "gaudi-2", "gaudi-3"}) {
+    CAPTURE(name);
+    const DeviceSpec device = load_device(kConfigs, name).value();
+    const auto estimate = performance_from_datasheet(kConfigs, device);
+    REQUIRE(estimate);
+    CHECK(estimate->estimated);
+    CHECK(estimate->note.find("estimates from its datasheet") != std::string::npos);
+    CHECK(estimate->gemm.half < *device.half);
+    CHECK(estimate->gemm.half > 0.3 * *device.half);
+  }
+  CHECK_FALSE(performance_of(kConfigs, load_device(kConfigs, "h100-80gb").value())->estimated);
+}
+
 TEST_CASE("kernel time: files keep to their schemas, and each group names a source of its file") {
   for (const char* const kind : {"performance", "link-performance"}) {
     const std::string folder =

@@ -1,0 +1,255 @@
+#include "cli/report/choices_text.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "cli/report/why_text.h"
+#include "cli/scalars.h"
+#include "model_ir/base/counted.h"
+#include "runtimes/plan_json.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::JsonFields;
+using ir::JsonValue;
+
+JsonValue optional_json(const std::optional<double>& value) {
+  return value ? JsonValue{*value} : JsonValue{};
+}
+
+/// "1T", "300B", "1.5M": a number of tokens.
+std::string tokens_text(double tokens) {
+  constexpr std::array<std::pair<double, const char*>, 3> kScales = {
+      {{1e12, "T"}, {1e9, "B"}, {1e6, "M"}}};
+  for (const auto& [scale, letter] : kScales) {
+    if (tokens >= scale) {
+      return real_text(tokens / scale) + letter;
+    }
+  }
+  return real_text(tokens);
+}
+
+/// A replayed step, and what the run takes with it.
+struct Use {
+  const cost::StepTime& step;
+  cost::RunFigures run;
+};
+
+std::optional<Use> use_of(const PlanAnswer& answer, std::size_t type,
+                          const std::optional<cost::StepEstimate>& estimate) {
+  if (!estimate || !estimate->time) {
+    return std::nullopt;
+  }
+  return Use{.step = *estimate->time, .run = run_figures(*estimate->time, answer.run.costs[type])};
+}
+
+/// The days of a run whose tokens are known.
+std::optional<double> days_of(const PlanAnswer& answer, const Use& use) {
+  return answer.run.tokens ? use.run.days : std::nullopt;
+}
+
+void add_figures(const PlanAnswer& answer, const std::optional<Use>& use, JsonFields& fields) {
+  const auto add = [&fields](const char* key, const std::optional<double>& value) {
+    fields.add(key, optional_json(value));
+  };
+  add("tokens_per_second_per_gpu",
+      use ? std::optional(use->step.tokens_per_second_per_gpu()) : std::nullopt);
+  add("mfu", use ? use->step.mfu() : std::nullopt);
+  add("days", use ? days_of(answer, *use) : std::nullopt);
+  add("dollars", use ? use->run.dollars : std::nullopt);
+  add("megawatt_hours", use ? use->run.megawatt_hours : std::nullopt);
+}
+
+/// The widths of the columns after the name of the GPU.
+constexpr std::size_t kGpuColumns = 6;
+constexpr std::size_t kStepColumns = 10;
+constexpr std::size_t kRateColumns = 10;
+constexpr std::size_t kMfuColumns = 8;
+constexpr std::size_t kRunColumns = 10;
+
+bool shows_dollars(const PlanAnswer& answer) {
+  return std::ranges::any_of(answer.run.costs, [](const cost::RunCosts& costs) {
+    return costs.dollars_per_gpu_hour.has_value();
+  });
+}
+
+std::string cell_of(const std::optional<double>& value, std::size_t width) {
+  return pad_left(value ? three_digits(*value) : "-", width);
+}
+
+std::string table_head(const PlanAnswer& answer, std::size_t name_columns) {
+  std::string text = "  " + pad_right("GPU", name_columns) + pad_left("GPUs", kGpuColumns) +
+                     pad_left("step", kStepColumns) + pad_left("tok/s/GPU", kRateColumns) +
+                     pad_left("MFU", kMfuColumns);
+  text += answer.run.tokens ? pad_left("days", kRunColumns) : "";
+  text += shows_dollars(answer) ? pad_left("dollars", kRunColumns) : "";
+  return text + pad_left("MWh", kRunColumns) + "\n";
+}
+
+std::string row_text(const PlanAnswer& answer, const PlanChoice& choice, const TableUnit& unit,
+                     std::size_t name_columns) {
+  const bool best = choice.best && answer.result.best && choice.type == answer.type &&
+                    choice.gpus == answer.result.best->plan.world;
+  std::string text = std::string(best ? "* " : "  ") +
+                     pad_right(answer.gpus[choice.type].name, name_columns) +
+                     pad_left(std::to_string(choice.gpus), kGpuColumns);
+  const std::optional<Use> use = use_of(answer, choice.type, choice.estimate);
+  if (!choice.best || !use) {
+    return text + "  " +
+           (!choice.in_space                                 ? "no plan has so many GPUs"
+            : choice.status == plan::PlanStatus::kInfeasible ? "no plan fits"
+                                                             : "no plan found") +
+           "\n";
+  }
+  text += pad_left(table_figure(use->step.total, unit), kStepColumns) +
+          cell_of(use->step.tokens_per_second_per_gpu(), kRateColumns);
+  const std::optional<double> mfu = use->step.mfu();
+  text += pad_left(mfu ? percent_text(*mfu) : "-", kMfuColumns);
+  text += answer.run.tokens ? cell_of(days_of(answer, *use), kRunColumns) : "";
+  text += shows_dollars(answer) ? cell_of(use->run.dollars, kRunColumns) : "";
+  return text + cell_of(use->run.megawatt_hours, kRunColumns) + "\n";
+}
+
+/// What qualifies the figures of the table.
+std::string table_notes(const PlanAnswer& answer, const Terminal& terminal) {
+  std::string text;
+  const auto add = [&](const std::string& note) {
+    text += wrap(note, terminal.width - 2, 2) + "\n";
+  };
+  if (answer.run.rated_power) {
+    add("MWh: GPUs at the power of their datasheets, which is the most that they draw; the rest of "
+        "the node is left out (--power WATTS counts it)");
+  }
+  std::string unpriced;
+  for (std::size_t i = 0; i < answer.gpus.size(); ++i) {
+    if (!answer.run.costs[i].dollars_per_gpu_hour) {
+      unpriced += (unpriced.empty() ? "" : ", ") + answer.gpus[i].name;
+    }
+  }
+  for (const std::string& gpu : answer.estimated) {
+    add(gpu + ": times are estimates from its datasheet, since nothing was measured on such GPUs");
+  }
+  if (shows_dollars(answer) && !unpriced.empty()) {
+    add("--price has no number for " + unpriced +
+        (answer.search.objective == plan::Objective::kCost ? ", which cannot be the cheapest"
+                                                           : ""));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string use_lines(const PlanAnswer& answer, const Terminal& terminal) {
+  const std::optional<Use> use = use_of(answer, answer.type, answer.result.estimate);
+  if (!use) {
+    return "";
+  }
+  const std::optional<double> mfu = use->step.mfu();
+  std::string text = "each GPU: " + three_digits(use->step.tokens_per_second_per_gpu()) +
+                     " tokens/s" + (mfu ? ", MFU " + percent_text(*mfu) : "") + "\n";
+  if (!answer.run.asked) {
+    return text;
+  }
+  std::string costs = tokens_text(answer.run.basis()) + " tokens: ";
+  std::string parts;
+  const auto add = [&parts](const std::optional<double>& value, const std::string& unit) {
+    if (value) {
+      parts += (parts.empty() ? "" : ", ") + three_digits(*value) + " " + unit;
+    }
+  };
+  add(days_of(answer, *use), "days");
+  add(use->run.dollars, "dollars");
+  add(use->run.megawatt_hours,
+      answer.run.rated_power ? "MWh at most (the GPUs at the power of their datasheet)" : "MWh");
+  return parts.empty() ? text : text + wrap(costs + parts, terminal.width - 2, 2) + "\n";
+}
+
+void add_use(const PlanAnswer& answer, JsonFields& fields) {
+  add_figures(answer, use_of(answer, answer.type, answer.result.estimate), fields);
+}
+
+std::string late_lines(const PlanAnswer& answer, const Terminal& terminal) {
+  if (!answer.fastest || !answer.run.within) {
+    return "";
+  }
+  std::string text = "no plan trains " + tokens_text(answer.run.basis()) + " tokens within " +
+                     answer.run.within_text;
+  const std::optional<Use> use = use_of(answer, answer.type, answer.fastest->estimate);
+  if (use && use->run.days && answer.fastest->best) {
+    const plan::RatedPlan& best = *answer.fastest->best;
+    text += "; the fastest takes " + three_digits(*use->run.days) +
+            " days: " + counted(best.plan.world, "GPU") + ", step " +
+            duration_text(use->step.total.value()) + ", " + plan_words(best.plan);
+  }
+  return wrap(text, terminal.width - 2, 2) + "\n";
+}
+
+JsonValue fastest_json(const PlanAnswer& answer) {
+  if (!answer.fastest || !answer.fastest->best) {
+    return JsonValue{};
+  }
+  const plan::RatedPlan& best = *answer.fastest->best;
+  JsonFields fields;
+  fields.add("gpus", best.plan.world);
+  fields.add("summary", plan_words(best.plan));
+  fields.add("step_seconds", step_of(best, answer.fastest->estimate).value());
+  add_figures(answer, use_of(answer, answer.type, answer.fastest->estimate), fields);
+  fields.add("plan", ir::plan_to_json(best.plan));
+  return std::move(fields).finish();
+}
+
+std::string choice_lines(const PlanAnswer& answer, const Terminal& terminal) {
+  if (answer.choices.size() < 2) {
+    return "";
+  }
+  std::size_t name_columns = 0;
+  for (const cost::DeviceSpec& gpu : answer.gpus) {
+    name_columns = std::max(name_columns, columns_of(gpu.name));
+  }
+  double longest = 0;
+  for (const PlanChoice& choice : answer.choices) {
+    longest = std::max(longest, choice.best ? step_of(*choice.best, choice.estimate).value() : 0);
+  }
+  const TableUnit unit = unit_of_seconds(longest);
+  std::string text = "\nthe best plan on each number of GPUs, for " +
+                     tokens_text(answer.run.basis()) + " tokens (* is the best of all):\n" +
+                     table_head(answer, name_columns);
+  for (const PlanChoice& choice : answer.choices) {
+    text += row_text(answer, choice, unit, name_columns);
+    if (choice.best) {
+      const std::string words =
+          plan_words(choice.best->plan) + (choice.late ? "; longer than --within" : "");
+      text += "    " + styled(terminal, Style::kFaint, wrap(words, terminal.width - 6, 6)) + "\n";
+    }
+  }
+  return text + table_notes(answer, terminal);
+}
+
+JsonValue choices_json(const PlanAnswer& answer) {
+  JsonValue::Array array;
+  for (const PlanChoice& choice : answer.choices) {
+    const bool found = choice.best.has_value();
+    const std::optional<Use> use = use_of(answer, choice.type, choice.estimate);
+    JsonFields fields;
+    fields.add("gpu", answer.gpus[choice.type].name);
+    fields.add("gpus", choice.gpus);
+    fields.add("status", choice.in_space ? name_of(choice.status) : "not in the space");
+    fields.add("in_time", found && !choice.late);
+    fields.add("estimated", std::ranges::find(answer.estimated, answer.gpus[choice.type].name) !=
+                                answer.estimated.end());
+    fields.add("summary", found ? JsonValue{plan_words(choice.best->plan)} : JsonValue{});
+    fields.add("step_seconds",
+               found ? JsonValue{step_of(*choice.best, choice.estimate).value()} : JsonValue{});
+    add_figures(answer, use, fields);
+    const bool judged = found && choice.estimate && choice.estimate->chance.has_value();
+    fields.add("fits_probability", judged ? JsonValue{*choice.estimate->chance} : JsonValue{});
+    fields.add("plan", found ? ir::plan_to_json(choice.best->plan) : JsonValue{});
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+}  // namespace headroom::cli
