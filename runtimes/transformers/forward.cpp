@@ -15,6 +15,7 @@
 #include "runtimes/transformers/losses.h"
 #include "runtimes/transformers/masks.h"
 #include "runtimes/transformers/modeling.h"
+#include "runtimes/transformers/recording/replayed_model.h"
 #include "runtimes/transformers/router_loss.h"
 
 namespace headroom::ir::transformers {
@@ -363,6 +364,9 @@ ModelOutput run_language_head(Eager& eager, Model& model, Interpreter& interpret
 }  // namespace
 
 ModelOutput forward(Eager& eager, Model& model, const Batch& batch) {
+  if (model.spec->recording) {
+    return forward_recorded(eager, model, batch);
+  }
   const Tensor& ids = batch.ids;
   switch (model.spec->architecture) {
     case Architecture::kMaskedLm:

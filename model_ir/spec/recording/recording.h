@@ -1,0 +1,162 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model_ir/spec/dtype.h"
+#include "model_ir/spec/recording/size_expression.h"
+
+namespace headroom::ir {
+
+/// A model recording: what the Python code of a model asks of PyTorch (docs/recordings.md is its
+/// specification). Values of these types are complete and consistent: every reference leads to
+/// something that exists when it is used.
+
+using RecordedShape = std::vector<SizeExpression>;
+
+/// The operand of an instruction.
+struct Reference {
+  enum class Kind : std::uint8_t {
+    kNone,       ///< An argument that is not a tensor on the device.
+    kValue,      ///< A value of the running code.
+    kParameter,  ///< By its index in the scope of the code.
+    kBuffer,
+    kGradient,  ///< In a template: the gradient of an output.
+    kSaved,     ///< In a template: a tensor that the operator saved.
+  };
+  Kind kind = Kind::kNone;
+  std::uint32_t index = 0;
+  friend bool operator==(const Reference&, const Reference&) = default;
+};
+
+/// The result of an operator.
+struct RecordedOutput {
+  enum class How : std::uint8_t {
+    kNew,   ///< On a storage of its own.
+    kView,  ///< A view of an input.
+    kSame,  ///< An input that has been changed in place.
+  };
+  Reference target;  ///< A value; while a model is built also a parameter or a buffer.
+  DType dtype = DType::kFp32;
+  RecordedShape shape;
+  How how = How::kNew;
+  std::uint32_t input = 0;  ///< The position of that input.
+};
+
+/// A step of the allocations inside an operator.
+struct InnerStep {
+  enum class Kind : std::uint8_t { kOutput, kAllocate, kFree };
+  Kind kind = Kind::kOutput;
+  std::uint32_t index = 0;  ///< The output, or the number of the temporary.
+  SizeExpression bytes;     ///< kAllocate
+};
+
+/// A tensor that a node keeps.
+struct SavedReference {
+  bool output = false;  ///< An output of the operator; otherwise an input.
+  std::uint32_t index = 0;
+};
+
+/// One step of recorded code. Fields that its kind does not use are empty.
+struct Instruction {
+  enum class Kind : std::uint8_t { kOp, kLinear, kDrop, kEnter, kLeave, kLayer, kNode, kResult };
+  Kind kind = Kind::kOp;
+  std::string name;               ///< kOp: ATen's name; kNode: the node's.
+  std::uint32_t index = 0;        ///< kLinear, kEnter, kLeave: module of the scope; kLayer: layer.
+  std::vector<Reference> inputs;  ///< kDrop: the values; kResult: loss and logits.
+  std::vector<RecordedOutput> outputs;
+  std::vector<SavedReference> saves;
+  std::optional<std::uint32_t> gradient;  ///< Template of its node.
+  std::vector<InnerStep> inside;          ///< Empty: allocates its outputs only.
+  std::optional<std::int64_t> dim;        ///< The dimension along which it works.
+  bool causal = false;                    ///< Attention.
+  double dropout = 0;                     ///< Attention.
+};
+
+/// Code and the names that it uses, relative to the layer that runs it.
+struct RecordedCode {
+  std::vector<Instruction> instructions;
+  std::uint32_t values = 0;  ///< Their number.
+};
+
+/// The objects that the names in one run of a code stand for: indices in the recording.
+struct RecordedScope {
+  std::vector<std::uint32_t> parameters;
+  std::vector<std::uint32_t> buffers;
+  std::vector<std::uint32_t> modules;
+};
+
+/// The code of layers that are alike.
+struct RecordedBody {
+  std::uint32_t arguments = 0;  ///< The first values; the hidden state is value 0.
+  RecordedCode code;
+  std::vector<std::uint32_t> outputs;  ///< Values that the call returns.
+};
+
+struct RecordedLayer {
+  std::uint32_t module = 0;
+  std::uint32_t body = 0;
+  RecordedScope scope;
+};
+
+/// A backward node.
+struct RecordedGradient {
+  std::string name;
+  std::vector<std::uint32_t> edges;  ///< Positions among the operator's inputs.
+  RecordedCode code;
+  std::vector<Reference> results;  ///< One per edge.
+  /// For each instruction, and for each saved tensor: bit i is set if edge i needs it.
+  std::vector<std::uint64_t> needed_by;
+  std::vector<std::uint64_t> saved_for;
+};
+
+/// The code under one precision and one attention implementation.
+struct RecordedVariant {
+  DType parameters = DType::kBf16;
+  std::optional<DType> autocast;
+  std::string attention;
+  RecordedCode load;
+  RecordedScope load_scope;
+  RecordedCode forward;
+  RecordedScope forward_scope;
+  std::vector<RecordedLayer> layers;
+  std::vector<RecordedBody> bodies;
+};
+
+struct RecordedModule {
+  std::string path;
+  std::string type;  ///< Its Python class.
+  std::int32_t layer = -1;
+};
+
+struct RecordedParameter {
+  std::string name;
+  std::vector<std::int64_t> dims;
+  std::optional<DType> dtype;  ///< If it is not that of the variant's parameters.
+  bool trainable = true;
+  bool tied = false;  ///< It has several names.
+  std::uint32_t module = 0;
+  std::int32_t layer = -1;
+};
+
+struct RecordedBuffer {
+  std::string name;
+  std::vector<std::int64_t> dims;
+  DType dtype = DType::kFp32;
+};
+
+struct Recording {
+  std::string model;  ///< `model_type`
+  std::string transformers;
+  std::string torch;
+  std::int64_t sequence_multiple = 1;  ///< Sequence lengths for which the sizes hold.
+  std::vector<RecordedModule> modules;
+  std::vector<RecordedParameter> parameters;
+  std::vector<RecordedBuffer> buffers;
+  std::vector<RecordedGradient> gradients;
+  std::vector<RecordedVariant> variants;
+};
+
+}  // namespace headroom::ir

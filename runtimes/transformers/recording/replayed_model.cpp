@@ -1,0 +1,187 @@
+#include "runtimes/transformers/recording/replayed_model.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model_ir/base/check.h"
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/transformers/recording/code_runner.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+using torch::Eager;
+using torch::Tensor;
+
+BatchSizes sizes_of(const ParallelPlan& plan) {
+  return {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence};
+}
+
+std::string words_of(const RecordedVariant& variant) {
+  std::string words = variant.autocast ? "autocast-" + std::string(name_of(*variant.autocast))
+                                       : std::string(name_of(variant.parameters));
+  return words + " with attention " + variant.attention;
+}
+
+/// The error for a precision or attention that was not recorded.
+std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (variant_for(spec, plan) != nullptr) {
+    return std::nullopt;
+  }
+  std::string recorded;
+  for (const RecordedVariant& variant : spec.recording->variants) {
+    recorded += (recorded.empty() ? "" : ", ") + words_of(variant);
+  }
+  return Error::invalid_argument(
+      "precision",
+      std::string(word_of(precision_words(), plan.precision)) + " with attention " +
+          std::string(word_of(attention_words(), plan.attention)),
+      "what the recording holds: " + recorded,
+      "choose one of these, or record the model again with headroom import");
+}
+
+/// The error for an option that changes the code of the model, which was recorded without it.
+std::optional<Error> option_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  struct Option {
+    bool given;
+    std::string_view key;
+    std::string_view fix;
+  };
+  const Workload& workload = plan.workload;
+  const std::array<Option, 8> options = {{
+      {plan.loss != LossKind::kHf, "loss", "leave out --loss"},
+      {plan.liger, "liger", "leave out --liger"},
+      {plan.quant.has_value(), "qlora", "use --lora"},
+      {workload.generation.has_value(), "generate", "leave out --generate"},
+      {workload.evaluation, "evaluation", "leave out --evaluation"},
+      {workload.padded_batch, "padded", "leave out --padded"},
+      {!plan.runtime_version.empty(), "runtime-version", "leave out --runtime-version"},
+      {spec.task != Task::kLanguage, "task", "leave out --task"},
+  }};
+  const auto* const given = std::ranges::find_if(options, &Option::given);
+  if (given == options.end()) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument(given->key, "an option that changes the code of the model",
+                                 "what the recording holds: a training step of transformers " +
+                                     spec.recording->transformers,
+                                 given->fix);
+}
+
+bool are_bounded(const RecordedCode& code, const BatchSizes& sizes) {
+  return std::ranges::all_of(code.instructions, [&](const Instruction& instruction) {
+    const bool inner = std::ranges::all_of(
+        instruction.inside, [&](const InnerStep& step) { return step.bytes.at(sizes).has_value(); });
+    return inner && std::ranges::all_of(instruction.outputs, [&](const RecordedOutput& output) {
+             std::int64_t elements = 1;
+             for (const SizeExpression& size : output.shape) {
+               const std::optional<std::int64_t> value = size.at(sizes);
+               if (!value || __builtin_mul_overflow(elements, *value, &elements) ||
+                   elements > SizeExpression::kGreatest) {
+                 return false;
+               }
+             }
+             return true;
+           });
+  });
+}
+
+/// The error for a micro-batch or a sequence length for which the recorded sizes do not hold.
+std::optional<Error> size_trouble(const ModelSpec& spec, const ParallelPlan& plan,
+                                  const RecordedVariant& variant) {
+  const Recording& recording = *spec.recording;
+  const BatchSizes sizes = sizes_of(plan);
+  if (sizes.sequence % recording.sequence_multiple != 0) {
+    return Error::invalid_argument(
+        "seq", std::to_string(sizes.sequence),
+        "a multiple of " + std::to_string(recording.sequence_multiple) +
+            ", for which the code of this model was recorded",
+        "choose another --seq");
+  }
+  const auto bounded = [&](const auto& each) { return are_bounded(each.code, sizes); };
+  if (are_bounded(variant.forward, sizes) && std::ranges::all_of(variant.bodies, bounded) &&
+      std::ranges::all_of(recording.gradients, bounded)) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument(
+      "micro-batch", std::to_string(sizes.batch) + " x " + std::to_string(sizes.sequence),
+      "sizes for which no tensor of the recording has more than 2^53 elements",
+      "lower --micro-batch or --seq");
+}
+
+}  // namespace
+
+std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (const std::optional<Error> trouble = option_trouble(spec, plan)) {
+    return trouble;
+  }
+  if (const std::optional<Error> trouble = variant_trouble(spec, plan)) {
+    return trouble;
+  }
+  return size_trouble(spec, plan, *variant_for(spec, plan));
+}
+
+const RecordedVariant* variant_for(const ModelSpec& spec, const ParallelPlan& plan) {
+  const bool fused =
+      plan.attention == AttentionKind::kSdpa || plan.attention == AttentionKind::kSdpaNoCudnn;
+  const std::string_view attention =
+      fused ? "sdpa" : word_of(attention_words(), plan.attention);
+  const std::vector<RecordedVariant>& variants = spec.recording->variants;
+  const auto found = std::ranges::find_if(variants, [&](const RecordedVariant& variant) {
+    return variant.parameters == param_dtype(plan.precision) &&
+           variant.autocast == autocast_dtype(plan.precision) && variant.attention == attention;
+  });
+  return found == variants.end() ? nullptr : &*found;
+}
+
+Model load_recorded(Eager& eager, const ModelSource& source,
+                    const std::function<void(const Tensor&)>& created) {
+  const Recording& recording = *source.spec.recording;
+  const RecordedVariant* const variant = variant_for(source.spec, source.plan);
+  HEADROOM_ASSERT(variant != nullptr);
+  Model model;
+  model.spec = &source.spec;
+  model.plan = &source.plan;
+  model.graph = &source.graph;
+  model.setting = source.setting;
+  model.parameters.resize(source.graph.tensor_count());
+  model.buffers.resize(recording.buffers.size());
+  eager.set_site("parameters", -1);
+  CodeRunner(eager, model, *variant, sizes_of(source.plan)).load();
+  for (std::size_t i = 0; i < recording.parameters.size(); ++i) {
+    const Tensor& parameter = model.parameters[i];
+    HEADROOM_ASSERT(parameter.defined());
+    model.parameter_count += parameter.elements();
+    if (parameter.requires_grad()) {
+      model.trainable.push_back(parameter);
+      model.trainable_count += parameter.elements();
+    }
+    if (created) {
+      created(parameter);
+    }
+  }
+  eager.program().parameters = model.parameter_count;
+  eager.program().trainable_parameters = model.trainable_count;
+  return model;
+}
+
+ModelOutput forward_recorded(Eager& eager, Model& model, const Batch& batch) {
+  const RecordedVariant* const variant = variant_for(*model.spec, *model.plan);
+  HEADROOM_ASSERT(variant != nullptr);
+  const auto runner =
+      std::make_shared<CodeRunner>(eager, model, *variant, sizes_of(*model.plan));
+  std::vector<Tensor> result = runner->forward(batch.ids);
+  ModelOutput output;
+  output.loss = std::move(result[0]);
+  if (result.size() > 1) {
+    output.logits = std::move(result[1]);
+  }
+  return output;
+}
+
+}  // namespace headroom::ir::transformers
