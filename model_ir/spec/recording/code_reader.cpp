@@ -252,7 +252,12 @@ class CodeReader {
       }
       instruction.outputs.push_back(std::move(output));
     }
-    return fields.size() < 5 || read_extra(fields[4], instruction);
+    if (fields.size() > 4 && !read_extra(fields[4], instruction)) {
+      return false;
+    }
+    const bool whole = instruction.name == "scaled_dot_product_attention";
+    return !whole || (instruction.inputs.size() >= 3 && instruction.outputs.size() == 1) ||
+           refuse(value, "attention of queries, keys and values, with one output");
   }
 
   /// The output of a node, [value], which exists already.
@@ -292,6 +297,10 @@ class CodeReader {
 
   bool read_how(const JsonValue& value, std::size_t inputs, RecordedOutput& output) {
     const std::string text = value.as_string() == nullptr ? std::string{} : *value.as_string();
+    if (constexpr std::string_view kBytes = "bytes "; text.starts_with(kBytes)) {
+      output.bytes = SizeExpression::parse(std::string_view(text).substr(kBytes.size()));
+      return output.bytes.has_value() || refuse(value, "\"bytes\" and an expression of B and S");
+    }
     const auto view = number_after(text, "view of ");
     const auto same = number_after(text, "is ");
     if ((!view && !same) || (view ? *view : *same) >= inputs) {
@@ -340,6 +349,12 @@ class CodeReader {
         return false;
       }
     }
+    if (const JsonValue* const base = extra.find("base")) {
+      instruction.base = index_of(*base);
+      if (!instruction.base || !is_made(*instruction.base)) {
+        return refuse(*base, "a value that has been made");
+      }
+    }
     if (const JsonValue* const gradient = extra.find("gradient")) {
       instruction.gradient = index_of(*gradient);
       if (!check_gradient(*gradient, instruction)) {
@@ -360,6 +375,9 @@ class CodeReader {
     if (const JsonValue* const causal = scalars.find("is_causal")) {
       instruction.causal = causal->as_bool().value_or(false);
     }
+    if (const JsonValue* const groups = scalars.find("enable_gqa")) {
+      instruction.groups = groups->as_bool().value_or(false);
+    }
     if (const JsonValue* const dropout = scalars.find("dropout_p")) {
       instruction.dropout = dropout->as_number().value_or(0);
     }
@@ -373,12 +391,17 @@ class CodeReader {
       const std::string text = each.as_string() == nullptr ? std::string{} : *each.as_string();
       const auto input = number_after(text, "in ");
       const auto output = number_after(text, "out ");
-      if (!(input && *input < instruction.inputs.size()) &&
-          !(output && *output < instruction.outputs.size())) {
-        return refuse(each, "\"in N\" or \"out N\" with the position of an input or output");
+      SavedReference saved;
+      if (input && *input < instruction.inputs.size()) {
+        saved.index = *input;
+      } else if (output && *output < instruction.outputs.size()) {
+        saved = {.kind = SavedReference::Kind::kOutput, .index = *output, .other = {}};
+      } else if (input || output || each.is_null() || !read_reference(each, saved.other)) {
+        return refuse(each, "\"in N\", \"out N\", a value or a parameter");
+      } else {
+        saved.kind = SavedReference::Kind::kOther;
       }
-      instruction.saves.push_back(
-          {.output = output.has_value(), .index = output ? *output : *input});
+      instruction.saves.push_back(saved);
     }
     return true;
   }
@@ -389,12 +412,14 @@ class CodeReader {
       return refuse(value, "the index of one of the gradients");
     }
     const RecordedGradient& gradient = context_.gradients[*instruction.gradient];
-    const bool edges = std::ranges::all_of(gradient.edges, [&](std::uint32_t edge) {
-      return edge < instruction.inputs.size();
+    const bool edges = std::ranges::all_of(gradient.edges, [&](std::int32_t edge) {
+      return edge == kBaseEdge ? instruction.base.has_value()
+                               : static_cast<std::size_t>(edge) < instruction.inputs.size();
     });
+    const std::size_t outputs = instruction.base ? 1 : instruction.outputs.size();
     const auto exists = [&](const Reference& reference) {
       return reference.kind == Reference::Kind::kGradient
-                 ? reference.index < instruction.outputs.size()
+                 ? reference.index < outputs
              : reference.kind == Reference::Kind::kSaved
                  ? reference.index < instruction.saves.size()
                  : true;
@@ -482,6 +507,8 @@ void trace_needs(RecordedGradient& gradient) {
       }
     }
   }
+  // A tensor of which backward reads the sizes alone is kept all the same.
+  std::ranges::replace(saved, std::uint64_t{0}, ~std::uint64_t{0});
   gradient.saved_for = std::move(saved);
 }
 
@@ -504,7 +531,7 @@ std::optional<DType> parse_recorded_type(std::string_view text) {
   static constexpr std::array kTypes = {
       Named{"fp64", DType::kFp64},     Named{"fp32", DType::kFp32},   Named{"fp16", DType::kFp16},
       Named{"bf16", DType::kBf16},     Named{"fp8_e4m3", DType::kFp8}, Named{"fp8_e5m2", DType::kFp8},
-      Named{"int64", DType::kInt64},   Named{"uint64", DType::kInt64},   Named{"int32", DType::kInt32}, Named{"int8", DType::kInt8},
+      Named{"int64", DType::kInt64},   Named{"uint64", DType::kInt64}, Named{"uint32", DType::kInt32},   Named{"int32", DType::kInt32}, Named{"int8", DType::kInt8},
       Named{"uint8", DType::kUInt8},   Named{"bool", DType::kBool},   Named{"complex64", DType::kFp64},
   };
   const auto* const found = std::ranges::find(kTypes, text, &Named::name);
@@ -561,11 +588,11 @@ bool read_gradient(const JsonValue& value, const std::string& place, RecordingFa
   }
   gradient.name = *name->as_string();
   for (const JsonValue& edge : *edges->as_array()) {
-    const std::optional<std::uint32_t> position = index_of(edge);
-    if (!position) {
-      return faults.refuse(place + "/edges", &edge, "the position of an input");
+    const std::optional<std::int64_t> position = edge.as_integer();
+    if (!position || *position < kBaseEdge || *position >= kMostIndex) {
+      return faults.refuse(place + "/edges", &edge, "the position of an input, or -1");
     }
-    gradient.edges.push_back(*position);
+    gradient.edges.push_back(static_cast<std::int32_t>(*position));
   }
   CodeNames names;
   const std::vector<RecordedGradient> none;

@@ -41,6 +41,7 @@ struct RecordedOutput {
   Reference target;  ///< A value; while a model is built also a parameter or a buffer.
   DType dtype = DType::kFp32;
   RecordedShape shape;
+  std::optional<SizeExpression> bytes;  ///< Of a new storage, if the shape does not tell them.
   How how = How::kNew;
   std::uint32_t input = 0;  ///< The position of that input.
 };
@@ -55,9 +56,14 @@ struct InnerStep {
 
 /// A tensor that a node keeps.
 struct SavedReference {
-  bool output = false;  ///< An output of the operator; otherwise an input.
-  std::uint32_t index = 0;
+  enum class Kind : std::uint8_t { kInput, kOutput, kOther };
+  Kind kind = Kind::kInput;
+  std::uint32_t index = 0;  ///< Position among the operator's inputs or outputs.
+  Reference other;          ///< kOther: neither of them.
 };
+
+/// The edge to the node that the base of a written view had before.
+inline constexpr std::int32_t kBaseEdge = -1;
 
 /// One step of recorded code. Fields that its kind does not use are empty.
 struct Instruction {
@@ -69,9 +75,12 @@ struct Instruction {
   std::vector<RecordedOutput> outputs;
   std::vector<SavedReference> saves;
   std::optional<std::uint32_t> gradient;  ///< Template of its node.
+  /// The operator has written into a view of this value, whose node is now that of the operator.
+  std::optional<std::uint32_t> base;
   std::vector<InnerStep> inside;          ///< Empty: allocates its outputs only.
   std::optional<std::int64_t> dim;        ///< The dimension along which it works.
   bool causal = false;                    ///< Attention.
+  bool groups = false;                    ///< Attention: one key head for several queries.
   double dropout = 0;                     ///< Attention.
 };
 
@@ -104,7 +113,7 @@ struct RecordedLayer {
 /// A backward node.
 struct RecordedGradient {
   std::string name;
-  std::vector<std::uint32_t> edges;  ///< Positions among the operator's inputs.
+  std::vector<std::int32_t> edges;  ///< Positions among the operator's inputs, or `kBaseEdge`.
   RecordedCode code;
   std::vector<Reference> results;  ///< One per edge.
   /// For each instruction, and for each saved tensor: bit i is set if edge i needs it.
@@ -117,6 +126,18 @@ struct RecordedVariant {
   DType parameters = DType::kBf16;
   std::optional<DType> autocast;
   std::string attention;
+  std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.
+  std::int64_t sequence_from = 1;           ///< Sequence lengths for which it holds.
+  std::optional<std::int64_t> sequence_below;
+  std::int64_t sequence_multiple = 1;
+  std::optional<std::int64_t> sequence_no_multiple;
+
+  [[nodiscard]] bool takes(const BatchSizes& sizes) const {
+    return (!micro_batch || *micro_batch == sizes.batch) && sizes.sequence >= sequence_from &&
+           (!sequence_below || sizes.sequence < *sequence_below) &&
+           sizes.sequence % sequence_multiple == 0 &&
+           (!sequence_no_multiple || sizes.sequence % *sequence_no_multiple != 0);
+  }
   RecordedCode load;
   RecordedScope load_scope;
   RecordedCode forward;

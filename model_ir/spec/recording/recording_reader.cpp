@@ -243,10 +243,32 @@ class Reader {
       return false;
     }
     variant.attention = text_of(entry.find("attention"));
+    std::optional<std::int64_t> from, multiple;
+    if (!read_bound(entry, "micro_batch", place, variant.micro_batch) ||
+        !read_bound(entry, "sequence_from", place, from) ||
+        !read_bound(entry, "sequence_below", place, variant.sequence_below) ||
+        !read_bound(entry, "sequence_multiple", place, multiple) ||
+        !read_bound(entry, "sequence_no_multiple", place, variant.sequence_no_multiple)) {
+      return false;
+    }
+    variant.sequence_from = from.value_or(1);
+    variant.sequence_multiple = multiple.value_or(1);
     std::vector<CodeNames> body_names;
     return read_bodies(entry, place, variant, body_names) &&
            read_layers(entry, place, variant, body_names) &&
            read_whole(entry, place, variant);
+  }
+
+  /// A number above 0, or nothing if the key is absent.
+  bool read_bound(const JsonValue& entry, std::string_view key, const std::string& place,
+                  std::optional<std::int64_t>& bound) {
+    const JsonValue* const value = entry.find(key);
+    if (value == nullptr) {
+      return true;
+    }
+    bound = value->as_integer();
+    return (bound && *bound >= 1 && *bound <= kGreatestDim) ||
+           faults_.refuse(place + "/" + std::string(key), value, "a whole number above 0");
   }
 
   bool read_bodies(const JsonValue& entry, const std::string& place, RecordedVariant& variant,
@@ -306,10 +328,7 @@ class Reader {
 
   bool read_whole(const JsonValue& entry, const std::string& place, RecordedVariant& variant) {
     CodeContext context{.gradients = recording_->gradients, .layers = {}};
-    CodeNames names;
-    if (!read_code(entry.find("load"), place + "/load", faults_, context, 0, variant.load,
-                   names) ||
-        !resolve(names, "", place + "/load", variant.load_scope)) {
+    if (!read_load(entry, place, context, variant)) {
       return false;
     }
     for (const RecordedLayer& layer : variant.layers) {
@@ -317,7 +336,7 @@ class Reader {
       context.layers.push_back({.arguments = body.arguments,
                                 .outputs = static_cast<std::uint32_t>(body.outputs.size())});
     }
-    names = {};
+    CodeNames names;
     if (!read_code(entry.find("forward"), place + "/forward", faults_, context, 1, variant.forward,
                    names) ||
         !resolve(names, "", place + "/forward", variant.forward_scope)) {
@@ -327,6 +346,24 @@ class Reader {
                       variant.forward.instructions.back().kind == Instruction::Kind::kResult;
     return ends || faults_.refuse(place + "/forward", entry.find("forward"),
                                   "code that ends with a result");
+  }
+
+  /// Variants of one precision are built by the same constructors, which the first of them has.
+  bool read_load(const JsonValue& entry, const std::string& place, const CodeContext& context,
+                 RecordedVariant& variant) {
+    if (entry.find("load") == nullptr) {
+      for (const RecordedVariant& before : recording_->variants) {
+        if (before.parameters == variant.parameters) {
+          variant.load = before.load;
+          variant.load_scope = before.load_scope;
+          return true;
+        }
+      }
+    }
+    CodeNames names;
+    return read_code(entry.find("load"), place + "/load", faults_, context, 0, variant.load,
+                     names) &&
+           resolve(names, "", place + "/load", variant.load_scope);
   }
 
   /// Finds what the names of a code stand for in the module `path`.

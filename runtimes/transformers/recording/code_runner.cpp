@@ -1,8 +1,10 @@
 #include "runtimes/transformers/recording/code_runner.h"
 
+#include <string_view>
 #include <utility>
 
 #include "model_ir/base/check.h"
+#include "runtimes/torch/functions.h"
 #include "runtimes/transformers/adapter.h"
 #include "runtimes/transformers/layers.h"
 #include "runtimes/transformers/recording/recorded_node.h"
@@ -11,6 +13,13 @@ namespace headroom::ir::transformers {
 
 using torch::Eager;
 using torch::Tensor;
+
+namespace {
+
+/// The one operator that is recorded as a whole.
+constexpr std::string_view kAttention = "scaled_dot_product_attention";
+
+}  // namespace
 
 CodeRunner::CodeRunner(Eager& eager, Model& model, const RecordedVariant& variant,
                        const BatchSizes& sizes)
@@ -132,20 +141,61 @@ void CodeRunner::run(const RecordedCode& code, Frame& frame, std::vector<Tensor>
   }
 }
 
+/// torch.nn.functional.scaled_dot_product_attention, which chooses its kernel by device and sizes.
+Tensor CodeRunner::run_attention(const Instruction& instruction,
+                                 const std::vector<Tensor>& inputs) {
+  torch::SdpaOptions options{.dropout = model_.training ? instruction.dropout : 0,
+                             .causal = instruction.causal,
+                             .mask = {},
+                             .broadcast = !instruction.groups && inputs[1].shape()[1] == 1 &&
+                                          inputs[0].shape()[1] > 1,
+                             .cudnn = model_.plan->attention == AttentionKind::kSdpa};
+  if (inputs.size() > 3 && inputs[3].defined()) {
+    options.mask = inputs[3];
+  }
+  return torch::sdpa(eager_, inputs[0], inputs[1], inputs[2], options);
+}
+
 void CodeRunner::run_op(const Instruction& instruction, Frame& frame) {
   const std::vector<Tensor> inputs = operands(instruction, frame);
   eager_.set_site(instruction.name, eager_.layer());
-  RecordedNode node(eager_, replay_, instruction, inputs);
+  if (instruction.name == kAttention) {
+    frame.values.set(instruction.outputs[0].target.index, run_attention(instruction, inputs));
+    return;
+  }
+  RecordedNode node(eager_, replay_, instruction, node_operands(instruction, inputs, frame));
   std::vector<Tensor> outputs = run_operator(eager_, *replay_, instruction, inputs);
-  node.finish(outputs);
+  if (instruction.base) {
+    // The base's node is that of the write; it is the same memory.
+    const Tensor& base = frame.values[*instruction.base];
+    std::vector<Tensor> written{eager_.alias(base, base.shape(), false)};
+    node.finish(written);
+    frame.values.replace(*instruction.base, std::move(written.front()));
+  } else {
+    node.finish(outputs);
+  }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     frame.values.put(instruction, i, std::move(outputs[i]));
   }
 }
 
+RecordedNode::Operands CodeRunner::node_operands(const Instruction& instruction,
+                                                 std::vector<Tensor> inputs,
+                                                 const Frame& frame) const {
+  RecordedNode::Operands operands{.inputs = std::move(inputs), .others = {}, .base = {}};
+  if (instruction.base) {
+    operands.base = frame.values[*instruction.base];
+  }
+  for (const SavedReference& saved : instruction.saves) {
+    operands.others.push_back(operand(saved.other, frame));
+  }
+  return operands;
+}
+
 void CodeRunner::attach_node(const Instruction& instruction, const Frame& frame) {
   eager_.set_site(instruction.name, eager_.layer());
-  RecordedNode node(eager_, replay_, instruction, operands(instruction, frame));
+  RecordedNode node(eager_, replay_, instruction,
+                    node_operands(instruction, operands(instruction, frame), frame));
   std::vector<Tensor> outputs;
   for (const RecordedOutput& output : instruction.outputs) {
     outputs.push_back(operand(output.target, frame));

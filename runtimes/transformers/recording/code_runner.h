@@ -7,6 +7,7 @@
 #include "runtimes/torch/eager.h"
 #include "runtimes/transformers/model.h"
 #include "runtimes/transformers/recording/operator_run.h"
+#include "runtimes/transformers/recording/recorded_node.h"
 
 namespace headroom::ir::transformers {
 
@@ -27,6 +28,8 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
     Values values;
   };
   void run(const RecordedCode& code, Frame& frame, std::vector<torch::Tensor>* result);
+  [[nodiscard]] torch::Tensor run_attention(const Instruction& instruction,
+                                            const std::vector<torch::Tensor>& inputs);
   void run_op(const Instruction& instruction, Frame& frame);
   void run_constructor(const Instruction& instruction, Frame& frame);
   void put_loaded(const RecordedOutput& output, const Frame& frame, torch::Tensor tensor);
@@ -41,6 +44,9 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   [[nodiscard]] std::vector<torch::Tensor> run_hooked(std::int32_t layer,
                                                       std::vector<torch::Tensor> arguments);
   void call_hook(const Instruction& instruction, const Frame& frame);
+  [[nodiscard]] RecordedNode::Operands node_operands(const Instruction& instruction,
+                                                     std::vector<torch::Tensor> inputs,
+                                                     const Frame& frame) const;
   [[nodiscard]] torch::Tensor operand(const Reference& reference, const Frame& frame) const;
   [[nodiscard]] std::vector<torch::Tensor> operands(const Instruction& instruction,
                                                     const Frame& frame) const;

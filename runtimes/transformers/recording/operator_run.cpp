@@ -24,6 +24,12 @@ std::int64_t value_of(const SizeExpression& size, const BatchSizes& sizes) {
 Tensor make_output(Eager& eager, const Replay& replay, const RecordedOutput& output,
                    const std::vector<Tensor>& inputs) {
   const Shape shape = replay.shape_of(output.shape);
+  if (output.how == RecordedOutput::How::kNew && output.bytes) {
+    const Tensor storage = eager.empty({value_of(*output.bytes, replay.sizes)}, DType::kUInt8);
+    Tensor seen = eager.alias(storage, shape, false);
+    seen->dtype = output.dtype;
+    return seen;
+  }
   if (output.how == RecordedOutput::How::kNew) {
     return eager.empty(shape, output.dtype);
   }
@@ -33,7 +39,21 @@ Tensor make_output(Eager& eager, const Replay& replay, const RecordedOutput& out
   }
   Tensor seen = eager.alias(base, shape, output.how == RecordedOutput::How::kView);
   seen->dtype = output.dtype;
+  if (output.how == RecordedOutput::How::kSame) {
+    seen->layout = base->layout;
+  }
   return seen;
+}
+
+/// Transposing [B, S, A, D] to [B, A, S, D], or back, changes the order in memory; attention asks
+/// for it.
+void follow_transpose(const Tensor& input, const Tensor& output) {
+  const Shape& from = input.shape();
+  const Shape& to = output.shape();
+  if (from.rank() == 4 && from[1] == to[2] && from[2] == to[1] && from[3] == to[3]) {
+    output->layout = input->layout == torch::Layout::kSwapped ? torch::Layout::kContiguous
+                                                              : torch::Layout::kSwapped;
+  }
 }
 
 }  // namespace
@@ -76,6 +96,9 @@ std::vector<Tensor> run_operator(Eager& eager, const Replay& replay,
     if (!outputs[i].defined()) {
       outputs[i] = make_output(eager, replay, instruction.outputs[i], inputs);
     }
+  }
+  if (instruction.name == "transpose") {
+    follow_transpose(inputs[0], outputs[0]);
   }
   for (std::size_t i = 0; i < inner.size(); ++i) {
     if (live[i]) {

@@ -39,6 +39,8 @@ class Values {
   void set_shared(std::uint32_t value, std::uint32_t base, torch::Tensor tensor);
   /// Puts the output of an instruction, which may share the storage of one of its inputs.
   void put(const Instruction& instruction, std::size_t output, torch::Tensor tensor);
+  /// Another tensor on the same storage takes the place of a value.
+  void replace(std::uint32_t value, torch::Tensor tensor) { tensors_[value] = std::move(tensor); }
   void drop(std::uint32_t value);
   [[nodiscard]] torch::Tensor take(std::uint32_t value) { return std::move(tensors_[value]); }
 

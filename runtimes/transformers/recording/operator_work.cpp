@@ -53,7 +53,8 @@ void run_grouped(Eager& eager, const Tensor& rows, const Tensor& matrices) {
                         .n = matrices.shape()[-1],
                         .k = rows.shape()[-1],
                         .dtype = rows.dtype(),
-                        .layout = GemmLayout::kNN});
+                        .layout = GemmLayout::kNN,
+                        .batch = GemmBatch::kGrouped});
   }
 }
 

@@ -82,7 +82,7 @@ Gradients run_template(Eager& eager, const Replay& replay, const RecordedGradien
 }  // namespace
 
 RecordedNode::RecordedNode(Eager& eager, std::shared_ptr<const Replay> replay,
-                           const Instruction& instruction, const std::vector<Tensor>& inputs)
+                           const Instruction& instruction, const Operands& operands)
     : eager_(eager), replay_(std::move(replay)), instruction_(instruction) {
   if (!instruction.gradient || !eager.grad_enabled()) {
     return;
@@ -90,28 +90,29 @@ RecordedNode::RecordedNode(Eager& eager, std::shared_ptr<const Replay> replay,
   gradient_ = &replay_->recording.gradients[*instruction.gradient];
   std::vector<Tensor> edges;
   edges.reserve(gradient_->edges.size());
-  for (const std::uint32_t edge : gradient_->edges) {
-    edges.push_back(inputs[edge]);
-    wanted_ |= inputs[edge].requires_grad() ? std::uint64_t{1} << (edges.size() - 1) : 0;
+  for (const std::int32_t edge : gradient_->edges) {
+    edges.push_back(edge == kBaseEdge ? operands.base
+                                      : operands.inputs[static_cast<std::size_t>(edge)]);
+    wanted_ |= edges.back().requires_grad() ? std::uint64_t{1} << (edges.size() - 1) : 0;
   }
   if (wanted_ == 0) {
     return;
   }
   record_ = std::make_unique<torch::Record>(eager, std::span<const Tensor>(edges));
   positions_.assign(instruction.saves.size(), -1);
-  save(false, inputs);
+  for (std::size_t i = 0; i < instruction.saves.size(); ++i) {
+    const SavedReference& saved = instruction.saves[i];
+    if (saved.kind != SavedReference::Kind::kOutput) {
+      save(i, saved.kind == SavedReference::Kind::kInput ? operands.inputs[saved.index]
+                                                         : operands.others[i]);
+    }
+  }
 }
 
-void RecordedNode::save(bool outputs, const std::vector<Tensor>& tensors) {
-  for (std::size_t i = 0; i < instruction_.saves.size(); ++i) {
-    const SavedReference& saved = instruction_.saves[i];
-    const Tensor& tensor = tensors[saved.output == outputs ? saved.index : 0];
-    const bool kept = saved.output == outputs && tensor.defined() &&
-                      (gradient_->saved_for[i] & wanted_) != 0;
-    if (kept) {
-      record_->save(tensor);
-      positions_[i] = saved_++;
-    }
+void RecordedNode::save(std::size_t index, const Tensor& tensor) {
+  if (tensor.defined() && (gradient_->saved_for[index] & wanted_) != 0) {
+    record_->save(tensor);
+    positions_[index] = saved_++;
   }
 }
 
@@ -119,7 +120,11 @@ void RecordedNode::finish(std::vector<Tensor>& outputs) {
   if (record_ == nullptr) {
     return;
   }
-  save(true, outputs);
+  for (std::size_t i = 0; i < instruction_.saves.size(); ++i) {
+    if (instruction_.saves[i].kind == SavedReference::Kind::kOutput) {
+      save(i, outputs[instruction_.saves[i].index]);
+    }
+  }
   Tensor none;
   std::vector<Tensor*> differentiable;
   differentiable.reserve(outputs.size());

@@ -12,14 +12,20 @@ namespace headroom::ir::transformers {
 /// and keeps what autograd kept. Nothing, if no gradient can flow.
 class RecordedNode {
  public:
+  /// Tensors that the node refers to besides the operator's outputs.
+  struct Operands {
+    std::vector<torch::Tensor> inputs;
+    std::vector<torch::Tensor> others;  ///< One per saved tensor: neither input nor output.
+    torch::Tensor base;                 ///< Of the view into which the operator writes.
+  };
   RecordedNode(torch::Eager& eager, std::shared_ptr<const Replay> replay,
-               const Instruction& instruction, const std::vector<torch::Tensor>& inputs);
+               const Instruction& instruction, const Operands& operands);
 
   /// Keeps outputs, and becomes their `grad_fn`.
   void finish(std::vector<torch::Tensor>& outputs);
 
  private:
-  void save(bool outputs, const std::vector<torch::Tensor>& tensors);
+  void save(std::size_t index, const torch::Tensor& tensor);
 
   torch::Eager& eager_;
   std::shared_ptr<const Replay> replay_;

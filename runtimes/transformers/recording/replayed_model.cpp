@@ -129,14 +129,20 @@ std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan
 const RecordedVariant* variant_for(const ModelSpec& spec, const ParallelPlan& plan) {
   const bool fused =
       plan.attention == AttentionKind::kSdpa || plan.attention == AttentionKind::kSdpaNoCudnn;
-  const std::string_view attention =
-      fused ? "sdpa" : word_of(attention_words(), plan.attention);
-  const std::vector<RecordedVariant>& variants = spec.recording->variants;
-  const auto found = std::ranges::find_if(variants, [&](const RecordedVariant& variant) {
-    return variant.parameters == param_dtype(plan.precision) &&
-           variant.autocast == autocast_dtype(plan.precision) && variant.attention == attention;
-  });
-  return found == variants.end() ? nullptr : &*found;
+  const std::string_view attention = fused ? "sdpa" : word_of(attention_words(), plan.attention);
+  const RecordedVariant* usual = nullptr;
+  for (const RecordedVariant& variant : spec.recording->variants) {
+    if (variant.parameters != param_dtype(plan.precision) ||
+        variant.autocast != autocast_dtype(plan.precision) || variant.attention != attention ||
+        !variant.takes(sizes_of(plan))) {
+      continue;
+    }
+    if (variant.micro_batch) {
+      return &variant;
+    }
+    usual = usual == nullptr ? &variant : usual;
+  }
+  return usual;
 }
 
 Model load_recorded(Eager& eager, const ModelSource& source,
