@@ -1,9 +1,8 @@
 #include "model_ir/graph/recorded.h"
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "model_ir/spec/recording/recording.h"
@@ -11,21 +10,10 @@
 namespace headroom::ir {
 namespace {
 
-/// Parameters of each linear layer by its module: the weight, then the bias.
-std::map<std::uint32_t, std::vector<TensorId>> linear_layers(const Recording& recording) {
-  std::map<std::uint32_t, std::vector<TensorId>> linears;
-  for (std::size_t i = 0; i < recording.parameters.size(); ++i) {
-    const RecordedParameter& parameter = recording.parameters[i];
-    if (recording.modules[parameter.module].type == "Linear") {
-      linears[parameter.module].push_back(TensorId{static_cast<std::uint32_t>(i)});
-    }
-  }
-  return linears;
-}
-
 /// A linear layer outside the layers that makes a number for each word.
-bool is_head(const ModelSpec& model, const RecordedParameter& weight) {
-  return weight.layer < 0 && weight.dims.size() == 2 && model.vocabulary > 0 &&
+bool is_head(const ModelSpec& model, const RecordedModule& module) {
+  const RecordedParameter& weight = model.recording->parameters[module.linear.front()];
+  return module.layer < 0 && weight.dims.size() == 2 && model.vocabulary > 0 &&
          weight.dims[0] == model.vocabulary;
 }
 
@@ -42,14 +30,22 @@ class LinearWriter {
 
   [[nodiscard]] TensorId ids() const { return ids_; }
 
-  TensorId add(std::uint32_t module, const std::vector<TensorId>& parameters) {
-    const RecordedParameter& weight = model_.recording->parameters[index_of(parameters.front())];
-    const TensorId output = activation(model_.recording->modules[module].path, weight);
+  TensorId add(const RecordedModule& module) {
+    const RecordedParameter& weight = model_.recording->parameters[module.linear.front()];
+    const TensorId output =
+        graph_.add_tensor({.name = module.path,
+                           .kind = ValueKind::kActivation,
+                           .dims = {shape_.batch, shape_.sequence, weight.dims.front()},
+                           .layer = module.layer});
+    std::vector<TensorId> parameters;
+    for (const std::uint32_t index : module.linear) {
+      parameters.push_back(TensorId{index});
+    }
     graph_.add_op({.kind = OpKind::kLinear,
-                   .role = is_head(model_, weight) ? OpRole::kHead : OpRole::kNone,
-                   .layer = weight.layer,
+                   .role = is_head(model_, module) ? OpRole::kHead : OpRole::kNone,
+                   .layer = module.layer,
                    .inputs = {ids_},
-                   .parameters = parameters,
+                   .parameters = std::move(parameters),
                    .outputs = {output}});
     return output;
   }
@@ -66,13 +62,6 @@ class LinearWriter {
   }
 
  private:
-  TensorId activation(const std::string& name, const RecordedParameter& weight) {
-    return graph_.add_tensor({.name = name,
-                              .kind = ValueKind::kActivation,
-                              .dims = {shape_.batch, shape_.sequence, weight.dims[0]},
-                              .layer = weight.layer});
-  }
-
   const ModelSpec& model_;
   const BatchShape& shape_;
   Graph& graph_;
@@ -91,12 +80,11 @@ Graph recorded_graph(const ModelSpec& model, const BatchShape& shape) {
                       .layer = parameter.layer});
   }
   LinearWriter writer(model, shape, graph);
-  const auto linears = linear_layers(recording);
   const auto add_all = [&](std::int32_t layer) {
     std::optional<TensorId> last;
-    for (const auto& [module, parameters] : linears) {
-      if (recording.modules[module].layer == layer) {
-        last = writer.add(module, parameters);
+    for (const RecordedModule& module : recording.modules) {
+      if (module.layer == layer && !module.linear.empty()) {
+        last = writer.add(module);
       }
     }
     return last;

@@ -70,7 +70,11 @@ class CodeReader {
     if (instructions == nullptr) {
       return faults_.refuse(place, value, "a list of instructions");
     }
-    made_.assign(given, true);
+    roots_.clear();
+    alive_.clear();
+    for (std::uint32_t number = 0; number < given; ++number) {
+      static_cast<void>(make(number));
+    }
     for (const JsonValue& each : *instructions) {
       place_ = place + "/" + std::to_string(code.instructions.size());
       Instruction instruction;
@@ -79,7 +83,7 @@ class CodeReader {
       }
       code.instructions.push_back(std::move(instruction));
     }
-    code.values = static_cast<std::uint32_t>(made_.size());
+    code.values = static_cast<std::uint32_t>(roots_.size());
     return true;
   }
 
@@ -92,7 +96,7 @@ class CodeReader {
     }
     if (const std::optional<std::uint32_t> number = index_of(value)) {
       reference = {.kind = Reference::Kind::kValue, .index = *number};
-      return is_made(*number) || refuse(value, "a value that has been made");
+      return is_alive(*number) || refuse(value, "a value that has been made and not dropped");
     }
     const std::string* const text = value.as_string();
     if (text == nullptr) {
@@ -126,17 +130,31 @@ class CodeReader {
   void set_place(std::string place) { place_ = std::move(place); }
 
  private:
-  [[nodiscard]] bool is_made(std::uint32_t value) const {
-    return value < made_.size() && made_[value];
+  [[nodiscard]] bool is_alive(std::uint32_t value) const {
+    return value < roots_.size() && roots_[value] != kNotMade && alive_[roots_[value]];
   }
 
+  /// Gives a new value a storage of its own; false if it exists already.
   bool make(std::uint32_t value) {
-    if (value >= made_.size()) {
-      made_.resize(std::size_t{value} + 1, false);
+    if (value >= roots_.size()) {
+      roots_.resize(std::size_t{value} + 1, kNotMade);
+      alive_.resize(roots_.size(), false);
     }
-    const bool fresh = !made_[value];
-    made_[value] = true;
+    const bool fresh = roots_[value] == kNotMade;
+    roots_[value] = fresh ? value : roots_[value];
+    alive_[value] = alive_[value] || fresh;
     return fresh;
+  }
+
+  /// Outputs on the storage of an input live as long as it does.
+  void share_storages(const Instruction& instruction) {
+    for (const RecordedOutput& output : instruction.outputs) {
+      const bool shares = output.how != RecordedOutput::How::kNew &&
+                          output.target.kind == Reference::Kind::kValue;
+      if (shares && instruction.inputs[output.input].kind == Reference::Kind::kValue) {
+        roots_[output.target.index] = roots_[instruction.inputs[output.input].index];
+      }
+    }
   }
 
   bool read_instruction(const JsonValue& value, Instruction& instruction) {
@@ -151,8 +169,7 @@ class CodeReader {
       return read_operator(value, *fields, instruction);
     }
     if (*kind == "drop") {
-      instruction.kind = Instruction::Kind::kDrop;
-      return read_references(*fields, 1, instruction.inputs);
+      return read_drop(value, *fields, instruction);
     }
     if (*kind == "enter" || *kind == "leave") {
       instruction.kind =
@@ -170,6 +187,20 @@ class CodeReader {
       return read_references(*fields, 1, instruction.inputs);
     }
     return refuse(value, "op, node, linear, layer, drop, enter, leave or result");
+  }
+
+  bool read_drop(const JsonValue& value, const Array& fields, Instruction& instruction) {
+    instruction.kind = Instruction::Kind::kDrop;
+    if (!read_references(fields, 1, instruction.inputs)) {
+      return false;
+    }
+    for (const Reference& dropped : instruction.inputs) {
+      if (dropped.kind != Reference::Kind::kValue || !is_alive(dropped.index)) {
+        return refuse(value, "values that are alive");
+      }
+      alive_[roots_[dropped.index]] = false;
+    }
+    return true;
   }
 
   bool read_references(const Array& fields, std::size_t first, std::vector<Reference>& inputs) {
@@ -202,6 +233,9 @@ class CodeReader {
     if (!read_reference(fields[2], input) || !read_output(fields[3], 1, output)) {
       return false;
     }
+    if (input.kind == Reference::Kind::kNone || output.target.kind != Reference::Kind::kValue) {
+      return refuse(value, "a value as input, and a new one as output");
+    }
     instruction.inputs.push_back(input);
     instruction.outputs.push_back(std::move(output));
     return true;
@@ -225,7 +259,7 @@ class CodeReader {
         return refuse(value, "new values as outputs");
       }
       instruction.outputs.push_back(
-          {.target = {.kind = Reference::Kind::kValue, .index = *index}, .shape = {}});
+          {.target = {.kind = Reference::Kind::kValue, .index = *index}, .shape = {}, .bytes = {}});
     }
     const CodeContext::Layer& called = context_.layers[*layer];
     return (instruction.inputs.size() == called.arguments &&
@@ -252,12 +286,23 @@ class CodeReader {
       }
       instruction.outputs.push_back(std::move(output));
     }
+    share_storages(instruction);
     if (fields.size() > 4 && !read_extra(fields[4], instruction)) {
       return false;
     }
-    const bool whole = instruction.name == "scaled_dot_product_attention";
-    return !whole || (instruction.inputs.size() >= 3 && instruction.outputs.size() == 1) ||
-           refuse(value, "attention of queries, keys and values, with one output");
+    return instruction.name != "scaled_dot_product_attention" || is_attention(instruction) ||
+           refuse(value, "attention of queries, keys and values, with one new output");
+  }
+
+  /// Attention is run as a whole: its inputs are values, its output has a storage of its own.
+  static bool is_attention(const Instruction& instruction) {
+    const auto is_value = [](const Reference& input) {
+      return input.kind == Reference::Kind::kValue;
+    };
+    return instruction.inputs.size() >= 3 &&
+           std::all_of(instruction.inputs.begin(), instruction.inputs.begin() + 3, is_value) &&
+           instruction.outputs.size() == 1 && is_value(instruction.outputs.front().target) &&
+           instruction.outputs.front().how == RecordedOutput::How::kNew;
   }
 
   /// The output of a node, [value], which exists already.
@@ -351,8 +396,8 @@ class CodeReader {
     }
     if (const JsonValue* const base = extra.find("base")) {
       instruction.base = index_of(*base);
-      if (!instruction.base || !is_made(*instruction.base)) {
-        return refuse(*base, "a value that has been made");
+      if (!instruction.base || !is_alive(*instruction.base)) {
+        return refuse(*base, "a value that has been made and not dropped");
       }
     }
     if (const JsonValue* const gradient = extra.find("gradient")) {
@@ -474,8 +519,10 @@ class CodeReader {
   RecordingFaults& faults_;
   const CodeContext& context_;
   NameList parameters_, buffers_, modules_;
+  static constexpr std::uint32_t kNotMade = UINT32_MAX;
   std::string place_;
-  std::vector<bool> made_;
+  std::vector<std::uint32_t> roots_;  ///< By value: the one that owns the storage.
+  std::vector<bool> alive_;           ///< By value that owns a storage.
   bool template_ = false;
 };
 

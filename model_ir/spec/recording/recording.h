@@ -150,6 +150,8 @@ struct RecordedModule {
   std::string path;
   std::string type;  ///< Its Python class.
   std::int32_t layer = -1;
+  /// Of a Linear: its parameters, the weight first. A tied weight belongs to another module.
+  std::vector<std::uint32_t> linear;
 };
 
 struct RecordedParameter {

@@ -88,7 +88,8 @@ class Reader {
       }
       recording_->modules.push_back({.path = *(*pair)[0].as_string(),
                                      .type = *(*pair)[1].as_string(),
-                                     .layer = -1});
+                                     .layer = -1,
+                                     .linear = {}});
       modules_.emplace(recording_->modules.back().path,
                        static_cast<std::uint32_t>(recording_->modules.size() - 1));
     }
@@ -143,7 +144,20 @@ class Reader {
       }
       recording_->parameters.push_back(std::move(parameter));
     }
+    note_linears();
     return true;
+  }
+
+  /// Finds the parameters of linear layers under all their names.
+  void note_linears() {
+    for (RecordedModule& module : recording_->modules) {
+      for (const char* const name : {".weight", ".bias"}) {
+        const auto found = names_.parameters.find(module.path + name);
+        if (module.type == "Linear" && found != names_.parameters.end()) {
+          module.linear.push_back(found->second);
+        }
+      }
+    }
   }
 
   bool read_traits(const JsonValue& traits, const std::string& place,
@@ -318,7 +332,8 @@ class Reader {
       }
       RecordedLayer layer{.module = *module_index, .body = *body_index, .scope = {}};
       const std::string& path = recording_->modules[layer.module].path;
-      if (!resolve(body_names[layer.body], path, at, layer.scope)) {
+      if (!resolve(variant.bodies[layer.body].code, body_names[layer.body], path, at,
+                   layer.scope)) {
         return false;
       }
       variant.layers.push_back(std::move(layer));
@@ -339,7 +354,7 @@ class Reader {
     CodeNames names;
     if (!read_code(entry.find("forward"), place + "/forward", faults_, context, 1, variant.forward,
                    names) ||
-        !resolve(names, "", place + "/forward", variant.forward_scope)) {
+        !resolve(variant.forward, names, "", place + "/forward", variant.forward_scope)) {
       return false;
     }
     const bool ends = !variant.forward.instructions.empty() &&
@@ -363,12 +378,13 @@ class Reader {
     CodeNames names;
     return read_code(entry.find("load"), place + "/load", faults_, context, 0, variant.load,
                      names) &&
-           resolve(names, "", place + "/load", variant.load_scope);
+           resolve(variant.load, names, "", place + "/load", variant.load_scope) &&
+           check_load(entry.find("load"), place, variant);
   }
 
   /// Finds what the names of a code stand for in the module `path`.
-  bool resolve(const CodeNames& names, const std::string& path, const std::string& place,
-               RecordedScope& scope) {
+  bool resolve(const RecordedCode& code, const CodeNames& names, const std::string& path,
+               const std::string& place, RecordedScope& scope) {
     const std::string prefix = path.empty() ? "" : path + ".";
     const auto find_all = [&](const std::vector<std::string>& wanted, const auto& known,
                               std::vector<std::uint32_t>& found, std::string_view kind) {
@@ -388,7 +404,42 @@ class Reader {
     };
     return find_all(names.parameters, names_.parameters, scope.parameters, "parameter") &&
            find_all(names.buffers, names_.buffers, scope.buffers, "buffer") &&
-           find_all(names.modules, modules_, scope.modules, "module");
+           find_all(names.modules, modules_, scope.modules, "module") &&
+           check_linears(code, place, scope);
+  }
+
+  bool check_linears(const RecordedCode& code, const std::string& place,
+                     const RecordedScope& scope) {
+    for (const Instruction& instruction : code.instructions) {
+      if (instruction.kind != Instruction::Kind::kLinear) {
+        continue;
+      }
+      const RecordedModule& module = recording_->modules[scope.modules[instruction.index]];
+      if (module.linear.empty()) {
+        const JsonValue got(module.path);
+        return faults_.refuse(place, &got, "the path of a Linear with a weight");
+      }
+    }
+    return true;
+  }
+
+  /// The constructors make every parameter.
+  bool check_load(const JsonValue* load, const std::string& place, const RecordedVariant& variant) {
+    std::vector<bool> made(recording_->parameters.size(), false);
+    for (const Instruction& instruction : variant.load.instructions) {
+      for (const RecordedOutput& output : instruction.outputs) {
+        if (output.target.kind == Reference::Kind::kParameter) {
+          made[variant.load_scope.parameters[output.target.index]] = true;
+        }
+      }
+    }
+    const auto missing = std::ranges::find(made, false);
+    return missing == made.end() ||
+           faults_.refuse(place + "/load", load,
+                          "code that makes every parameter, also " +
+                              recording_->parameters[static_cast<std::size_t>(
+                                                         missing - made.begin())]
+                                  .name);
   }
 
   /// Says of each module and parameter which layer it belongs to.

@@ -1,6 +1,7 @@
 #include "runtimes/transformers/recording/code_runner.h"
 
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "model_ir/base/check.h"
@@ -30,11 +31,16 @@ CodeRunner::CodeRunner(Eager& eager, Model& model, const RecordedVariant& varian
           Replay{.recording = *model.spec->recording, .sizes = sizes})),
       linears_(model.spec->recording->modules.size()) {
   const Graph& graph = *model.graph;
+  std::unordered_map<std::string_view, const Op*> by_path;
   for (std::size_t node = 0; node < graph.op_count(); ++node) {
     const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
     if (op.kind == OpKind::kLinear) {
-      linears_[replay_->recording.parameters[index_of(op.parameters[0])].module] = &op;
+      by_path.emplace(graph.tensor(op.outputs[0]).name, &op);
     }
+  }
+  for (std::size_t i = 0; i < linears_.size(); ++i) {
+    const auto found = by_path.find(replay_->recording.modules[i].path);
+    linears_[i] = found == by_path.end() ? nullptr : found->second;
   }
 }
 

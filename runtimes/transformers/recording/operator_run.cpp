@@ -97,7 +97,8 @@ std::vector<Tensor> run_operator(Eager& eager, const Replay& replay,
       outputs[i] = make_output(eager, replay, instruction.outputs[i], inputs);
     }
   }
-  if (instruction.name == "transpose") {
+  if (instruction.name == "transpose" && !inputs.empty() && inputs[0].defined() &&
+      !outputs.empty() && outputs[0].defined()) {
     follow_transpose(inputs[0], outputs[0]);
   }
   for (std::size_t i = 0; i < inner.size(); ++i) {
