@@ -17,6 +17,8 @@ def _merged(parts: Sequence[Any], sizes: Sizes) -> Any:
             raise Different("a tensor has more dimensions at one size than at another")
         return [sizes.expression(values) if type(values[0]) is int else _merged(values, sizes)
                 for values in zip(*parts)]
+    if kind is list and first and first[0] == "op":
+        parts = _with_like_inside(parts, sizes)
     if kind is list:
         if any(type(part) is not list or len(part) != len(first) for part in parts):
             raise Different("one has more than the other")
@@ -30,6 +32,22 @@ def _merged(parts: Sequence[Any], sizes: Sizes) -> Any:
             return sizes.expression(tuple(parts))
         raise Different(f"{first} here, {next(part for part in parts if part != first)} there")
     return first
+
+
+def _with_like_inside(parts: Sequence[Any], sizes: Sizes) -> Sequence[Any]:
+    """Operators without "inside" where their kernels, and so their temporaries, depend on more than B and S."""
+    insides = [part[4].get("inside") for part in parts if len(part) > 4]
+    if all(inside is None for inside in insides):
+        return parts
+    name = parts[0][1]
+    if "dot_product" not in name:
+        try:
+            _merged(insides, sizes)
+            return parts
+        except (Different, NoExpression):
+            pass
+    sizes.kernels.add(name)
+    return [part[:4] + [{key: value for key, value in part[4].items() if key != "inside"}] for part in parts]
 
 
 def merge(codes: List[List[Any]], places: List[List[Tuple[str, int]]], sizes: Sizes) -> List[Any]:

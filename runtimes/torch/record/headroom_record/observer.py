@@ -123,8 +123,16 @@ class Observer(TorchDispatchMode):
                 return value
             return self._unseen_view(tensor, storage)
         value = self.resolve(tensor)
-        if value is None:
-            raise RuntimeError(f"{self.scope.name}: a tensor of {list(tensor.shape)} came from nowhere")
+        if value is None:  # A module keeps it, but not as a buffer.
+            return self._appeared(tensor, "constant", [("bytes", (0,))])
+        return value
+
+    def _appeared(self, tensor: torch.Tensor, operator: str, how: List[Any]) -> int:
+        value = self.scope.number()
+        instruction = ["op", operator, [], [[value, DTYPES[tensor.dtype], tuple(tensor.shape)] + how], {}]
+        self.scope.emit(instruction, place_of_caller())
+        self.scope.made[value] = instruction
+        self.adopt(tensor, value, owned=not how)
         return value
 
     def _unseen_view(self, tensor: torch.Tensor, storage: Storage) -> Any:
@@ -172,8 +180,13 @@ class Observer(TorchDispatchMode):
             if unpacked is not None:  # Autograd unpacks a saved tensor.
                 result = func(*args, **kwargs)
                 return result
-        if operator.name in ("lift_fresh", "_local_scalar_dense", "record_stream"):
+        if operator.name in ("_local_scalar_dense", "record_stream"):
             return func(*args, **kwargs)
+        if operator.name == "lift_fresh":  # A tensor made from numbers: copied to the device before it is seen.
+            result = func(*args, **kwargs)
+            if result.is_cuda and result.untyped_storage()._cdata not in scope.storages:
+                self._appeared(result, "lift_fresh", [])
+            return result
         place = place_of_caller()
         inputs = [self.reference(tensor) for tensor in tensors]
         edges = [self._edge(tensor, value) for tensor, value in zip(tensors, inputs)] if self.with_nodes else None

@@ -2,7 +2,7 @@
 
 import itertools
 from fractions import Fraction
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 _LETTERS = (("B", 1, 0), ("S", 0, 1))
 # Powers of B and S, by descending degree.
@@ -56,6 +56,7 @@ class Sizes:
 
     def __init__(self, points: Sequence[Tuple[int, int]]):
         self.points = list(points)
+        self.kernels: Set[str] = set()  # Operators whose temporaries are no expressions.
         self._known: Dict[Tuple[int, ...], Any] = {}
 
     def expression(self, values: Tuple[int, ...]) -> Any:
