@@ -15,7 +15,9 @@ class Storage:
     """A block that lives while something holds it."""
 
     def __init__(self, memory, size):
-        self.memory, self.size, self.holders, self.held = memory, memory.take(size), 0, False
+        self.memory, self.size, self.holders = memory, memory.take(size), 0
+        self.nodes = []  # Those of the values in it, which live on as long as Python has the values.
+        memory.blocks.add(self)
 
     def hold(self):
         self.holders += 1
@@ -24,11 +26,21 @@ class Storage:
         self.holders -= 1
         if self.holders == 0:
             self.memory.give(self.size)
+            self.memory.blocks.discard(self)
+
+
+    def drop(self):
+        """Python lets go of all values in this block."""
+        nodes, self.nodes = self.nodes, []
+        for node in nodes:
+            node.release()
+        self.release()
 
 
 class Memory:
     def __init__(self):
         self.live = self.peak = 0
+        self.blocks = set()
 
     def take(self, size):
         self.live += size
@@ -54,9 +66,32 @@ class Value:
 class Node:
     def __init__(self, order, template, saved, edges, outputs):
         self.order, self.template, self.saved, self.edges, self.outputs = order, template, saved, edges, outputs
+        self.holders, self.alive = 0, True
         for one in saved:
             if one is not None:
                 one.storage.hold()
+        for edge, _, _ in edges:
+            if isinstance(edge, Node):
+                edge.hold()
+
+    def hold(self):
+        self.holders += 1
+
+    def release(self):
+        self.holders -= 1
+        if self.holders == 0 and self.alive:
+            self.let_go()
+            for edge, _, _ in self.edges:
+                if isinstance(edge, Node):
+                    edge.release()
+
+    def let_go(self):
+        """Releases what is saved, after the node has run or when nobody can reach it."""
+        if self.alive:
+            self.alive = False
+            for one in self.saved:
+                if one is not None:
+                    one.storage.release()
 
 
 class Step:
@@ -113,7 +148,8 @@ class Step:
         self.run(self.variant["forward"], values, "")
         result = self.result
         for one in result[1:]:
-            values[one].storage.release() if one is not None and one != result[0] else None
+            if one is not None and one != result[0]:
+                values[one].storage.drop()
         self.loss = values[result[0]]
 
     def run(self, code, values, prefix, scope=None):
@@ -125,7 +161,7 @@ class Step:
                 self.linear(instruction, values, prefix)
             elif kind == "drop":
                 for one in instruction[1:]:
-                    values[one].storage.release()
+                    values[one].storage.drop()
             elif kind == "layer":
                 self.layer(instruction, values)
             elif kind == "node":
@@ -198,10 +234,15 @@ class Step:
         node.prefix = prefix
         self.order += 1
         for position, value in enumerate(made):
-            value.node, value.position = node, position
+            self.give_node(value, node, position)
         if "base" in extra:
-            value = self.look_up(extra["base"], values, prefix)
-            value.node, value.position = node, 0
+            self.give_node(self.look_up(extra["base"], values, prefix), node, 0)
+
+    @staticmethod
+    def give_node(value, node, position):
+        value.node, value.position = node, position
+        value.storage.nodes.append(node)
+        node.hold()
 
     @staticmethod
     def edge(value):
@@ -218,7 +259,7 @@ class Step:
         node = Node(self.order, None, [given], [self.edge(given), self.edge(weight)], 1)
         node.weight, node.bias, node.like = weight, bias, given
         self.order += 1
-        output.node = node
+        self.give_node(output, node, 0)
 
     # Backward.
 
@@ -273,9 +314,7 @@ class Step:
             for one in given:
                 if one is not None:
                     one.storage.release()
-        for one in node.saved:
-            if one is not None:
-                one.storage.release()
+        node.let_go()
         return results
 
     def templated(self, node, given):
@@ -348,7 +387,10 @@ class Step:
 
     def accumulate_leaf(self, name, gradient):
         if name in self.gradients:
+            both = self.fresh(gradient.dtype, gradient.shape)
             gradient.storage.release()
+            self.gradients[name].storage.release()
+            self.gradients[name] = both
         elif gradient.storage.holders == 1:
             self.gradients[name] = gradient
         else:

@@ -15,6 +15,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--autocast", choices=("bf16", "fp16"))
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
     parser.add_argument("--points", help="sizes at which the model runs, such as 2x512,3x320")
+    parser.add_argument("--task", choices=("causal-lm", "seq2seq-lm", "masked-lm", "image-text"))
     return parser.parse_args()
 
 
@@ -27,7 +28,8 @@ def main() -> int:
     points = [tuple(int(one) for one in point.split("x")) for point in arguments.points.split(",")] \
         if arguments.points else None
     try:
-        text = record(arguments.source, arguments.parameters, arguments.autocast, arguments.attention, points)
+        text = record(arguments.source, arguments.parameters, arguments.autocast, arguments.attention, points,
+                      arguments.task)
     except Refused as error:
         print(f"headroom: {error}", file=sys.stderr)
         return 1

@@ -87,7 +87,7 @@ class Backward:
         if given is None or all(gradient is None for gradient in given):
             return [None] * len(edges)
         node = self._observer.nodes.get(id(function))
-        if node is None or node.instruction is None:
+        if node is None or node.instruction is None or not node.outputs:
             return list(_call(function, given)) + [None] * len(edges)
         return self._record(node, given)
 
@@ -103,6 +103,8 @@ class Backward:
                     value = f"g{node.outputs.get(number, number)}"
                     observer.adopt(gradient, value, owned=False)
             results = _call(function, given)
+            if node.tensors is not None:
+                results = tuple(one for one, is_tensor in zip(results, node.tensors) if is_tensor)
             length = len(scope.code)
             wanted = iter(node.edges)
             for (following, _), result in zip(function.next_functions, results):

@@ -4,7 +4,7 @@ import contextlib
 import importlib.util
 import json
 import os
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -42,18 +42,17 @@ class Source:
         return AutoConfig.for_model(self.name, **fields)
 
 
-def task_of(config: Any) -> Tuple[str, Any]:
+def task_of(config: Any, wanted: Optional[str]) -> Tuple[str, Any]:
     """The head that a training run of this configuration has."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM, \
         AutoModelForSeq2SeqLM
 
-    if getattr(config, "is_encoder_decoder", False) and type(config) in AutoModelForSeq2SeqLM._model_mapping:
-        return "seq2seq-lm", AutoModelForSeq2SeqLM
-    for task, kind in (("causal-lm", AutoModelForCausalLM), ("image-text", AutoModelForImageTextToText),
-                       ("masked-lm", AutoModelForMaskedLM), ("seq2seq-lm", AutoModelForSeq2SeqLM)):
-        if type(config) in kind._model_mapping:
+    for task, kind in (("causal-lm", AutoModelForCausalLM), ("seq2seq-lm", AutoModelForSeq2SeqLM),
+                       ("masked-lm", AutoModelForMaskedLM), ("image-text", AutoModelForImageTextToText)):
+        if type(config) in kind._model_mapping and wanted in (None, task):
             return task, kind
-    raise SystemExit(f"headroom: transformers has no language model for model_type {config.model_type!r}")
+    raise SystemExit(f"headroom: transformers has no {wanted or 'language model'} for model_type "
+                     f"{config.model_type!r}")
 
 
 @contextlib.contextmanager

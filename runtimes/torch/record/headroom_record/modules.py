@@ -1,5 +1,6 @@
 """Which calls of modules a recording has: linear layers, the layers of the model, and owners of parameters."""
 
+import functools
 from typing import Any, Dict, List, Optional
 
 import torch
@@ -41,9 +42,14 @@ class Calls:
         hooks = nn.modules.module
         self._handles = [hooks.register_module_forward_pre_hook(self._before),
                          hooks.register_module_forward_hook(self._after)]
+        observer, original = self._observer, torch.autograd.Function.apply.__func__
+        self._apply = torch.autograd.Function.__dict__["apply"]
+        torch.autograd.Function.apply = classmethod(
+            lambda kind, *args, **kwargs: observer.custom(functools.partial(original, kind), args, kwargs))
         return self
 
     def __exit__(self, *_: Any) -> None:
+        torch.autograd.Function.apply = self._apply
         for handle in self._handles:
             handle.remove()
 

@@ -56,13 +56,14 @@ class Scope:
 class Node:
     """A backward node that belongs to an instruction."""
 
-    __slots__ = ("function", "instruction", "edges", "saved", "outputs")
+    __slots__ = ("function", "instruction", "edges", "saved", "outputs", "tensors")
 
     def __init__(self, function: Any, instruction: Optional[List[Any]]):
         self.function = function  # Keeps the node alive, so that its identity stays its own.
         self.instruction = instruction  # None: a node inside a `linear`.
         self.edges: List[Optional[int]] = []
         self.saved: List[Any] = []
+        self.tensors: Optional[List[bool]] = None  # Which arguments of a custom function are tensors.
         self.outputs: Dict[int, int] = {}  # From autograd's output numbers to positions among the outputs.
 
 
@@ -99,7 +100,7 @@ class Observer(TorchDispatchMode):
         self.windows: List[Tuple[List[Any], List[Tuple[int, int]]]] = []
         self.resolve: Callable[[torch.Tensor], Any] = lambda tensor: None
         self._operators: Dict[Any, Operator] = {}
-        self._pending: List[Tuple[Any, List[Any], int]] = []
+        self._pending: List[Tuple[Any, Any, List[Any], int]] = []
         self._edges: Dict[int, List[Any]] = {}
         self._keys: Dict[int, List[Any]] = {}
         self.with_nodes = False
@@ -191,6 +192,11 @@ class Observer(TorchDispatchMode):
         inputs = [self.reference(tensor) for tensor in tensors]
         edges = [self._edge(tensor, value) for tensor, value in zip(tensors, inputs)] if self.with_nodes else None
         keys = [self._key(tensor) for tensor in tensors] if self.with_nodes else None
+        base = None
+        if edges is not None and func._schema.is_mutable:
+            base = next((one._base for one in tensors if one is not None and one._is_view()), None)
+            if base is not None:
+                edges.append(self._edge(base, self.reference(base)))
         _set_mark(str(len(self.windows)))
         try:
             result = func(*args, **kwargs)
@@ -210,7 +216,8 @@ class Observer(TorchDispatchMode):
         for position, tensor in enumerate(found):
             self._output(tensor, position, tensors, outputs, blocks)
             if edges is not None:
-                self._pending.append((weakref.ref(tensor), instruction, position))
+                self._pending.append((weakref.ref(tensor), None if base is None else weakref.ref(base), instruction,
+                                      position))
         self.windows.append((instruction, blocks))
         if edges is not None:
             self._edges[id(instruction)] = edges
@@ -283,12 +290,29 @@ class Observer(TorchDispatchMode):
     def settle(self) -> None:
         """Looks at the nodes of the outputs of the last operator."""
         pending, self._pending = self._pending, []
-        for reference, instruction, position in pending:
+        for reference, base_reference, instruction, position in pending:
+            base = base_reference() if base_reference is not None else None
+            if base is not None and base.grad_fn is not None:
+                self._attach_to_base(instruction, base)
+                continue
             tensor = reference()
             if tensor is not None and tensor.requires_grad:
                 function = tensor.grad_fn
                 if function is not None:
                     self._attach(instruction, instruction[3][position][0], tensor, function)
+
+    def _attach_to_base(self, instruction: List[Any], base: torch.Tensor) -> None:
+        """The node of a write into a view belongs to the tensor that the view is of."""
+        function = base.grad_fn
+        if id(function) in self.nodes or "node" in instruction[4]:
+            return
+        instruction[4]["base"] = self.reference(base)
+        node = self.nodes[id(function)] = Node(function, instruction)
+        instruction[4]["node"] = node
+        self._find_edges(node, self._edges.get(id(instruction), []))
+        node.edges = [-1 if edge == len(instruction[2]) else edge for edge in node.edges]
+        self._find_saved(node, self._keys.get(id(instruction), []))
+        node.outputs[base.output_nr] = 0
 
     def _attach(self, instruction: List[Any], value: int, tensor: torch.Tensor, function: Any) -> None:
         node = self.nodes.get(id(function))
@@ -313,6 +337,35 @@ class Observer(TorchDispatchMode):
         self.scope.emit(made, place_of_caller())
         self._edges[id(made)] = edges
         return made
+
+    def custom(self, original: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """A call of a custom autograd function: its node belongs to no single operator."""
+        if self.scope is None or not self.with_nodes or not torch.is_grad_enabled():
+            return original(*args, **kwargs)
+        self.settle()
+        tensors = [one if isinstance(one, torch.Tensor) and one.is_cuda else None for one in args]
+        inputs = [self.reference(tensor) for tensor in tensors]
+        edges = [self._edge(tensor, value) for tensor, value in zip(tensors, inputs)]
+        keys = [self._key(tensor) for tensor in tensors]
+        del tensors
+        result = original(*args, **kwargs)
+        self._pending = []
+        if self.scope is None:
+            return result
+        outputs = [one for one in flat_tensors(result) if one.grad_fn is not None]
+        if outputs:
+            function = outputs[0].grad_fn
+            made = ["node", function.name(), inputs, [[self.reference(one)] for one in outputs], {}]
+            self.scope.emit(made, place_of_caller())
+            self._edges[id(made)], self._keys[id(made)] = edges, keys
+            node = self.nodes[id(function)] = Node(function, made)
+            node.tensors = [isinstance(one, torch.Tensor) for one in args]
+            made[4]["node"] = node
+            self._find_edges(node, edges)
+            self._find_saved(node, keys)
+            for position, one in enumerate(outputs):
+                node.outputs[one.output_nr] = position
+        return result
 
     def _find_edges(self, node: Node, edges: List[Any]) -> None:
         start = 0

@@ -59,7 +59,10 @@ class Run:
         blocks.write_inside(observer.windows)
         for instruction in scope.code:
             if instruction[0] in ("op", "node"):
-                instruction[4].pop("node", None)
+                node = instruction[4].pop("node", None)
+                if node is not None and "gradient" not in instruction[4]:  # It keeps what it saved, and never runs.
+                    instruction[4]["gradient"] = {"name": node.function.name(), "edges": list(node.edges),
+                                                  "code": [], "results": [None] * len(node.edges)}
         observer.nodes, observer.saved = {}, {}
         return scope
 
@@ -124,8 +127,6 @@ def _finish(code: List[List[Any]], gradients: Dict[str, int]) -> None:
             template["code"] = [_short(one) for one in fold.numbered(template["code"], 0)]
             key = json.dumps(template)
             extra["gradient"] = gradients.setdefault(key, len(gradients))
-        elif "saves" in extra:
-            del extra["saves"]
         for output in instruction[3]:
             if len(output) == 4 and isinstance(output[3], list):
                 output[3] = f"bytes {output[3][1][0]}"
@@ -139,29 +140,38 @@ def _short(instruction: List[Any]) -> List[Any]:
 
 
 def _points_of(config: Any, points: Optional[Sequence[Tuple[int, int]]]) -> List[Tuple[int, int]]:
+    """Sizes below the greatest sequence of the model: at that one, slices of its tables become something else."""
     if points:
         return list(points)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     most = getattr(text, "max_position_embeddings", None)
-    if isinstance(most, int) and most < 512:
-        return [(b, max(1, s * most // 1024)) for b, s in _POINTS]
+    if isinstance(most, int) and most <= max(s for _, s in _POINTS):
+        return [(b, max(8, s * 7 * most // (8 * 512) // 8 * 8)) for b, s in _POINTS]
     return list(_POINTS)
 
 
 def record(source_text: str, parameters: str, autocast: Optional[str], attention: str,
-           points: Optional[Sequence[Tuple[int, int]]]) -> str:
+           points: Optional[Sequence[Tuple[int, int]]], wanted: Optional[str] = None) -> str:
     import transformers
 
     torch.backends.cuda.enable_cudnn_sdp(False)
     source = Source(source_text)
     config = source.configuration()
     config.use_cache = False
-    task, kind = task_of(config)
+    task, kind = task_of(config, wanted)
     observer = Observer()
     torch.cuda.init()
     torch.zeros(1, device="cuda")
     blocks.start()
-    model, load = build(source, kind, config, parameters, attention, observer)
+    try:
+        model, load = build(source, kind, config, parameters, attention, observer)
+    except ValueError as error:
+        if attention == "eager" or "attn_implementation" not in str(error):
+            raise
+        attention = "eager"  # All that this model has.
+        observer = Observer()
+        blocks.start()
+        model, load = build(source, kind, config, parameters, attention, observer)
     blocks.write_inside(observer.windows)
     model.train()
     names = parameter_names(model)

@@ -1,10 +1,10 @@
 """Sizes as expressions of the micro-batch B and the sequence S, found from several runs."""
 
 import itertools
+import math
 from fractions import Fraction
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-_LETTERS = (("B", 1, 0), ("S", 0, 1))
 # Powers of B and S, by descending degree.
 _MONOMIALS = ((1, 2), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0))
 _DIVISORS = tuple(2 ** power for power in range(1, 13)) + (3, 5, 6, 7, 9, 10, 12, 20, 24, 48, 50, 96, 100)
@@ -14,7 +14,7 @@ class NoExpression(Exception):
     """A size that is no expression of B and S."""
 
 
-def _product(number: Fraction, b: int, s: int, quotient: int = 0) -> str:
+def _product(number: int, b: int, s: int, quotient: int = 0) -> str:
     factors = []
     if number != 1 or not (b or s or quotient):
         factors.append(str(number))
@@ -31,24 +31,54 @@ def _sum(terms: Sequence[str]) -> str:
     return text
 
 
-def _solve(columns: Sequence[Sequence[int]], values: Sequence[int]) -> Optional[List[Fraction]]:
-    """The coefficients with which the columns add up to the values, if they do at every point."""
-    count = len(columns)
-    rows = [[Fraction(column[at]) for column in columns] + [Fraction(values[at])] for at in range(len(values))]
+def _inverse(matrix: List[List[Fraction]]) -> Optional[List[List[Fraction]]]:
+    count = len(matrix)
+    rows = [row + [Fraction(int(at == other)) for other in range(count)] for at, row in enumerate(matrix)]
     for pivot in range(count):
-        best = next((row for row in range(pivot, len(rows)) if rows[row][pivot]), None)
+        best = next((row for row in range(pivot, count) if rows[row][pivot]), None)
         if best is None:
             return None
         rows[pivot], rows[best] = rows[best], rows[pivot]
         head = rows[pivot][pivot]
         rows[pivot] = [value / head for value in rows[pivot]]
-        for row, entries in enumerate(rows):
-            if row != pivot and entries[pivot]:
-                factor = entries[pivot]
-                rows[row] = [value - factor * other for value, other in zip(entries, rows[pivot])]
-    if any(row[count] for row in rows[count:]):
-        return None
-    return [rows[at][count] for at in range(count)]
+        for row in range(count):
+            factor = rows[row][pivot]
+            if row != pivot and factor:
+                rows[row] = [value - factor * other for value, other in zip(rows[row], rows[pivot])]
+    return [row[count:] for row in rows]
+
+
+class _Terms:
+    """Sums of given columns, with whole coefficients."""
+
+    def __init__(self, columns: Sequence[Sequence[int]]):
+        self._columns = columns
+        count = len(columns)
+        self._chosen: Tuple[int, ...] = ()
+        self._rows: List[List[int]] = []
+        self._common = 1
+        for chosen in itertools.combinations(range(len(columns[0])), count):
+            inverse = _inverse([[Fraction(column[at]) for column in columns] for at in chosen])
+            if inverse is not None:
+                self._chosen = chosen
+                self._common = math.lcm(*(value.denominator for row in inverse for value in row))
+                self._rows = [[int(value * self._common) for value in row] for row in inverse]
+                break
+
+    def coefficients(self, values: Sequence[int]) -> Optional[List[int]]:
+        """Whole numbers, none of them 0, with which the columns add up to the values at every point."""
+        found = []
+        for row in self._rows:
+            total = sum(one * values[at] for one, at in zip(row, self._chosen))
+            if total == 0 or total % self._common:
+                return None
+            found.append(total // self._common)
+        if not found:
+            return None
+        for at, value in enumerate(values):
+            if sum(number * column[at] for number, column in zip(found, self._columns)) != value:
+                return None
+        return found
 
 
 class Sizes:
@@ -57,33 +87,40 @@ class Sizes:
     def __init__(self, points: Sequence[Tuple[int, int]]):
         self.points = list(points)
         self.kernels: Set[str] = set()  # Operators whose temporaries are no expressions.
+        self._forms = self._tried()
         self._known: Dict[Tuple[int, ...], Any] = {}
 
     def expression(self, values: Tuple[int, ...]) -> Any:
-        if values not in self._known:
-            self._known[values] = self._find(values)
-        return self._known[values]
+        found = self._known.get(values)
+        if found is None:
+            try:
+                found = self._find(values)
+            except NoExpression as error:
+                found = error
+            self._known[values] = found
+        if isinstance(found, NoExpression):
+            raise found
+        return found
+
+    def _tried(self) -> List[Tuple[_Terms, Tuple[Tuple[int, int, int], ...]]]:
+        """All forms of expressions, the simplest first. A term is the powers of B and S, and a divisor or 0."""
+        def column(term: Tuple[int, int, int]) -> List[int]:
+            b, s, divisor = term
+            return [pb ** b * ps ** s * (-(-ps // divisor) if divisor else 1) for pb, ps in self.points]
+
+        forms = [tuple((b, s, 0) for b, s in chosen) for count in (1, 2, 3)
+                 for chosen in itertools.combinations(_MONOMIALS, count)]
+        for divisor in _DIVISORS:
+            for b, s in ((0, 0), (1, 0), (0, 1), (1, 1)):
+                forms += [((b, s, divisor),) + more
+                          for more in ((), ((0, 0, 0),), ((1, 1, 0),), ((1, 0, 0),), ((0, 1, 0),))]
+        return [(_Terms([column(term) for term in form]), form) for form in forms]
 
     def _find(self, values: Tuple[int, ...]) -> Any:
         if len(set(values)) == 1:
             return values[0]
-        columns = {(b, s): [pb ** b * ps ** s for pb, ps in self.points] for b, s in _MONOMIALS}
-        for count in (1, 2, 3):
-            for chosen in itertools.combinations(_MONOMIALS, count):
-                found = _solve([columns[one] for one in chosen], values)
-                if found is not None and all(found) and all(one.denominator == 1 for one in found):
-                    return _sum([_product(number, b, s) for number, (b, s) in zip(found, chosen)])
-        return self._with_quotient(values, columns)
-
-    def _with_quotient(self, values: Tuple[int, ...], columns: Dict[Tuple[int, int], List[int]]) -> str:
-        for divisor in _DIVISORS:
-            quotients = [-(-s // divisor) for _, s in self.points]
-            for b, s in ((0, 0), (1, 0), (0, 1), (1, 1)):
-                column = [value * other for value, other in zip(columns[b, s], quotients)]
-                for more in ((), ((0, 0),), ((1, 1),), ((1, 0),), ((0, 1),)):
-                    found = _solve([column] + [columns[one] for one in more], values)
-                    if found is not None and all(found) and all(one.denominator == 1 for one in found):
-                        terms = [_product(found[0], b, s, divisor)]
-                        terms += [_product(number, *one) for number, one in zip(found[1:], more)]
-                        return _sum(terms)
+        for terms, form in self._forms:
+            found = terms.coefficients(values)
+            if found is not None:
+                return _sum([_product(number, *term) for number, term in zip(found, form)])
         raise NoExpression(" ".join(f"{value} at {b}x{s}" for value, (b, s) in zip(values, self.points)))
