@@ -73,34 +73,51 @@ def numbered(code: List[List[Any]], given: int) -> List[List[Any]]:
     return result
 
 
-def fold(code: List[List[Any]], module_index: Dict[str, int]) -> Tuple[List[Any], List[Any], List[Any]]:
-    """The forward pass with calls of layers, the calls, and their bodies."""
+class Folded:
+    """A forward pass with calls of layers, the calls, and their bodies."""
+
+    def __init__(self) -> None:
+        self.forward: List[Any] = []
+        self.places: List[Any] = []
+        self.layers: List[Tuple[str, int]] = []  # The path of each call's module, and its body.
+        self.bodies: List[Dict[str, Any]] = []
+        self.body_places: List[List[Any]] = []
+
+
+def fold(code: List[List[Any]], places: List[Any], skipped: Set[int]) -> Folded:
+    """`skipped` are the calls that did not run: they have no body."""
     last_use: Dict[int, int] = {}
     for at, instruction in enumerate(code):
         for value in references(instruction):
             if isinstance(value, int):
                 last_use[value] = at
-    forward: List[Any] = []
-    layers: List[Any] = []
-    bodies: List[Any] = []
+    result = Folded()
     known: Dict[str, int] = {}
     at = 0
     while at < len(code):
         if code[at][0] != "#begin":
-            forward.append(code[at])
+            result.forward.append(code[at])
+            result.places.append(places[at])
             at += 1
             continue
         end = next(index for index in range(at, len(code)) if code[index][0] == "#end")
-        path, hidden = code[at][1], code[at][2]
-        body, arguments, outputs = _body(code[at + 1:end], path, hidden, end, last_use)
-        key = json.dumps(body)
-        if key not in known:
-            known[key] = len(bodies)
-            bodies.append(body)
-        forward.append(["layer", len(layers), arguments, outputs])
-        layers.append({"module": module_index[path], "body": known[key]})
+        path, hidden, index = code[at][1], code[at][2], len(result.layers)
+        result.places.append(places[at])
+        if index in skipped:
+            result.forward.append(["layer", index, [hidden], [code[end][2]]])
+            result.layers.append((path, -1))
+        else:
+            body, arguments, outputs = _body(code[at + 1:end], path, hidden, end, last_use)
+            key = json.dumps(body)
+            if key not in known:
+                known[key] = len(result.bodies)
+                result.bodies.append(body)
+                result.body_places.append(places[at + 1:end])
+            result.forward.append(["layer", index, arguments, outputs])
+            result.layers.append((path, known[key]))
         at = end + 1
-    return numbered(forward, 1), layers, bodies
+    result.forward = numbered(result.forward, 1)
+    return result
 
 
 def _body(code: List[List[Any]], path: str, hidden: Optional[int], end: int, last_use: Dict[int, int]) \

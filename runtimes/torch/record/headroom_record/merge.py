@@ -50,7 +50,7 @@ def _with_like_inside(parts: Sequence[Any], sizes: Sizes) -> Sequence[Any]:
     return [part[:4] + [{key: value for key, value in part[4].items() if key != "inside"}] for part in parts]
 
 
-def merge(codes: List[List[Any]], places: List[List[Tuple[str, int]]], sizes: Sizes) -> List[Any]:
+def merge(codes: Sequence[List[Any]], places: Sequence[List[Tuple[str, int]]], sizes: Sizes) -> List[Any]:
     """One code for all sizes; an error names the operator and the line of Python where they part."""
     result: List[Any] = []
     for index, parts in enumerate(zip(*codes)):
@@ -69,7 +69,7 @@ def merge(codes: List[List[Any]], places: List[List[Tuple[str, int]]], sizes: Si
     return result
 
 
-def describe(parts: Sequence[Any], places: List[List[Tuple[str, int]]], index: int, sizes: Sizes,
+def describe(parts: Sequence[Any], places: Sequence[List[Tuple[str, int]]], index: int, sizes: Sizes,
              reason: str) -> str:
     names = [f"{part[1] if part[0] in ('op', 'node', 'linear', 'enter', 'leave') else part[0]} at {b}x{s}"
              for part, (b, s) in zip(parts, sizes.points)]

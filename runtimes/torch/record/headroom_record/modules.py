@@ -8,6 +8,7 @@ from torch import nn
 
 from .observer import Node, Observer, place_of_caller
 from .schema import DTYPES
+from .skip import form_of
 
 
 def layer_modules(model: nn.Module) -> List[nn.Module]:
@@ -37,6 +38,8 @@ class Calls:
         self._linear: Optional[List[Any]] = None
         self._handles: List[Any] = []
         self._in_layer = 0
+        self.called: List[nn.Module] = []  # The layers, in the order of their calls.
+        self.forms: Dict[int, Any] = {}
 
     def __enter__(self) -> "Calls":
         hooks = nn.modules.module
@@ -72,6 +75,7 @@ class Calls:
             observer.scope = None
         elif id(module) in self._layers and not self._in_layer:
             self._in_layer += 1
+            self.called.append(module)
             first = args[0] if args and isinstance(args[0], torch.Tensor) else None
             observer.scope.emit(["#begin", path, observer.reference(first)], place_of_caller())
         elif id(module) in self._owners:
@@ -92,7 +96,9 @@ class Calls:
         observer.settle()
         if id(module) in self._layers and self._in_layer == 1:
             self._in_layer -= 1
-            observer.scope.emit(["#end", path])
+            self.forms[id(module)] = form_of(result)
+            first = result if isinstance(result, torch.Tensor) else result[0] if isinstance(result, tuple) else None
+            observer.scope.emit(["#end", path, observer.reference(first) if isinstance(first, torch.Tensor) else None])
         elif id(module) in self._owners and not (id(module) in self._layers):
             observer.scope.emit(["leave", path])
 

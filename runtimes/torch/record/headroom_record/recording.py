@@ -15,18 +15,29 @@ from .modules import Calls
 from .observer import Observer, Scope
 from .schema import DTYPES, geometry
 from .sizes import Sizes
+from .skip import Groups
 
 _POINTS = ((2, 512), (3, 320), (2, 192), (5, 256), (3, 448))
-_ODD = (3, 333)
-_ALIGNED = (8, 64)
+_ODD = ((3, 333), (2, 509), (2, 187), (5, 251), (3, 443))
+_ALONE = ((1, 320), (1, 512), (1, 192), (1, 448))
+_ALONE_ODD = ((1, 333), (1, 509), (1, 187), (1, 443))
+_MULTIPLE = 64
 
 
 class Refused(Exception):
     """The model cannot be recorded; the text says why."""
 
 
+class Trace:
+    """What one run did."""
+
+    def __init__(self, point: Tuple[int, int], folded: fold.Folded):
+        self.point = point
+        self.folded = folded
+
+
 class Run:
-    """One forward and backward pass at one size."""
+    """Forward and backward passes of one model, at one size each."""
 
     def __init__(self, observer: Observer, model: Any, names: List[Tuple[torch.Tensor, str]],
                  autocast: Optional[torch.dtype]):
@@ -35,19 +46,41 @@ class Run:
         self._names = names
         self._autocast = autocast
         self._storages = {tensor.untyped_storage()._cdata: (geometry(tensor), name) for tensor, name in names}
+        self.groups: Optional[Groups] = None
+        self.whole = False  # Whether every layer runs at every size.
 
     def _resolve(self, tensor: torch.Tensor) -> Any:
         return self._storages.get(tensor.untyped_storage()._cdata, (None, None))[1]
 
-    def run(self, micro_batch: int, sequence: int) -> Scope:
+    def trace(self, point: Tuple[int, int]) -> Trace:
+        """The first run is of all layers; the others are of one layer of each group."""
+        skipped = set() if self.whole or self.groups is None else self.groups.skipped
+        if skipped:
+            with self.groups.skipping(self._observer):
+                scope, calls = self.run(*point)
+        else:
+            scope, calls = self.run(*point)
+        folded = fold.fold(scope.code, scope.places, skipped)
+        if self.groups is None:
+            self.groups = Groups(self._model, calls.called, folded.layers, folded.forward, calls.forms)
+        else:
+            for instruction in folded.forward:
+                if instruction[0] == "layer" and instruction[1] in skipped:
+                    first = self.groups.first[self.groups.of_call[instruction[1]]]
+                    like = next(one for one in folded.forward if one[0] == "layer" and one[1] == first)
+                    instruction[2] += like[2][1:]
+        return Trace(point, folded)
+
+    def run(self, micro_batch: int, sequence: int) -> Tuple[Scope, Calls]:
         observer = self._observer
         scope = Scope("forward")
         observer.resolve = self._resolve
         observer.nodes, observer.saved, observer.windows = {}, {}, []
-        observer._edges, observer._keys = {}, {}
+        observer._edges, observer._keys, observer._pending = {}, {}, []
         ids = torch.zeros(micro_batch, sequence, dtype=torch.long, device="cuda")
+        calls = Calls(observer, self._model)
         blocks.start()
-        with observer, Calls(observer, self._model):
+        with observer, calls:
             observer.scope, observer.with_nodes = scope, True
             for tensor, name in self._names:
                 observer.name(tensor, name)
@@ -64,7 +97,7 @@ class Run:
                     instruction[4]["gradient"] = {"name": node.function.name(), "edges": list(node.edges),
                                                   "code": [], "results": [None] * len(node.edges)}
         observer.nodes, observer.saved = {}, {}
-        return scope
+        return scope, calls
 
     def _forward(self, ids: torch.Tensor, scope: Scope) -> torch.Tensor:
         observer = self._observer
@@ -139,15 +172,110 @@ def _short(instruction: List[Any]) -> List[Any]:
     return instruction[:4] if instruction[0] in ("op", "node") and not instruction[4] else instruction
 
 
-def _points_of(config: Any, points: Optional[Sequence[Tuple[int, int]]]) -> List[Tuple[int, int]]:
-    """Sizes below the greatest sequence of the model: at that one, slices of its tables become something else."""
-    if points:
-        return list(points)
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    most = getattr(text, "max_position_embeddings", None)
-    if isinstance(most, int) and most <= max(s for _, s in _POINTS):
-        return [(b, max(8, s * 7 * most // (8 * 512) // 8 * 8)) for b, s in _POINTS]
-    return list(_POINTS)
+class Plan:
+    """The sizes at which a model runs: its code depends on the sequence, and on whether there is one alone."""
+
+    def __init__(self, config: Any, points: Optional[Sequence[Tuple[int, int]]]):
+        text = config.get_text_config() if hasattr(config, "get_text_config") else config
+        most = getattr(text, "max_position_embeddings", None)
+        self.given = list(points) if points else None
+        self.window = _window_of(text)
+        largest = max(s for _, s in _POINTS)
+        limit = most if isinstance(most, int) and most <= largest else None
+        if self.window is not None and self.window <= largest:
+            limit = min(limit or self.window, self.window)
+        # Below the greatest sequence: at that one, slices of a model's tables become something else.
+        self._limit = limit
+
+    def below(self, batches: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
+        return [(b, self._scaled(s)) for b, s in batches]
+
+    def _scaled(self, sequence: int) -> int:
+        if self._limit is None:
+            return sequence
+        smaller = sequence * 7 * self._limit // (8 * 512)
+        return max(8, smaller // 8 * 8) if sequence % 8 == 0 else smaller // 2 * 2 + 1
+
+    def above(self, batches: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
+        return [(b, self.window + s) for b, s in batches]
+
+
+def _window_of(config: Any) -> Optional[int]:
+    """The sequence from which attention over a window needs a mask."""
+    for name in ("sliding_window", "attention_chunk_size", "attention_window_size", "window_size"):
+        value = getattr(config, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and 1 < value <= 8192:
+            return value
+    return None
+
+
+def _merged(traces: Sequence[Trace], groups: Groups) -> Tuple[List[Any], List[Any], Sizes]:
+    """The forward pass and the body of each group of layers, for all sizes of the traces."""
+    sizes = Sizes([trace.point for trace in traces])
+    forward = merge([trace.folded.forward for trace in traces], [trace.folded.places for trace in traces], sizes)
+    bodies = []
+    for first in groups.first:
+        parts = [trace.folded.bodies[trace.folded.layers[first][1]] for trace in traces]
+        places = [trace.folded.body_places[trace.folded.layers[first][1]] for trace in traces]
+        if any(part["arguments"] != parts[0]["arguments"] or part["outputs"] != parts[0]["outputs"]
+               for part in parts):
+            raise Different(f"layer {first} hands on other values at another size")
+        bodies.append({"arguments": parts[0]["arguments"], "code": merge([part["code"] for part in parts], places,
+                                                                         sizes), "outputs": parts[0]["outputs"]})
+    return forward, bodies, sizes
+
+
+class Recorder:
+    """Finds the variants of one model's code: which sizes share it, and its expressions."""
+
+    def __init__(self, run: Run, plan: Plan):
+        self._run = run
+        self._plan = plan
+        self._traces: Dict[Tuple[int, int], Trace] = {}
+        self.multiple = 1
+
+    def _at(self, points: Sequence[Tuple[int, int]]) -> List[Trace]:
+        for point in points:
+            if point not in self._traces:
+                self._traces[point] = self._run.trace(point)
+        return [self._traces[point] for point in points]
+
+    def _merge(self, points: Sequence[Tuple[int, int]]) -> Any:
+        return _merged(self._at(points), self._run.groups) + (list(points),)
+
+    def variants(self) -> List[Any]:
+        """Each with what it holds for, and its code."""
+        plan = self._plan
+        if plan.given is not None:
+            return [({}, self._merge(plan.given))]
+        found = self._of_sequences({}, plan.below)
+        if plan.window is not None:
+            above = self._of_sequences({"sequence_from": plan.window}, plan.above)
+            for holds, _ in found:
+                holds["sequence_below"] = plan.window
+            found += above
+        return found
+
+    def _of_sequences(self, holds: Dict[str, Any], scaled: Any) -> List[Any]:
+        try:
+            return self._of_batches(holds, scaled(_POINTS + _ODD), scaled(_ALONE + _ALONE_ODD))
+        except Different:
+            pass
+        # Code that pads to multiples runs other operators where nothing is missing.
+        found = self._of_batches(dict(holds, sequence_multiple=_MULTIPLE), scaled(_POINTS), scaled(_ALONE))
+        try:
+            found += self._of_batches(dict(holds, sequence_no_multiple=_MULTIPLE), scaled(_ODD), scaled(_ALONE_ODD))
+        except Different:
+            self.multiple = _MULTIPLE
+        return found
+
+    def _of_batches(self, holds: Dict[str, Any], several: List[Tuple[int, int]], alone: List[Tuple[int, int]]) \
+            -> List[Any]:
+        merged = self._merge(several)
+        try:
+            return [(holds, self._merge(several + alone[:1]))]
+        except Different:
+            return [(holds, merged), (dict(holds, micro_batch=1), self._merge(alone))]
 
 
 def record(source_text: str, parameters: str, autocast: Optional[str], attention: str,
@@ -176,42 +304,61 @@ def record(source_text: str, parameters: str, autocast: Optional[str], attention
     model.train()
     names = parameter_names(model)
     run = Run(observer, model, names, TYPES.get(autocast or ""))
-    chosen = _points_of(config, points)
-    _warm(run, chosen[-1])
-    scopes = [run.run(*point) for point in chosen]
-    sizes = Sizes(chosen)
+    plan = Plan(config, points)
+    run.run(*plan.below(_ALONE[3:])[0])  # What libraries allocate at their first use is there from now on.
+    recorder = Recorder(run, plan)
     try:
-        code = merge([scope.code for scope in scopes], [scope.places for scope in scopes], sizes)
+        try:
+            found = recorder.variants()
+        except Different:
+            if run.whole or not run.groups.skipped:
+                raise
+            run.whole, recorder = True, Recorder(run, plan)
+            found = recorder.variants()
     except Different as error:
         raise Refused(str(error)) from None
     gradients: Dict[str, int] = {}
-    _finish(code, gradients)
     loaded = _named_load(load, names)
     _finish(loaded, gradients)
     index = {path: at for at, (path, _) in enumerate(model.named_modules())}
-    forward, layers, bodies = fold.fold(code, index)
-    for body in bodies:
-        body["code"] = [_short(one) for one in body["code"]]
     capability = torch.cuda.get_device_capability()
-    variant = {"parameters": parameters, "autocast": autocast, "attention": attention,
-               "compute_capability": f"{capability[0]}.{capability[1]}", "load": [_short(one) for one in loaded],
-               "forward": [_short(one) for one in forward], "layers": layers, "bodies": bodies}
+    variants = []
+    checked: List[List[int]] = []
+    for holds, (forward, bodies, _, used) in found:
+        checked += [list(point) for point in used if list(point) not in checked]
+        variant = dict({"parameters": parameters, "autocast": autocast, "attention": attention,
+                        "compute_capability": f"{capability[0]}.{capability[1]}"}, **holds)
+        if not variants:
+            variant["load"] = [_short(one) for one in loaded]
+        variant.update(_written(forward, bodies, run.groups, index, gradients))
+        variants.append(variant)
     return write.text({
         "headroom_recording": 1, "model": source.name, "task": task,
         "versions": {"python": platform.python_version(), "torch": torch.__version__.split("+")[0],
                      "transformers": transformers.__version__},
         "config": json.loads(config.to_json_string(use_diff=False)),
-        "sizes": {"checked": [list(point) for point in chosen], "sequence_multiple": 1},
+        "sizes": {"checked": checked, "sequence_multiple": recorder.multiple},
         "modules": [[path, type(module).__name__] for path, module in model.named_modules()],
         "parameters": _parameters(model, parameters),
         "buffers": [[name, list(buffer.shape), DTYPES[buffer.dtype]] for name, buffer in model.named_buffers()],
         "gradients": [json.loads(one) for one in gradients],
-        "variants": [variant]})
+        "variants": variants})
 
 
-def _warm(run: Run, point: Tuple[int, int]) -> None:
-    """Runs once, so that what libraries allocate at their first use is there."""
-    run.run(*point)
+def _written(forward: List[Any], bodies: List[Any], groups: Groups, index: Dict[str, int],
+             gradients: Dict[str, int]) -> Dict[str, Any]:
+    """The code of a variant, with equal bodies and templates written once."""
+    _finish(forward, gradients)
+    numbers: Dict[str, int] = {}
+    of_group = []
+    for body in bodies:
+        _finish(body["code"], gradients)
+        body["code"] = [_short(one) for one in body["code"]]
+        of_group.append(numbers.setdefault(json.dumps(body), len(numbers)))
+    paths = {id(module): path for path, module in groups.model.named_modules()}
+    layers = [{"module": index[paths[id(layer)]], "body": of_group[group]}
+              for layer, group in zip(groups.layers, groups.of_call)]
+    return {"forward": [_short(one) for one in forward], "layers": layers, "bodies": [json.loads(one) for one in numbers]}
 
 
 def _parameters(model: Any, usual: str) -> List[List[Any]]:
