@@ -99,7 +99,7 @@ class Step:
 
     def __init__(self, recording, micro_batch, sequence, variant=None):
         self.recording = recording
-        self.variant = variant or choose(recording, micro_batch)
+        self.variant = variant or choose(recording, micro_batch, sequence)
         self.sizes = {"B": micro_batch, "S": sequence}
         self.memory = Memory()
         self.order = 0
@@ -164,6 +164,8 @@ class Step:
                     values[one].storage.drop()
             elif kind == "layer":
                 self.layer(instruction, values)
+            elif kind == "repeat":
+                self.repeat(instruction, values, prefix)
             elif kind == "node":
                 self.attach(instruction, values, prefix)
             elif kind == "result":
@@ -175,6 +177,16 @@ class Step:
         body = self.variant["bodies"][layer["body"]]
         own = {number: values[one] for number, one in enumerate(arguments)}
         self.run(body["code"], own, self.recording["modules"][layer["module"]][0] + ".")
+        for number, one in zip(outputs, body["outputs"]):
+            values[number] = own[one]
+
+    def repeat(self, instruction, values, prefix):
+        _, count, arguments, body, outputs = instruction
+        given = [values[one] for one in arguments]
+        for _ in range(self.size(count)):
+            own = dict(enumerate(given))
+            self.run(body["code"], own, prefix)
+            given = [one if following is None else own[following] for one, following in zip(given, body["next"])]
         for number, one in zip(outputs, body["outputs"]):
             values[number] = own[one]
 
@@ -401,12 +413,17 @@ class Step:
 Node.__lt__ = lambda self, other: self.order < other.order
 
 
-def choose(recording, micro_batch):
-    """The variant that holds for this micro-batch."""
-    for variant in recording["variants"]:
-        if variant.get("micro_batch") == micro_batch:
-            return variant
-    return next(variant for variant in recording["variants"] if "micro_batch" not in variant)
+def choose(recording, micro_batch, sequence):
+    """The variant that holds for these sizes."""
+    fitting = [variant for variant in recording["variants"] if holds(variant, micro_batch, sequence)]
+    return next((variant for variant in fitting if "micro_batch" in variant), None) or fitting[0]
+
+
+def holds(variant, micro_batch, sequence):
+    return (variant.get("micro_batch", micro_batch) == micro_batch and
+            variant.get("sequence_from", 0) <= sequence < variant.get("sequence_below", sequence + 1) and
+            sequence % variant.get("sequence_multiple", 1) == 0 and
+            ("sequence_no_multiple" not in variant or sequence % variant["sequence_no_multiple"] != 0))
 
 
 def step(recording, micro_batch, sequence):

@@ -15,7 +15,7 @@ def references(instruction: List[Any]) -> List[Any]:
         return [instruction[2]]
     if kind in ("drop", "result"):
         return list(instruction[1:])
-    if kind == "layer":
+    if kind in ("layer", "repeat"):
         return list(instruction[2])
     return []
 
@@ -28,6 +28,8 @@ def made(instruction: List[Any]) -> List[int]:
         return [instruction[3][0]]
     if kind == "layer":
         return list(instruction[3])
+    if kind == "repeat":
+        return list(instruction[4])
     return []
 
 
@@ -57,6 +59,9 @@ def renamed(instruction: List[Any], names: Dict[Any, Any], prefix: str = "") -> 
         return [kind] + [value(one) for one in instruction[1:]]
     if kind == "layer":
         return [kind, instruction[1], [value(one) for one in instruction[2]], [value(one) for one in instruction[3]]]
+    if kind == "repeat":
+        return [kind, instruction[1], [value(one) for one in instruction[2]], instruction[3],
+                [value(one) for one in instruction[4]]]
     if kind in ("enter", "leave"):
         return [kind, path(instruction[1])]
     return instruction

@@ -8,6 +8,8 @@ from .sizes import NoExpression, Sizes
 class Different(Exception):
     """Two traces part, or a size is no expression."""
 
+    loops = False  # Whether code is longer at one size than at another.
+
 
 def _merged(parts: Sequence[Any], sizes: Sizes) -> Any:
     first = parts[0]

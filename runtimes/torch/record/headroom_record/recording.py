@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from . import blocks, fold, write
+from . import blocks, fold, loops, write
 from .backward import Backward
 from .merge import Different, merge
 from .model import TYPES, Source, build, parameter_names, task_of
@@ -151,6 +151,10 @@ def _plain(value: Any) -> Any:
 def _finish(code: List[List[Any]], gradients: Dict[str, int]) -> None:
     """Puts templates into their table, and writes empty entries no more."""
     for instruction in code:
+        if instruction[0] == "repeat":
+            instruction[1] = instruction[1][0]
+            _finish(instruction[3]["code"], gradients)
+            instruction[3]["code"] = [_short(one) for one in instruction[3]["code"]]
         if instruction[0] not in ("op", "node"):
             continue
         extra = instruction[4]
@@ -186,11 +190,13 @@ class Plan:
             limit = min(limit or self.window, self.window)
         # Below the greatest sequence: at that one, slices of a model's tables become something else.
         self._limit = limit
+        self.factor = 1  # Longer sequences, for loops over parts of them.
 
     def below(self, batches: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
         return [(b, self._scaled(s)) for b, s in batches]
 
     def _scaled(self, sequence: int) -> int:
+        sequence = sequence * self.factor + (sequence % 2 and 1 - self.factor % 2)
         if self._limit is None:
             return sequence
         smaller = sequence * 7 * self._limit // (8 * 512)
@@ -209,20 +215,33 @@ def _window_of(config: Any) -> Optional[int]:
     return None
 
 
-def _merged(traces: Sequence[Trace], groups: Groups) -> Tuple[List[Any], List[Any], Sizes]:
+def _merged(traces: Sequence[Trace], groups: Groups, sizes: Sizes) -> Tuple[List[Any], List[Any]]:
     """The forward pass and the body of each group of layers, for all sizes of the traces."""
-    sizes = Sizes([trace.point for trace in traces])
-    forward = merge([trace.folded.forward for trace in traces], [trace.folded.places for trace in traces], sizes)
+    forward = _one([trace.folded.forward for trace in traces], [trace.folded.places for trace in traces], 1, sizes)
     bodies = []
     for first in groups.first:
         parts = [trace.folded.bodies[trace.folded.layers[first][1]] for trace in traces]
         places = [trace.folded.body_places[trace.folded.layers[first][1]] for trace in traces]
-        if any(part["arguments"] != parts[0]["arguments"] or part["outputs"] != parts[0]["outputs"]
-               for part in parts):
-            raise Different(f"layer {first} hands on other values at another size")
-        bodies.append({"arguments": parts[0]["arguments"], "code": merge([part["code"] for part in parts], places,
-                                                                         sizes), "outputs": parts[0]["outputs"]})
-    return forward, bodies, sizes
+        bodies.append(_one_body(parts, places, sizes))
+    return forward, bodies
+
+
+def _one(codes: List[List[Any]], places: List[List[Any]], given: int, sizes: Sizes) -> List[Any]:
+    if len({len(code) for code in codes}) != 1:
+        sizes.loops = True
+        rolled = [loops.roll(code, place, given) for code, place in zip(codes, places)]
+        codes, places = [code for code, _ in rolled], [place for _, place in rolled]
+    return merge(codes, places, sizes)
+
+
+def _one_body(parts: List[Dict[str, Any]], places: List[List[Any]], sizes: Sizes) -> Dict[str, Any]:
+    """The body of a layer. Its outputs are numbered anew where loops are rolled: they are named by a last entry."""
+    codes = [part["code"] + [["result"] + part["outputs"]] for part in parts]
+    given = parts[0]["arguments"]
+    if any(part["arguments"] != given for part in parts):
+        raise Different("a layer takes other values at another size")
+    code = _one(codes, [place + [("", 0)] for place in places], given, sizes)
+    return {"arguments": given, "code": code[:-1], "outputs": code[-1][1:]}
 
 
 class Recorder:
@@ -241,10 +260,27 @@ class Recorder:
         return [self._traces[point] for point in points]
 
     def _merge(self, points: Sequence[Tuple[int, int]]) -> Any:
-        return _merged(self._at(points), self._run.groups) + (list(points),)
+        traces = self._at(points)
+        sizes = Sizes(points)
+        try:
+            forward, bodies = _merged(traces, self._run.groups, sizes)
+        except Different as error:
+            error.loops = error.loops or sizes.loops
+            raise
+        return forward, bodies, list(points)
 
     def variants(self) -> List[Any]:
-        """Each with what it holds for, and its code."""
+        """Each with what it holds for, and its code. Loops are seen as such where they turn often enough."""
+        for factor in (1, 2, 8):
+            self._plan.factor = factor
+            try:
+                return self._variants()
+            except Different as error:
+                if not error.loops or factor == 8 or self._plan.given is not None:
+                    raise
+        return []
+
+    def _variants(self) -> List[Any]:
         plan = self._plan
         if plan.given is not None:
             return [({}, self._merge(plan.given))]
@@ -310,8 +346,8 @@ def record(source_text: str, parameters: str, autocast: Optional[str], attention
     try:
         try:
             found = recorder.variants()
-        except Different:
-            if run.whole or not run.groups.skipped:
+        except Different as error:
+            if error.loops or not run.groups.skipped:
                 raise
             run.whole, recorder = True, Recorder(run, plan)
             found = recorder.variants()
@@ -324,8 +360,10 @@ def record(source_text: str, parameters: str, autocast: Optional[str], attention
     capability = torch.cuda.get_device_capability()
     variants = []
     checked: List[List[int]] = []
-    for holds, (forward, bodies, _, used) in found:
+    for holds, (forward, bodies, used) in found:
         checked += [list(point) for point in used if list(point) not in checked]
+        if any(_has_loops(code) for code in [forward] + [body["code"] for body in bodies]):
+            holds.setdefault("sequence_from", min(sequence for _, sequence in used))
         variant = dict({"parameters": parameters, "autocast": autocast, "attention": attention,
                         "compute_capability": f"{capability[0]}.{capability[1]}"}, **holds)
         if not variants:
@@ -343,6 +381,10 @@ def record(source_text: str, parameters: str, autocast: Optional[str], attention
         "buffers": [[name, list(buffer.shape), DTYPES[buffer.dtype]] for name, buffer in model.named_buffers()],
         "gradients": [json.loads(one) for one in gradients],
         "variants": variants})
+
+
+def _has_loops(code: List[Any]) -> bool:
+    return any(instruction[0] == "repeat" for instruction in code)
 
 
 def _written(forward: List[Any], bodies: List[Any], groups: Groups, index: Dict[str, int],

@@ -87,6 +87,7 @@ class Sizes:
     def __init__(self, points: Sequence[Tuple[int, int]]):
         self.points = list(points)
         self.kernels: Set[str] = set()  # Operators whose temporaries are no expressions.
+        self.loops = False  # Whether code is longer at one size than at another.
         self._forms = self._tried()
         self._known: Dict[Tuple[int, ...], Any] = {}
 

@@ -11,7 +11,16 @@ def _line(value: Any) -> str:
 def _list(values: List[Any], indent: str) -> str:
     if not values:
         return "[]"
-    return "[\n" + ",\n".join(indent + " " + _line(value) for value in values) + "\n" + indent + "]"
+    return "[\n" + ",\n".join(indent + " " + _instruction(value, indent + " ") for value in values) + "\n" + indent + "]"
+
+
+def _instruction(value: Any, indent: str) -> str:
+    if not (isinstance(value, list) and value and value[0] == "repeat"):
+        return _line(value)
+    kind, count, arguments, body, outputs = value
+    return (f'[{_line(kind)}, {_line(count)}, {_line(arguments)}, {{"arguments": {body["arguments"]}, '
+            f'"next": {_line(body["next"])}, "code": {_list(body["code"], indent)}, '
+            f'"outputs": {_line(body["outputs"])}}}, {_line(outputs)}]')
 
 
 def _template(template: Dict[str, Any], indent: str) -> str:
