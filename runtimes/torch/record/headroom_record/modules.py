@@ -1,0 +1,113 @@
+"""Which calls of modules a recording has: linear layers, the layers of the model, and owners of parameters."""
+
+import functools
+from typing import Any, Dict, List, Optional
+
+import torch
+from torch import nn
+
+from .observer import Node, Observer, place_of_caller
+from .schema import DTYPES
+from .skip import form_of
+
+
+def layer_modules(model: nn.Module) -> List[nn.Module]:
+    """The layers that transformers marks for checkpointing, or the longest lists of like modules."""
+    try:
+        from transformers.modeling_layers import GradientCheckpointingLayer
+    except ImportError:
+        GradientCheckpointingLayer = ()
+    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    marked = [one for entries in lists for one in entries if isinstance(one, GradientCheckpointingLayer)]
+    if marked:
+        inner = {id(part) for one in marked for part in one.modules() if part is not one}
+        return [one for one in marked if id(one) not in inner]
+    longest = max((entries for entries in lists if len({type(one) for one in entries}) == 1), key=len, default=None)
+    return list(longest) if longest is not None else []
+
+
+class Calls:
+    """Hooks on every module's call. They keep no tensor."""
+
+    def __init__(self, observer: Observer, model: nn.Module):
+        self._observer = observer
+        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._layers = {id(module) for module in layer_modules(model)}
+        self._owners = {id(module) for module in model.modules()
+                        if any(True for _ in module.parameters(recurse=False))}
+        self._linear: Optional[List[Any]] = None
+        self._handles: List[Any] = []
+        self._in_layer = 0
+        self.called: List[nn.Module] = []  # The layers, in the order of their calls.
+        self.forms: Dict[int, Any] = {}
+
+    def __enter__(self) -> "Calls":
+        hooks = nn.modules.module
+        self._handles = [hooks.register_module_forward_pre_hook(self._before),
+                         hooks.register_module_forward_hook(self._after)]
+        observer, original = self._observer, torch.autograd.Function.apply.__func__
+        self._apply = torch.autograd.Function.__dict__["apply"]
+        torch.autograd.Function.apply = classmethod(
+            lambda kind, *args, **kwargs: observer.custom(functools.partial(original, kind), args, kwargs))
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        torch.autograd.Function.apply = self._apply
+        for handle in self._handles:
+            handle.remove()
+
+    @staticmethod
+    def _is_linear(module: nn.Module, args: Any) -> bool:
+        return (type(module) is nn.Linear and "forward" not in module.__dict__ and len(args) == 1 and
+                isinstance(args[0], torch.Tensor) and args[0].is_cuda)
+
+    def _before(self, module: nn.Module, args: Any) -> None:
+        observer = self._observer
+        if observer.scope is None:
+            return
+        path = self._paths.get(id(module))
+        if path is None:
+            return
+        observer.settle()
+        if self._is_linear(module, args):
+            self._linear = [id(module), observer.reference(args[0]), observer.scope]
+            observer.edge_of_input(args[0])
+            observer.scope = None
+        elif id(module) in self._layers and not self._in_layer:
+            self._in_layer += 1
+            self.called.append(module)
+            first = args[0] if args and isinstance(args[0], torch.Tensor) else None
+            observer.scope.emit(["#begin", path, observer.reference(first)], place_of_caller())
+        elif id(module) in self._owners:
+            observer.scope.emit(["enter", path], place_of_caller())
+
+    def _after(self, module: nn.Module, args: Any, result: Any) -> None:
+        observer = self._observer
+        path = self._paths.get(id(module))
+        if path is None:
+            return
+        if self._linear is not None and self._linear[0] == id(module):
+            _, given, observer.scope = self._linear
+            self._linear = None
+            self._linear_made(path, given, result)
+            return
+        if observer.scope is None:
+            return
+        observer.settle()
+        if id(module) in self._layers and self._in_layer == 1:
+            self._in_layer -= 1
+            self.forms[id(module)] = form_of(result)
+            first = result if isinstance(result, torch.Tensor) else result[0] if isinstance(result, tuple) else None
+            observer.scope.emit(["#end", path, observer.reference(first) if isinstance(first, torch.Tensor) else None])
+        elif id(module) in self._owners and not (id(module) in self._layers):
+            observer.scope.emit(["leave", path])
+
+    def _linear_made(self, path: str, given: Any, result: torch.Tensor) -> None:
+        observer, scope = self._observer, self._observer.scope
+        value = scope.number()
+        instruction = ["linear", path, given, [value, DTYPES[result.dtype], tuple(result.shape)]]
+        scope.emit(instruction, place_of_caller())
+        scope.made[value] = instruction
+        observer.adopt(result, value)
+        if result.grad_fn is not None:
+            observer.nodes[id(result.grad_fn)] = Node(result.grad_fn, None)
