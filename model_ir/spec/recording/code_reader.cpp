@@ -423,6 +423,13 @@ class CodeReader {
     if (const JsonValue* const groups = scalars.find("enable_gqa")) {
       instruction.groups = groups->as_bool().value_or(false);
     }
+    const JsonValue* const rows = scalars.find("rows_first");
+    if (rows != nullptr && rows->as_array() != nullptr) {
+      const std::size_t count = std::min(rows->as_array()->size(), instruction.rows_first.size());
+      for (std::size_t i = 0; i < count; ++i) {
+        instruction.rows_first[i] = (*rows->as_array())[i].as_bool().value_or(false);
+      }
+    }
     if (const JsonValue* const dropout = scalars.find("dropout_p")) {
       instruction.dropout = dropout->as_number().value_or(0);
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -82,6 +83,8 @@ struct Instruction {
   bool causal = false;                    ///< Attention.
   bool groups = false;                    ///< Attention: one key head for several queries.
   double dropout = 0;                     ///< Attention.
+  /// Attention: whether queries, keys and values have memory order [B, S, A, D].
+  std::array<bool, 3> rows_first{};
 };
 
 /// Code and the names that it uses, relative to the layer that runs it.

@@ -150,6 +150,10 @@ void CodeRunner::run(const RecordedCode& code, Frame& frame, std::vector<Tensor>
 /// torch.nn.functional.scaled_dot_product_attention, which chooses its kernel by device and sizes.
 Tensor CodeRunner::run_attention(const Instruction& instruction,
                                  const std::vector<Tensor>& inputs) {
+  for (std::size_t i = 0; i < instruction.rows_first.size(); ++i) {
+    inputs[i]->layout =
+        instruction.rows_first[i] ? torch::Layout::kSwapped : torch::Layout::kContiguous;
+  }
   torch::SdpaOptions options{.dropout = model_.training ? instruction.dropout : 0,
                              .causal = instruction.causal,
                              .mask = {},

@@ -11,8 +11,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="headroom_record", description=__doc__)
     parser.add_argument("source", help="config.json, a model folder, or file.py:make_model")
     parser.add_argument("-o", "--output", required=True)
-    parser.add_argument("--parameters", choices=("bf16", "fp32", "fp16"), default="bf16")
+    parser.add_argument("--parameters", choices=("bf16", "fp32", "fp16"))
     parser.add_argument("--autocast", choices=("bf16", "fp16"))
+    parser.add_argument("--trust-remote-code", action="store_true")
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
     parser.add_argument("--points", help="sizes at which the model runs, such as 2x512,3x320")
     parser.add_argument("--task", choices=("causal-lm", "seq2seq-lm", "masked-lm", "image-text"))
@@ -27,9 +28,11 @@ def main() -> int:
     start = time.time()
     points = [tuple(int(one) for one in point.split("x")) for point in arguments.points.split(",")] \
         if arguments.points else None
+    wishes = [(arguments.parameters or "bf16", arguments.autocast, arguments.attention)]
+    if arguments.parameters is None and arguments.autocast is None:
+        wishes.append(("fp32", "bf16", arguments.attention))
     try:
-        text = record(arguments.source, arguments.parameters, arguments.autocast, arguments.attention, points,
-                      arguments.task)
+        text = record(arguments.source, wishes, points, arguments.task)
     except Refused as error:
         print(f"headroom: {error}", file=sys.stderr)
         return 1

@@ -107,12 +107,13 @@ def fold(code: List[List[Any]], places: List[Any], skipped: Set[int]) -> Folded:
             continue
         end = next(index for index in range(at, len(code)) if code[index][0] == "#end")
         path, hidden, index = code[at][1], code[at][2], len(result.layers)
+        given = code[at][3]
         result.places.append(places[at])
         if index in skipped:
             result.forward.append(["layer", index, [hidden], [code[end][2]]])
             result.layers.append((path, -1))
         else:
-            body, arguments, outputs = _body(code[at + 1:end], path, hidden, end, last_use)
+            body, arguments, outputs = _body(code[at + 1:end], path, hidden, given, end, last_use)
             key = json.dumps(body)
             if key not in known:
                 known[key] = len(result.bodies)
@@ -125,14 +126,16 @@ def fold(code: List[List[Any]], places: List[Any], skipped: Set[int]) -> Folded:
     return result
 
 
-def _body(code: List[List[Any]], path: str, hidden: Optional[int], end: int, last_use: Dict[int, int]) \
-        -> Tuple[Dict[str, Any], List[int], List[int]]:
+def _body(code: List[List[Any]], path: str, hidden: Optional[int], given: List[Any], end: int,
+          last_use: Dict[int, int]) -> Tuple[Dict[str, Any], List[int], List[int]]:
     inside: Set[int] = {value for instruction in code for value in made(instruction)}
     arguments = [hidden] if isinstance(hidden, int) else []
     for instruction in code:
         for value in references(instruction):
             if isinstance(value, int) and value not in inside and value not in arguments:
                 arguments.append(value)
+    arguments += [value for value in dict.fromkeys(given)
+                  if isinstance(value, int) and value not in inside and value not in arguments]
     names = {value: number for number, value in enumerate(arguments)}
     outputs = []
     for instruction in code:

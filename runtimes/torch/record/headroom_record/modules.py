@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Optional
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from .observer import Node, Observer, place_of_caller
 from .schema import DTYPES
@@ -31,6 +32,8 @@ class Calls:
 
     def __init__(self, observer: Observer, model: nn.Module):
         self._observer = observer
+        self._model = model
+        self._begun: List[Any] = []
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._layers = {id(module) for module in layer_modules(model)}
         self._owners = {id(module) for module in model.modules()
@@ -45,13 +48,18 @@ class Calls:
         hooks = nn.modules.module
         self._handles = [hooks.register_module_forward_pre_hook(self._before),
                          hooks.register_module_forward_hook(self._after)]
+        self._handles += [layer.register_forward_pre_hook(self._given, with_kwargs=True)
+                          for layer in layer_modules(self._model)]
         observer, original = self._observer, torch.autograd.Function.apply.__func__
         self._apply = torch.autograd.Function.__dict__["apply"]
         torch.autograd.Function.apply = classmethod(
             lambda kind, *args, **kwargs: observer.custom(functools.partial(original, kind), args, kwargs))
+        self._attention = torch.nn.functional.scaled_dot_product_attention
+        torch.nn.functional.scaled_dot_product_attention = self._attend
         return self
 
     def __exit__(self, *_: Any) -> None:
+        torch.nn.functional.scaled_dot_product_attention = self._attention
         torch.autograd.Function.apply = self._apply
         for handle in self._handles:
             handle.remove()
@@ -77,9 +85,53 @@ class Calls:
             self._in_layer += 1
             self.called.append(module)
             first = args[0] if args and isinstance(args[0], torch.Tensor) else None
-            observer.scope.emit(["#begin", path, observer.reference(first)], place_of_caller())
+            self._begun = ["#begin", path, observer.reference(first), []]
+            observer.scope.emit(self._begun, place_of_caller())
         elif id(module) in self._owners:
             observer.scope.emit(["enter", path], place_of_caller())
+
+    def _given(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """Everything that a layer is given: a checkpoint keeps it alive, whether its code reads it or not."""
+        observer = self._observer
+        if observer.scope is None or not self.called or self.called[-1] is not module or self._in_layer != 1:
+            return
+        for one in tree_leaves((args, kwargs)):
+            if isinstance(one, torch.Tensor) and one.is_cuda:
+                self._begun[3].append(observer.reference(one))
+
+    def _attend(self, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+                is_causal: bool = False, scale: Optional[float] = None, enable_gqa: bool = False) -> Any:
+        """Attention is one instruction: which kernel runs depends on the device and on alignments."""
+        observer = self._observer
+
+        def run() -> Any:
+            return self._attention(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal,
+                                   scale=scale, enable_gqa=enable_gqa)
+
+        if observer.scope is None or any(one.dim() != 4 for one in (query, key, value)):
+            return run()
+        observer.settle()
+        tensors = [query, key, value] + ([attn_mask] if attn_mask is not None else [])
+        inputs = [observer.reference(one) for one in tensors]
+        for one in tensors:
+            observer.edge_of_input(one)
+        del tensors
+        scope, observer.scope = observer.scope, None
+        try:
+            result = run()
+        finally:
+            observer.scope = scope
+        made = scope.number()
+        instruction = ["op", "scaled_dot_product_attention", inputs,
+                       [[made, DTYPES[result.dtype], tuple(result.shape)]],
+                       {"scalars": {"dropout_p": dropout_p, "is_causal": is_causal, "enable_gqa": enable_gqa,
+                                    "rows_first": [one.stride(1) < one.stride(2) for one in (query, key, value)]}}]
+        scope.emit(instruction, place_of_caller())
+        scope.made[made] = instruction
+        observer.adopt(result, made)
+        if result.grad_fn is not None:
+            observer.nodes[id(result.grad_fn)] = Node(result.grad_fn, None)
+        return result
 
     def _after(self, module: nn.Module, args: Any, result: Any) -> None:
         observer = self._observer

@@ -128,16 +128,10 @@ def _named_load(scope: Scope, names: List[Tuple[torch.Tensor, str]]) -> List[Lis
         storage = scope.storages.get(tensor.untyped_storage()._cdata)
         if storage is not None:
             known[storage.owner] = name
-    code = [fold.renamed(instruction, known) for instruction in scope.code if not _only_fills(instruction)]
+    code = [fold.renamed(instruction, known) for instruction in scope.code]
     numbers = {value: index for index, value in enumerate(
         dict.fromkeys(one for instruction in code for one in fold.made(instruction) if isinstance(one, int)))}
     return _plain([fold.renamed(instruction, numbers) for instruction in code])
-
-
-def _only_fills(instruction: List[Any]) -> bool:
-    """Whether an instruction only writes into tensors that are there, such as `normal_`."""
-    return (instruction[0] == "op" and all(len(output) == 4 and str(output[3]).startswith("is") for output in
-                                           instruction[3]) and "inside" not in instruction[4])
 
 
 def _plain(value: Any) -> Any:
@@ -314,8 +308,60 @@ class Recorder:
             return [(holds, merged), (dict(holds, micro_batch=1), self._merge(alone))]
 
 
-def record(source_text: str, parameters: str, autocast: Optional[str], attention: str,
+class _Built:
+    """A model under one precision and attention implementation, and the variants of its code."""
+
+    def __init__(self, source: Source, kind: Any, config: Any, wish: Tuple[str, Optional[str], str],
+                 points: Optional[Sequence[Tuple[int, int]]]):
+        self.parameters, self.autocast, self.attention = wish
+        observer = Observer()
+        blocks.start()
+        try:
+            self.model, self.load = build(source, kind, config, self.parameters, self.attention, observer)
+        except ValueError as error:
+            if self.attention == "eager" or "attn_implementation" not in str(error):
+                raise
+            self.attention = "eager"  # All that this model has.
+            observer = Observer()
+            blocks.start()
+            self.model, self.load = build(source, kind, config, self.parameters, self.attention, observer)
+        blocks.write_inside(observer.windows)
+        self.model.train()
+        self.names = parameter_names(self.model)
+        self.run = Run(observer, self.model, self.names, TYPES.get(self.autocast or ""))
+        plan = Plan(config, points)
+        self.run.run(*plan.below(_ALONE[3:])[0])  # What libraries allocate at their first use is there from now on.
+        recorder = Recorder(self.run, plan)
+        try:
+            self.found = recorder.variants()
+        except Different as error:
+            if error.loops or not self.run.groups.skipped:
+                raise
+            self.run.whole, recorder = True, Recorder(self.run, plan)
+            self.found = recorder.variants()
+        self.multiple = recorder.multiple
+
+    def written(self, gradients: Dict[str, int], with_load: bool) -> List[Dict[str, Any]]:
+        loaded = _named_load(self.load, self.names)
+        _finish(loaded, gradients)
+        index = {path: at for at, (path, _) in enumerate(self.model.named_modules())}
+        major, minor = torch.cuda.get_device_capability()
+        variants: List[Dict[str, Any]] = []
+        for holds, (forward, bodies, used) in self.found:
+            if any(_has_loops(code) for code in [forward] + [body["code"] for body in bodies]):
+                holds.setdefault("sequence_from", min(sequence for _, sequence in used))
+            variant = dict({"parameters": self.parameters, "autocast": self.autocast, "attention": self.attention,
+                            "compute_capability": f"{major}.{minor}"}, **holds)
+            if with_load and not variants:
+                variant["load"] = [_short(one) for one in loaded]
+            variant.update(_written(forward, bodies, self.run.groups, index, gradients))
+            variants.append(variant)
+        return variants
+
+
+def record(source_text: str, wishes: Sequence[Tuple[str, Optional[str], str]],
            points: Optional[Sequence[Tuple[int, int]]], wanted: Optional[str] = None) -> str:
+    """The text of a recording; `wishes` are triples of the parameters' type, autocast's and the attention."""
     import transformers
 
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -323,64 +369,36 @@ def record(source_text: str, parameters: str, autocast: Optional[str], attention
     config = source.configuration()
     config.use_cache = False
     task, kind = task_of(config, wanted)
-    observer = Observer()
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    blocks.start()
-    try:
-        model, load = build(source, kind, config, parameters, attention, observer)
-    except ValueError as error:
-        if attention == "eager" or "attn_implementation" not in str(error):
-            raise
-        attention = "eager"  # All that this model has.
-        observer = Observer()
-        blocks.start()
-        model, load = build(source, kind, config, parameters, attention, observer)
-    blocks.write_inside(observer.windows)
-    model.train()
-    names = parameter_names(model)
-    run = Run(observer, model, names, TYPES.get(autocast or ""))
-    plan = Plan(config, points)
-    run.run(*plan.below(_ALONE[3:])[0])  # What libraries allocate at their first use is there from now on.
-    recorder = Recorder(run, plan)
-    try:
-        try:
-            found = recorder.variants()
-        except Different as error:
-            if error.loops or not run.groups.skipped:
-                raise
-            run.whole, recorder = True, Recorder(run, plan)
-            found = recorder.variants()
-    except Different as error:
-        raise Refused(str(error)) from None
     gradients: Dict[str, int] = {}
-    loaded = _named_load(load, names)
-    _finish(loaded, gradients)
-    index = {path: at for at, (path, _) in enumerate(model.named_modules())}
-    capability = torch.cuda.get_device_capability()
-    variants = []
+    variants: List[Dict[str, Any]] = []
     checked: List[List[int]] = []
-    for holds, (forward, bodies, used) in found:
-        checked += [list(point) for point in used if list(point) not in checked]
-        if any(_has_loops(code) for code in [forward] + [body["code"] for body in bodies]):
-            holds.setdefault("sequence_from", min(sequence for _, sequence in used))
-        variant = dict({"parameters": parameters, "autocast": autocast, "attention": attention,
-                        "compute_capability": f"{capability[0]}.{capability[1]}"}, **holds)
-        if not variants:
-            variant["load"] = [_short(one) for one in loaded]
-        variant.update(_written(forward, bodies, run.groups, index, gradients))
-        variants.append(variant)
-    return write.text({
+    multiple = 1
+    first: Optional[Dict[str, Any]] = None
+    for wish in wishes:
+        try:
+            built = _Built(source, kind, config, wish, points)
+        except Different as error:
+            raise Refused(str(error)) from None
+        variants += built.written(gradients, all(one["parameters"] != wish[0] for one in variants))
+        multiple = max(multiple, built.multiple)
+        checked += [list(point) for _, (_, _, used) in built.found for point in used if list(point) not in checked]
+        if first is None:
+            first = {
+                "modules": [[path, type(module).__name__] for path, module in built.model.named_modules()],
+                "parameters": _parameters(built.model, wish[0]),
+                "buffers": [[name, list(buffer.shape), DTYPES[buffer.dtype]]
+                            for name, buffer in built.model.named_buffers()]}
+        del built
+    return write.text(dict({
         "headroom_recording": 1, "model": source.name, "task": task,
         "versions": {"python": platform.python_version(), "torch": torch.__version__.split("+")[0],
                      "transformers": transformers.__version__},
         "config": json.loads(config.to_json_string(use_diff=False)),
-        "sizes": {"checked": checked, "sequence_multiple": recorder.multiple},
-        "modules": [[path, type(module).__name__] for path, module in model.named_modules()],
-        "parameters": _parameters(model, parameters),
-        "buffers": [[name, list(buffer.shape), DTYPES[buffer.dtype]] for name, buffer in model.named_buffers()],
+        "sizes": {"checked": checked, "sequence_multiple": multiple}}, **(first or {}), **{
         "gradients": [json.loads(one) for one in gradients],
-        "variants": variants})
+        "variants": variants}))
 
 
 def _has_loops(code: List[Any]) -> bool:
