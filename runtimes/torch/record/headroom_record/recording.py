@@ -14,7 +14,7 @@ from .model import TYPES, Source, build, parameter_names, task_of
 from .modules import Calls
 from .observer import Observer, Scope
 from .schema import DTYPES, geometry
-from .sizes import Sizes
+from .sizes import Sizes, value_of
 from .skip import Groups
 
 _POINTS = ((2, 512), (3, 320), (2, 192), (5, 256), (3, 448))
@@ -269,6 +269,26 @@ class Recorder:
             raise
         return forward, bodies, list(points)
 
+    def least(self, forward: List[Any], bodies: List[Any], used: List[Tuple[int, int]]) -> Optional[int]:
+        """The shortest sequence for which loops turn as written: as seen in runs with few turns."""
+        counts = [one for code in [forward] + [body["code"] for body in bodies] for one in loops.counts(code)]
+        if not counts:
+            return None
+        shortest = min(sequence for _, sequence in used)
+        turning = next(sequence for sequence in range(1, shortest + 1)
+                       if all(value_of(one, 2, sequence) >= 1 for one in counts))
+        smaller = [trace for (batch, sequence), trace in self._traces.items()
+                   if turning <= sequence < shortest and (batch == 1) == (used[0][0] == 1)
+                   and (sequence % _MULTIPLE == 0) == (used[0][1] % _MULTIPLE == 0)]
+        return turning if smaller and all(self._is_like(trace, bodies) for trace in smaller) else shortest
+
+    def _is_like(self, trace: Trace, bodies: List[Any]) -> bool:
+        for group, first in enumerate(self._run.groups.first):
+            code = trace.folded.bodies[trace.folded.layers[first][1]]["code"]
+            if loops.names(code, *trace.point) != loops.names(bodies[group]["code"], *trace.point):
+                return False
+        return True
+
     def variants(self) -> List[Any]:
         """Each with what it holds for, and its code. Loops are seen as such where they turn often enough."""
         for factor in (1, 2, 8):
@@ -362,8 +382,9 @@ def record(source_text: str, parameters: str, autocast: Optional[str], attention
     checked: List[List[int]] = []
     for holds, (forward, bodies, used) in found:
         checked += [list(point) for point in used if list(point) not in checked]
-        if any(_has_loops(code) for code in [forward] + [body["code"] for body in bodies]):
-            holds.setdefault("sequence_from", min(sequence for _, sequence in used))
+        least = recorder.least(forward, bodies, used)
+        if least is not None:
+            holds["sequence_from"] = max(least, holds.get("sequence_from", 0))
         variant = dict({"parameters": parameters, "autocast": autocast, "attention": attention,
                         "compute_capability": f"{capability[0]}.{capability[1]}"}, **holds)
         if not variants:
@@ -381,10 +402,6 @@ def record(source_text: str, parameters: str, autocast: Optional[str], attention
         "buffers": [[name, list(buffer.shape), DTYPES[buffer.dtype]] for name, buffer in model.named_buffers()],
         "gradients": [json.loads(one) for one in gradients],
         "variants": variants})
-
-
-def _has_loops(code: List[Any]) -> bool:
-    return any(instruction[0] == "repeat" for instruction in code)
 
 
 def _written(forward: List[Any], bodies: List[Any], groups: Groups, index: Dict[str, int],
