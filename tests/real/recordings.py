@@ -449,9 +449,10 @@ class Step:
 Node.__lt__ = lambda self, other: self.order < other.order
 
 
-def choose(recording, micro_batch, sequence):
+def choose(recording, micro_batch, sequence, autocast=None):
     """The variant that holds for these sizes."""
-    fitting = [variant for variant in recording["variants"] if holds(variant, micro_batch, sequence)]
+    fitting = [variant for variant in recording["variants"]
+               if holds(variant, micro_batch, sequence) and variant["autocast"] == autocast]
     return next((variant for variant in fitting if "micro_batch" in variant), None) or fitting[0]
 
 
@@ -462,9 +463,9 @@ def holds(variant, micro_batch, sequence):
             ("sequence_no_multiple" not in variant or sequence % variant["sequence_no_multiple"] != 0))
 
 
-def step(recording, micro_batch, sequence):
+def step(recording, micro_batch, sequence, autocast=None):
     """Bytes above those before the step: forward peak and end, backward peak and end."""
-    run = Step(recording, micro_batch, sequence)
+    run = Step(recording, micro_batch, sequence, choose(recording, micro_batch, sequence, autocast))
     run.forward()
     figures = [run.memory.peak, run.memory.live]
     run.memory.peak = run.memory.live
