@@ -422,9 +422,9 @@ class Step:
         old = slots[position]
         if old is None:
             slots[position] = gradient
-        elif old.storage.holders == 1:
+        elif old.storage.holders == 1 and old.storage.size >= old.bytes():
             gradient.storage.release()
-        elif gradient.storage.holders == 1:
+        elif gradient.storage.holders == 1 and gradient.storage.size >= gradient.bytes():
             old.storage.release()
             slots[position] = gradient
         else:

@@ -16,6 +16,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
     parser.add_argument("--modes", help="several of these at once, such as bf16,fp32/bf16 (parameters/autocast/attention)")
     parser.add_argument("--points", help="sizes at which the model runs, such as 2x512,3x320")
+    parser.add_argument("--masks", choices=("skipped", "made"), default="skipped",
+                        help="made: a mask of ones that a model makes for itself is not left out, as with padding")
     parser.add_argument("--task", choices=("causal-lm", "seq2seq-lm", "masked-lm", "image-text"))
     return parser.parse_args()
 
@@ -30,7 +32,8 @@ def main() -> int:
         if arguments.points else None
     modes = arguments.modes or "/".join((arguments.parameters, arguments.autocast or "", arguments.attention))
     try:
-        text = record(arguments.source, [Mode(mode) for mode in modes.split(",")], points, arguments.task)
+        text = record(arguments.source, [Mode(mode) for mode in modes.split(",")], points, arguments.task,
+                      arguments.masks == "made")
     except Refused as error:
         print(f"headroom: {error}", file=sys.stderr)
         return 1

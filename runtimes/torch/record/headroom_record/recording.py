@@ -10,7 +10,7 @@ from . import blocks, write
 from .finish import finish, named_load, short, written
 from .merge import Different
 from .model import TYPES, Source, build, parameter_names, task_of
-from .observer import Observer
+from .observer import Observer, TooManyTurns
 from .plan import ALONE, Plan
 from .schema import DTYPES
 from .trace import Run
@@ -50,9 +50,9 @@ def _built(source: Source, kind: Any, mode: Mode, observer: Observer, config: An
 
 
 def _found(run: Run, plan: Plan) -> Tuple[Recorder, List[Any]]:
-    run.run(*plan.below(ALONE[3:])[0])  # What libraries allocate at their first use is there from now on.
-    recorder = Recorder(run, plan)
     try:
+        run.run(*plan.below(ALONE[3:])[0])  # What libraries allocate at their first use is there from now on.
+        recorder = Recorder(run, plan)
         try:
             return recorder, recorder.variants()
         except Different as error:
@@ -60,14 +60,15 @@ def _found(run: Run, plan: Plan) -> Tuple[Recorder, List[Any]]:
                 raise
             run.whole, recorder = True, Recorder(run, plan)
             return recorder, recorder.variants()
-    except Different as error:
+    except (Different, TooManyTurns) as error:
         raise Refused(str(error)) from None
 
 
 class _Parts:
     """What the modes of one recording share."""
 
-    def __init__(self) -> None:
+    def __init__(self, masks_made: bool) -> None:
+        self.masks_made = masks_made
         self.gradients: Dict[str, int] = {}
         self.variants: List[Any] = []
         self.checked: List[List[int]] = []
@@ -85,6 +86,8 @@ class _Parts:
                 holds["sequence_from"] = max(least, holds.get("sequence_from", 0))
             variant = dict({"parameters": mode.parameters, "autocast": mode.autocast, "attention": mode.attention,
                             "compute_capability": f"{capability[0]}.{capability[1]}"}, **holds)
+            if self.masks_made:
+                variant["masks"] = "made"
             if loaded is not None:
                 finish(loaded, self.gradients)
                 variant["load"] = [short(one) for one in loaded]
@@ -94,8 +97,12 @@ class _Parts:
 
 
 def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tuple[int, int]]],
-           wanted: Optional[str] = None) -> str:
+           wanted: Optional[str] = None, masks_made: bool = False) -> str:
     import transformers
+
+    if masks_made:
+        transformers.masking_utils.fast_all = getattr(transformers.masking_utils.fast_all, "__wrapped__",
+                                                      transformers.masking_utils.fast_all)
 
     torch.backends.cuda.enable_cudnn_sdp(False)
     source = Source(source_text)
@@ -104,7 +111,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
     task, kind = task_of(config, wanted)
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    parts = _Parts()
+    parts = _Parts(masks_made)
     model = None
     loaded_as: List[str] = []
     for mode in modes:
