@@ -11,6 +11,9 @@ SIZES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "fp8_e5m2": 
          "int8": 1, "uint8": 1, "uint64": 8, "uint32": 4, "bool": 1, "complex64": 8}
 
 
+CAST = object()
+
+
 class Storage:
     """A block that lives while something holds it."""
 
@@ -151,6 +154,8 @@ class Step:
             if one is not None and one != result[0]:
                 values[one].storage.drop()
         self.loss = values[result[0]]
+        for one in getattr(self, "autocast", {}).values():
+            one.storage.drop()
 
     def run(self, code, values, prefix, scope=None):
         for instruction in code:
@@ -240,8 +245,9 @@ class Step:
                 saved.append(self.look_up(one, values, prefix))
         edges = []
         for position in template["edges"]:
-            value = self.look_up(extra["base"], values, prefix) if position is None or position < 0 else given[position]
-            edges.append(value if not isinstance(value, Value) else self.edge(value))
+            value = None if position is None else \
+                self.look_up(extra["base"], values, prefix) if position < 0 else given[position]
+            edges.append((None, 0, None) if value is None else self.edge(value))
         node = Node(self.order, template, saved, edges, len(made))
         node.prefix = prefix
         self.order += 1
@@ -265,13 +271,38 @@ class Step:
         given = self.look_up(reference, values, prefix)
         weight = self.parameters[prefix + module + ".weight"]
         bias = self.parameters.get(prefix + module + ".bias")
+        self.autocast = {} if not hasattr(self, "autocast") else self.autocast
+        weight, bias = self.cast(weight, dtype, True), self.cast(bias, dtype, True)
+        own = self.cast(given, dtype, False)
         output = values[number] = Value(None, dtype, self.shape(shape))
         output.storage = Storage(self.memory, output.bytes())
         output.storage.hold()
-        node = Node(self.order, None, [given], [self.edge(given), self.edge(weight)], 1)
-        node.weight, node.bias, node.like = weight, bias, given
+        node = Node(self.order, None, [own, weight], [self.edge(own), self.edge(weight)], 1)
+        node.weight, node.bias, node.like = weight, bias, own
+        if bias is not None:
+            node.edges.append(self.edge(bias))
+            if isinstance(node.edges[-1][0], Node):
+                node.edges[-1][0].hold()
         self.order += 1
         self.give_node(output, node, 0)
+        if own is not given:
+            own.storage.drop()
+
+    def cast(self, value, dtype, kept):
+        """What autocast makes of an operand; of parameters it keeps the cast until it ends."""
+        if value is None or value.dtype == dtype:
+            return value
+        if kept and value.parameter in self.autocast:
+            return self.autocast[value.parameter]
+        result = self.fresh(dtype, value.shape)
+        if value.needs_gradient():
+            node = Node(self.order, CAST, [], [self.edge(value)], 1)
+            node.prefix, node.to = "", value
+            self.order += 1
+            self.give_node(result, node, 0)
+        if kept:
+            self.autocast[value.parameter] = result
+        return result
 
     # Backward.
 
@@ -286,7 +317,7 @@ class Step:
         while ready:
             _, node = heapq.heappop(ready)
             for (edge, position, value), gradient in zip(node.edges, self.node(node, buffers.pop(node, None))):
-                if gradient is not None:
+                if gradient is not None and value is not None:
                     gradient = self.fitted(gradient, value)
                 if edge == "leaf":
                     if gradient is not None and position is not None:
@@ -322,7 +353,12 @@ class Step:
         """The gradients for the node's edges, each held once."""
         results = [None] * len(node.edges)
         if given is not None:
-            results = self.linear_backward(node, given) if node.template is None else self.templated(node, given)
+            if node.template is CAST:
+                results = [self.fresh(node.to.dtype, node.to.shape)]
+            elif node.template is None:
+                results = self.linear_backward(node, given)
+            else:
+                results = self.templated(node, given)
             for one in given:
                 if one is not None:
                     one.storage.release()
@@ -354,14 +390,14 @@ class Step:
 
     def linear_backward(self, node, given):
         gradient, weight = given[0], node.weight
-        results = [None, None]
+        results = [None] * len(node.edges)
         dtype = gradient.dtype
-        if weight.parameter is not None:
+        if weight.needs_gradient():
             results[1] = self.fresh(dtype, weight.shape)
         if node.edges[0][0] is not None and node.like.needs_gradient():
             results[0] = self.fresh(dtype, node.like.shape)
-        if node.bias is not None and node.bias.parameter is not None:
-            self.accumulate_leaf(node.bias.parameter, self.fresh(dtype, node.bias.shape))
+        if node.bias is not None and node.bias.needs_gradient():
+            results[2] = self.fresh(dtype, node.bias.shape)
         return results
 
     def fresh(self, dtype, shape):
@@ -386,9 +422,9 @@ class Step:
         old = slots[position]
         if old is None:
             slots[position] = gradient
-        elif old.storage.holders == 1:
+        elif old.storage.holders == 1 and old.storage.size >= old.bytes():
             gradient.storage.release()
-        elif gradient.storage.holders == 1:
+        elif gradient.storage.holders == 1 and gradient.storage.size >= gradient.bytes():
             old.storage.release()
             slots[position] = gradient
         else:
@@ -413,9 +449,10 @@ class Step:
 Node.__lt__ = lambda self, other: self.order < other.order
 
 
-def choose(recording, micro_batch, sequence):
+def choose(recording, micro_batch, sequence, autocast=None):
     """The variant that holds for these sizes."""
-    fitting = [variant for variant in recording["variants"] if holds(variant, micro_batch, sequence)]
+    fitting = [variant for variant in recording["variants"]
+               if holds(variant, micro_batch, sequence) and variant["autocast"] == autocast]
     return next((variant for variant in fitting if "micro_batch" in variant), None) or fitting[0]
 
 
@@ -426,9 +463,9 @@ def holds(variant, micro_batch, sequence):
             ("sequence_no_multiple" not in variant or sequence % variant["sequence_no_multiple"] != 0))
 
 
-def step(recording, micro_batch, sequence):
+def step(recording, micro_batch, sequence, autocast=None):
     """Bytes above those before the step: forward peak and end, backward peak and end."""
-    run = Step(recording, micro_batch, sequence)
+    run = Step(recording, micro_batch, sequence, choose(recording, micro_batch, sequence, autocast))
     run.forward()
     figures = [run.memory.peak, run.memory.live]
     run.memory.peak = run.memory.live

@@ -15,7 +15,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--autocast", choices=("bf16", "fp16"))
     parser.add_argument("--trust-remote-code", action="store_true")
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
+    parser.add_argument("--modes", help="several of these at once, such as bf16,fp32/bf16 (parameters/autocast/attention)")
     parser.add_argument("--points", help="sizes at which the model runs, such as 2x512,3x320")
+    parser.add_argument("--masks", choices=("skipped", "made"), default="skipped",
+                        help="made: a mask of ones that a model makes for itself is not left out, as with padding")
     parser.add_argument("--task", choices=("causal-lm", "seq2seq-lm", "masked-lm", "image-text"))
     return parser.parse_args()
 
@@ -23,16 +26,15 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     arguments = _arguments()
     gc.disable()
-    from .recording import Refused, record
+    from .recording import Mode, Refused, record
 
     start = time.time()
     points = [tuple(int(one) for one in point.split("x")) for point in arguments.points.split(",")] \
         if arguments.points else None
-    wishes = [(arguments.parameters or "bf16", arguments.autocast, arguments.attention)]
-    if arguments.parameters is None and arguments.autocast is None:
-        wishes.append(("fp32", "bf16", arguments.attention))
+    modes = arguments.modes or "/".join((arguments.parameters, arguments.autocast or "", arguments.attention))
     try:
-        text = record(arguments.source, wishes, points, arguments.task)
+        text = record(arguments.source, [Mode(mode) for mode in modes.split(",")], points, arguments.task,
+                      arguments.masks == "made")
     except Refused as error:
         print(f"headroom: {error}", file=sys.stderr)
         return 1

@@ -4,6 +4,7 @@ import json
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from .fold import made, numbered, references, renamed
+from .sizes import value_of
 
 _LONGEST = 600  # Instructions of one turn.
 
@@ -131,3 +132,20 @@ def roll(code: List[List[Any]], places: List[Any], given: int) -> Tuple[List[Lis
             places[loop.start:end] = [places[loop.start]]
             code = rolled
     return numbered(code, given), places
+
+
+def counts(code: Sequence[List[Any]]) -> List[Any]:
+    """How often the loops of symbolic code turn."""
+    return [instruction[1][0] for instruction in code if instruction[0] == "repeat"]
+
+
+def names(code: Sequence[List[Any]], micro_batch: int, sequence: int) -> List[str]:
+    """The operators that symbolic code runs at one size, loops turn by turn."""
+    result: List[str] = []
+    for instruction in code:
+        if instruction[0] == "repeat":
+            turns = value_of(instruction[1][0], micro_batch, sequence)
+            result += [one[1] for one in instruction[3]["code"] if one[0] in ("op", "linear")] * turns
+        elif instruction[0] in ("op", "linear"):
+            result.append(instruction[1])
+    return result

@@ -39,7 +39,12 @@ class Source:
         from transformers import AutoConfig
 
         fields = {key: value for key, value in self.config.items() if key != "model_type"}
-        return AutoConfig.for_model(self.name, **fields)
+        try:
+            return AutoConfig.for_model(self.name, **fields)
+        except Exception:  # JSON has neither tuples nor infinity, which some configurations ask for.
+            fields = {key: tuple(float("inf") if one is None else one for one in value)
+                      if isinstance(value, list) and None in value else value for key, value in fields.items()}
+            return AutoConfig.for_model(self.name, **fields)
 
 
 def task_of(config: Any, wanted: Optional[str]) -> Tuple[str, Any]:

@@ -40,6 +40,7 @@ class Calls:
                         if any(True for _ in module.parameters(recurse=False))}
         self._linear: Optional[List[Any]] = None
         self._handles: List[Any] = []
+        self._copy: Optional[int] = None
         self._in_layer = 0
         self.called: List[nn.Module] = []  # The layers, in the order of their calls.
         self.forms: Dict[int, Any] = {}
@@ -78,8 +79,9 @@ class Calls:
             return
         observer.settle()
         if self._is_linear(module, args):
-            self._linear = [id(module), observer.reference(args[0]), observer.scope]
+            given = observer.reference(args[0])
             observer.edge_of_input(args[0])
+            self._linear = [id(module), self._copied(args[0], given), observer.scope]
             observer.scope = None
         elif id(module) in self._layers and not self._in_layer:
             self._in_layer += 1
@@ -154,12 +156,35 @@ class Calls:
         elif id(module) in self._owners and not (id(module) in self._layers):
             observer.scope.emit(["leave", path])
 
+    def _copied(self, tensor: torch.Tensor, given: Any) -> Any:
+        """A product reads rows: of a view that has none, PyTorch makes a copy, which autograd then saves."""
+        if tensor.dim() < 3 or tensor.is_contiguous():
+            return given
+        observer, scope = self._observer, self._observer.scope
+        observer.scope = None
+        with torch.no_grad():
+            rows = tensor.detach().reshape(-1, tensor.shape[-1])
+            copied = rows.untyped_storage()._cdata != tensor.untyped_storage()._cdata
+        observer.scope = scope
+        if not copied:
+            return given
+        value = scope.number()
+        extra: Dict[str, Any] = {}
+        if tensor.requires_grad:
+            extra["gradient"] = {"name": "CloneBackward0", "edges": [0], "code": [], "results": ["g0"]}
+        scope.emit(["op", "clone", [given], [[value, DTYPES[tensor.dtype], tuple(tensor.shape)]], extra])
+        self._copy = value
+        return value
+
     def _linear_made(self, path: str, given: Any, result: torch.Tensor) -> None:
         observer, scope = self._observer, self._observer.scope
         value = scope.number()
         instruction = ["linear", path, given, [value, DTYPES[result.dtype], tuple(result.shape)]]
         scope.emit(instruction, place_of_caller())
         scope.made[value] = instruction
+        if self._copy is not None:
+            scope.drop(self._copy)
+            self._copy = None
         observer.adopt(result, value)
         if result.grad_fn is not None:
             observer.nodes[id(result.grad_fn)] = Node(result.grad_fn, None)

@@ -11,7 +11,12 @@ from .schema import DTYPES, Operator, flat_tensors, geometry
 
 _TORCH = torch.__path__[0]
 _OURS = __file__.rsplit("/", 1)[0]
+_MOST_TURNS = 1500
 _set_mark = torch._C._cuda_setMemoryMetadata
+
+
+class TooManyTurns(Exception):
+    """A loop that turns once for every token: its recording would be as long as the sequence."""
 
 
 class Storage:
@@ -35,6 +40,7 @@ class Scope:
         self.storages: Dict[int, Storage] = {}
         self.made: Dict[int, List[Any]] = {}  # The operator that made a value.
         self.closed = False
+        self._turns: Dict[Tuple[str, int], int] = {}  # Operators by line of Python, in the current layer.
 
     def number(self) -> int:
         self.count += 1
@@ -43,6 +49,13 @@ class Scope:
     def emit(self, instruction: List[Any], place: Tuple[str, int] = ("", 0)) -> None:
         self.code.append(instruction)
         self.places.append(place)
+        if instruction[0] == "#begin":
+            self._turns.clear()
+        elif place[0]:
+            self._turns[place] = self._turns.get(place, 0) + 1
+            if self._turns[place] > _MOST_TURNS:
+                raise TooManyTurns(f"{place[0]}:{place[1]} runs more than {_MOST_TURNS} operators in one layer: a loop "
+                                   f"over tokens, of which a recording cannot be made")
 
     def drop(self, owner: Any) -> None:
         if self.closed:

@@ -125,3 +125,21 @@ class Sizes:
             if found is not None:
                 return _sum([_product(number, *term) for number, term in zip(found, form)])
         raise NoExpression(" ".join(f"{value} at {b}x{s}" for value, (b, s) in zip(values, self.points)))
+
+
+def value_of(expression: Any, micro_batch: int, sequence: int) -> int:
+    """What an expression of this module is at one size."""
+    if isinstance(expression, int):
+        return expression
+    total = 0
+    for term in expression.replace(" - ", " + -").split(" + "):
+        product = 1
+        for factor in term.split("*"):
+            if factor.startswith("-") and not factor[1:].isdigit():
+                product, factor = -product, factor[1:]
+            if factor.startswith("ceil"):
+                product *= -(-sequence // int(factor[len("ceil(S/"):-1]))
+            else:
+                product *= {"B": micro_batch, "S": sequence}.get(factor) or int(factor)
+        total += product
+    return total

@@ -1,0 +1,105 @@
+"""Runs a model forward and backward at one size, and keeps what it did."""
+
+from typing import Any, List, Optional, Set, Tuple
+
+import torch
+
+from . import blocks, fold
+from .backward import Backward
+from .modules import Calls
+from .observer import Observer, Scope
+from .schema import geometry
+from .skip import Groups
+
+
+class Trace:
+    """What one run did."""
+
+    def __init__(self, point: Tuple[int, int], folded: fold.Folded):
+        self.point = point
+        self.folded = folded
+
+
+class Run:
+    """Forward and backward passes of one model, at one size each."""
+
+    def __init__(self, observer: Observer, model: Any, names: List[Tuple[torch.Tensor, str]],
+                 autocast: Optional[torch.dtype]):
+        self._observer = observer
+        self._model = model
+        self._names = names
+        self._autocast = autocast
+        self._storages = {tensor.untyped_storage()._cdata: (geometry(tensor), name) for tensor, name in names}
+        self.groups: Optional[Groups] = None
+        self.whole = False  # Whether every layer runs at every size.
+
+    def _resolve(self, tensor: torch.Tensor) -> Any:
+        return self._storages.get(tensor.untyped_storage()._cdata, (None, None))[1]
+
+    def trace(self, point: Tuple[int, int]) -> Trace:
+        """The first run is of all layers; the others are of one layer of each group."""
+        skipped = set() if self.whole or self.groups is None else self.groups.skipped
+        if skipped:
+            with self.groups.skipping(self._observer):
+                scope, calls = self.run(*point)
+        else:
+            scope, calls = self.run(*point)
+        folded = fold.fold(scope.code, scope.places, skipped)
+        if self.groups is None:
+            self.groups = Groups(self._model, calls.called, folded.layers, folded.forward, calls.forms)
+        else:
+            for instruction in folded.forward:
+                if instruction[0] == "layer" and instruction[1] in skipped:
+                    first = self.groups.first[self.groups.of_call[instruction[1]]]
+                    like = next(one for one in folded.forward if one[0] == "layer" and one[1] == first)
+                    instruction[2] += like[2][1:]
+        return Trace(point, folded)
+
+    def run(self, micro_batch: int, sequence: int) -> Tuple[Scope, Calls]:
+        observer = self._observer
+        scope = Scope("forward")
+        observer.resolve = self._resolve
+        observer.nodes, observer.saved, observer.windows = {}, {}, []
+        observer._edges, observer._keys, observer._pending = {}, {}, []
+        ids = torch.zeros(micro_batch, sequence, dtype=torch.long, device="cuda")
+        calls = Calls(observer, self._model)
+        blocks.start()
+        with observer, calls:
+            observer.scope, observer.with_nodes = scope, True
+            for tensor, name in self._names:
+                observer.name(tensor, name)
+            observer.adopt(ids, scope.number(), owned=False)
+            loss = self._forward(ids, scope)
+            observer.scope, observer.with_nodes = None, False
+            with torch.no_grad():
+                Backward(observer).run(loss)
+        blocks.write_inside(observer.windows)
+        for instruction in scope.code:
+            if instruction[0] in ("op", "node"):
+                node = instruction[4].pop("node", None)
+                if node is not None and "gradient" not in instruction[4]:  # It keeps what it saved, and never runs.
+                    instruction[4]["gradient"] = {"name": node.function.name(), "edges": list(node.edges),
+                                                  "code": [], "results": [None] * len(node.edges)}
+        observer.nodes, observer.saved = {}, {}
+        return scope, calls
+
+    def _forward(self, ids: torch.Tensor, scope: Scope) -> torch.Tensor:
+        observer = self._observer
+        hooks = torch.autograd.graph.saved_tensors_hooks(observer.pack, observer.unpack)
+        with hooks:
+            if self._autocast is not None:
+                with torch.autocast("cuda", dtype=self._autocast):
+                    result = self._model(input_ids=ids, labels=ids)
+            else:
+                result = self._model(input_ids=ids, labels=ids)
+        observer.settle()
+        loss = result.loss
+        values = [observer.reference(loss), observer.reference(result.logits)]
+        returned = ["result"] + values
+        scope.emit(returned)
+        end = len(scope.code)
+        del result
+        returned.extend(one for instruction in scope.code[end:] for one in instruction[1:] if one not in values)
+        scope.closed = True
+        del scope.code[end:], scope.places[end:]
+        return loss
