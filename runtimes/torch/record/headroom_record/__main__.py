@@ -13,8 +13,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("-o", "--output", required=True)
     parser.add_argument("--parameters", choices=("bf16", "fp32", "fp16"))
     parser.add_argument("--autocast", choices=("bf16", "fp16"))
-    parser.add_argument("--trust-remote-code", action="store_true")
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
+    parser.add_argument("--trust-remote-code", action="store_true", help="run Python files of the model's folder")
     parser.add_argument("--modes", help="several of these at once, such as bf16,fp32/bf16 (parameters/autocast/attention)")
     parser.add_argument("--points", help="sizes at which the model runs, such as 2x512,3x320")
     parser.add_argument("--masks", choices=("skipped", "made"), default="skipped",
@@ -31,7 +31,11 @@ def main() -> int:
     start = time.time()
     points = [tuple(int(one) for one in point.split("x")) for point in arguments.points.split(",")] \
         if arguments.points else None
-    modes = arguments.modes or "/".join((arguments.parameters, arguments.autocast or "", arguments.attention))
+    modes = arguments.modes
+    if modes is None and arguments.parameters is None and arguments.autocast is None:
+        modes = f"bf16//{arguments.attention},fp32/bf16/{arguments.attention}"
+    elif modes is None:
+        modes = "/".join((arguments.parameters or "bf16", arguments.autocast or "", arguments.attention))
     try:
         text = record(arguments.source, [Mode(mode) for mode in modes.split(",")], points, arguments.task,
                       arguments.masks == "made")

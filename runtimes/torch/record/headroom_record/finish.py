@@ -17,16 +17,10 @@ def named_load(scope: Scope, names: List[Tuple[torch.Tensor, str]]) -> List[List
         storage = scope.storages.get(tensor.untyped_storage()._cdata)
         if storage is not None:
             known[storage.owner] = name
-    code = [fold.renamed(instruction, known) for instruction in scope.code if not _only_fills(instruction)]
+    code = [fold.renamed(instruction, known) for instruction in scope.code]
     numbers = {value: index for index, value in enumerate(
         dict.fromkeys(one for instruction in code for one in fold.made(instruction) if isinstance(one, int)))}
     return _plain([fold.renamed(instruction, numbers) for instruction in code])
-
-
-def _only_fills(instruction: List[Any]) -> bool:
-    """Whether an instruction only writes into tensors that are there, such as `normal_`."""
-    return (instruction[0] == "op" and all(len(output) == 4 and str(output[3]).startswith("is") for output in
-                                           instruction[3]) and "inside" not in instruction[4])
 
 
 def _plain(value: Any) -> Any:
