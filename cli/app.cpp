@@ -21,9 +21,9 @@ namespace headroom::cli {
 namespace {
 
 std::vector<Command> commands() {
-  return {fit_command(),      plan_command(),     explain_command(), compare_command(),
-          sweep_command(),    timeline_command(), graph_command(),   emit_command(),
-          dryrun_command(),   snapshot_command(), catalog_command(), validate_command(),
+  return {fit_command(),       plan_command(),     explain_command(), compare_command(),
+          sweep_command(),     timeline_command(), graph_command(),   emit_command(),
+          dryrun_command(),    snapshot_command(), catalog_command(), validate_command(),
           calibrate_command(), import_command()};
 }
 

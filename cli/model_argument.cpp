@@ -84,8 +84,7 @@ Result<LoadedModel> parse_recording(std::string_view text, const std::string& fi
   if (!spec) {
     return std::move(spec).error();
   }
-  return LoadedModel{
-      .spec = std::move(spec).value(), .label = label, .origin = file, .notes = {}};
+  return LoadedModel{.spec = std::move(spec).value(), .label = label, .origin = file, .notes = {}};
 }
 
 /// Parses the text of a configuration. `file` names it in messages, and `label` names the model.

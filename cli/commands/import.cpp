@@ -129,8 +129,8 @@ Result<ExitCode> answer(const ImportQuestion& question, const Context& context,
   }
   const ir::Recording& recording = *model->spec.recording;
   const std::int64_t parameters = ir::count_parameters(model->spec).total();
-  const std::string next = "headroom fit " + shell_word(question.source.output) + " --gpu " +
-                           shell_word(question.gpu);
+  const std::string next =
+      "headroom fit " + shell_word(question.source.output) + " --gpu " + shell_word(question.gpu);
   if (context.json) {
     ir::JsonFields document;
     document.add("schema_version", 1);

@@ -56,8 +56,7 @@ class LinearWriter {
                                                .kind = ValueKind::kActivation,
                                                .dims = {shape_.batch, shape_.sequence},
                                                .layer = layer});
-    graph_.add_op(
-        {.kind = OpKind::kScale, .layer = layer, .inputs = {ids_}, .outputs = {output}});
+    graph_.add_op({.kind = OpKind::kScale, .layer = layer, .inputs = {ids_}, .outputs = {output}});
     return output;
   }
 

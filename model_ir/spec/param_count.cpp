@@ -95,10 +95,10 @@ ParameterCount count_recorded(const Recording& recording) {
   ParameterCount count;
   for (const RecordedParameter& parameter : recording.parameters) {
     const std::string& type = recording.modules[parameter.module].type;
-    std::int64_t& part = parameter.layer >= 0                           ? count.layers
+    std::int64_t& part = parameter.layer >= 0                          ? count.layers
                          : type.find("Embedding") != std::string::npos ? count.token_embedding
-                         : type == "Linear"                             ? count.head
-                                                                        : count.final_norm;
+                         : type == "Linear"                            ? count.head
+                                                                       : count.final_norm;
     part += elements_of(parameter);
   }
   return count;

@@ -39,8 +39,8 @@ Result<std::string> recorder_folder() {
   }
   return Error::environment(tried, "without the recorder's Python files", {},
                             "build or install headroom as a whole (./run build), or name the "
-                            "folder that has " + std::string(kPackage) +
-                                " in HEADROOM_RECORD_HOME");
+                            "folder that has " +
+                                std::string(kPackage) + " in HEADROOM_RECORD_HOME");
 }
 
 Error failed(const ModelSource& source, const DryRunEnd& end) {

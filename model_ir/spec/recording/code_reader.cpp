@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 
@@ -72,6 +73,8 @@ class CodeReader {
     }
     roots_.clear();
     alive_.clear();
+    given_ = given;
+    consumed_.clear();
     for (std::uint32_t number = 0; number < given; ++number) {
       static_cast<void>(make(number));
     }
@@ -119,8 +122,8 @@ class CodeReader {
                    .index = buffers_.index(std::string_view(*text).substr(2))};
       return true;
     }
-    return refuse(value, template_ ? "a value, g0, s0 or null"
-                                   : "a value, a parameter, a buffer or null");
+    return refuse(value,
+                  template_ ? "a value, g0, s0 or null" : "a value, a parameter, a buffer or null");
   }
 
   bool refuse(const JsonValue& got, std::string_view wanted) {
@@ -149,8 +152,8 @@ class CodeReader {
   /// Outputs on the storage of an input live as long as it does.
   void share_storages(const Instruction& instruction) {
     for (const RecordedOutput& output : instruction.outputs) {
-      const bool shares = output.how != RecordedOutput::How::kNew &&
-                          output.target.kind == Reference::Kind::kValue;
+      const bool shares =
+          output.how != RecordedOutput::How::kNew && output.target.kind == Reference::Kind::kValue;
       if (shares && instruction.inputs[output.input].kind == Reference::Kind::kValue) {
         roots_[output.target.index] = roots_[instruction.inputs[output.input].index];
       }
@@ -172,12 +175,14 @@ class CodeReader {
       return read_drop(value, *fields, instruction);
     }
     if (*kind == "enter" || *kind == "leave") {
-      instruction.kind =
-          *kind == "enter" ? Instruction::Kind::kEnter : Instruction::Kind::kLeave;
+      instruction.kind = *kind == "enter" ? Instruction::Kind::kEnter : Instruction::Kind::kLeave;
       return read_module(value, *fields, instruction);
     }
     if (*kind == "linear") {
       return read_linear(value, *fields, instruction);
+    }
+    if (*kind == "repeat") {
+      return read_repeat(value, *fields, instruction);
     }
     if (*kind == "layer") {
       return read_layer(value, *fields, instruction);
@@ -198,11 +203,132 @@ class CodeReader {
       if (dropped.kind != Reference::Kind::kValue || !is_alive(dropped.index)) {
         return refuse(value, "values that are alive");
       }
-      alive_[roots_[dropped.index]] = false;
+      let_go(dropped.index);
     }
     return true;
   }
 
+  void let_go(std::uint32_t value) {
+    alive_[roots_[value]] = false;
+    if (roots_[value] < given_) {
+      consumed_.push_back(roots_[value]);
+    }
+  }
+
+  /// What code that is called drops of its arguments is gone in the calling code, too.
+  bool consume(const JsonValue& value, const std::vector<std::uint32_t>& consumed,
+               const Instruction& instruction) {
+    for (const std::uint32_t argument : consumed) {
+      const Reference& given = instruction.inputs[argument];
+      if (given.kind == Reference::Kind::kValue) {
+        if (!is_alive(given.index)) {
+          return refuse(value, "arguments that are dropped once");
+        }
+        let_go(given.index);
+      }
+    }
+    return true;
+  }
+
+  /// ["repeat", turns, arguments, {arguments, next, code, outputs}, outputs]
+  bool read_repeat(const JsonValue& value, const Array& fields, Instruction& instruction) {
+    instruction.kind = Instruction::Kind::kRepeat;
+    const bool complete = !template_ && depth_ == 0 && fields.size() == 5 &&
+                          fields[2].as_array() != nullptr && fields[3].as_object() != nullptr &&
+                          fields[4].as_array() != nullptr;
+    auto loop = std::make_shared<RecordedLoop>();
+    if (!complete) {
+      return refuse(value, "[\"repeat\", turns, arguments, code, outputs], not inside another");
+    }
+    if (!read_size(fields[1], loop->turns) ||
+        !read_references(*fields[2].as_array(), 0, instruction.inputs) ||
+        !read_turn(fields[3], *loop)) {
+      return false;
+    }
+    if (instruction.inputs.size() != loop->body.arguments ||
+        fields[4].as_array()->size() != loop->body.outputs.size()) {
+      return refuse(value, "as many arguments and outputs as the code has");
+    }
+    for (const JsonValue& output : *fields[4].as_array()) {
+      const std::optional<std::uint32_t> index = index_of(output);
+      if (!index || !make(*index)) {
+        return refuse(value, "new values as outputs");
+      }
+      instruction.outputs.push_back(
+          {.target = {.kind = Reference::Kind::kValue, .index = *index}, .shape = {}, .bytes = {}});
+    }
+    const std::vector<std::uint32_t> consumed = loop->body.consumed;
+    instruction.loop = std::move(loop);
+    return consume(value, consumed, instruction);
+  }
+
+  /// The code of one turn, whose values are its own.
+  bool read_turn(const JsonValue& value, RecordedLoop& loop) {
+    const std::string place = place_;
+    const auto roots = roots_;
+    const auto alive = alive_;
+    const auto consumed = consumed_;
+    const std::uint32_t given = given_;
+    ++depth_;
+    const bool read = read_part(value, place + "/3", loop.body) && read_next(value, loop);
+    --depth_;
+    roots_ = roots;
+    alive_ = alive;
+    consumed_ = consumed;
+    given_ = given;
+    place_ = place;
+    return read;
+  }
+
+  bool read_next(const JsonValue& value, RecordedLoop& loop) {
+    const JsonValue* const next = value.find("next");
+    if (next == nullptr || next->as_array() == nullptr ||
+        next->as_array()->size() != loop.body.arguments) {
+      return refuse(value, "\"next\" with one entry for each argument");
+    }
+    for (const JsonValue& each : *next->as_array()) {
+      loop.next.emplace_back();
+      if (each.is_null()) {
+        continue;
+      }
+      loop.next.back() = index_of(each);
+      if (!loop.next.back() || !is_alive(*loop.next.back())) {
+        return refuse(each, "a value of the turn, or null");
+      }
+    }
+    return true;
+  }
+
+ public:
+  /// Code with arguments and outputs.
+  bool read_part(const JsonValue& value, const std::string& place, RecordedBody& body) {
+    const JsonValue* const arguments = value.find("arguments");
+    const std::optional<std::uint32_t> count =
+        arguments == nullptr ? std::nullopt : index_of(*arguments);
+    const JsonValue* const outputs = value.find("outputs");
+    if (!count) {
+      return faults_.refuse(place + "/arguments", arguments, "the number of arguments");
+    }
+    body.arguments = *count;
+    if (!read(value.find("code"), place + "/code", *count, body.code)) {
+      return false;
+    }
+    place_ = place + "/outputs";
+    if (outputs == nullptr || outputs->as_array() == nullptr) {
+      return faults_.refuse(place_, outputs, "a list of values");
+    }
+    for (const JsonValue& each : *outputs->as_array()) {
+      const std::optional<std::uint32_t> output = index_of(each);
+      if (!output || !is_alive(*output)) {
+        return refuse(each, "a value that has been made and not dropped");
+      }
+      body.outputs.push_back(*output);
+    }
+    body.consumed = consumed_;
+    return true;
+  }
+
+ private:
   bool read_references(const Array& fields, std::size_t first, std::vector<Reference>& inputs) {
     for (std::size_t i = first; i < fields.size(); ++i) {
       Reference reference;
@@ -263,8 +389,9 @@ class CodeReader {
     }
     const CodeContext::Layer& called = context_.layers[*layer];
     return (instruction.inputs.size() == called.arguments &&
-            instruction.outputs.size() == called.outputs) ||
-           refuse(value, "as many arguments and outputs as the layer's body has");
+            instruction.outputs.size() == called.outputs)
+               ? consume(value, called.consumed, instruction)
+               : refuse(value, "as many arguments and outputs as the layer's body has");
   }
 
   bool read_operator(const JsonValue& value, const Array& fields, Instruction& instruction) {
@@ -308,7 +435,8 @@ class CodeReader {
   /// The output of a node, [value], which exists already.
   bool read_existing(const JsonValue& value, RecordedOutput& output) {
     const Array* const fields = value.as_array();
-    if (fields == nullptr || fields->size() != 1 || !read_reference(fields->front(), output.target) ||
+    if (fields == nullptr || fields->size() != 1 ||
+        !read_reference(fields->front(), output.target) ||
         output.target.kind != Reference::Kind::kValue) {
       return refuse(value, "[value]");
     }
@@ -330,8 +458,7 @@ class CodeReader {
       return refuse(value, "a value, a parameter or a buffer as output");
     }
     const std::string* const type = (*fields)[1].as_string();
-    const std::optional<DType> dtype =
-        type == nullptr ? std::nullopt : parse_recorded_type(*type);
+    const std::optional<DType> dtype = type == nullptr ? std::nullopt : parse_recorded_type(*type);
     if (!dtype) {
       return refuse(value, "a type such as bf16 or int64");
     }
@@ -423,6 +550,9 @@ class CodeReader {
     if (const JsonValue* const groups = scalars.find("enable_gqa")) {
       instruction.groups = groups->as_bool().value_or(false);
     }
+    if (const JsonValue* const strided = scalars.find("mask_strided")) {
+      instruction.mask_strided = strided->as_bool().value_or(false);
+    }
     const JsonValue* const rows = scalars.find("rows_first");
     if (rows != nullptr && rows->as_array() != nullptr) {
       const std::size_t count = std::min(rows->as_array()->size(), instruction.rows_first.size());
@@ -465,13 +595,13 @@ class CodeReader {
     }
     const RecordedGradient& gradient = context_.gradients[*instruction.gradient];
     const bool edges = std::ranges::all_of(gradient.edges, [&](std::int32_t edge) {
-      return edge == kBaseEdge ? instruction.base.has_value()
-                               : static_cast<std::size_t>(edge) < instruction.inputs.size();
+      return edge == kOutsideEdge ? true
+             : edge == kBaseEdge  ? instruction.base.has_value()
+                                  : static_cast<std::size_t>(edge) < instruction.inputs.size();
     });
     const std::size_t outputs = instruction.base ? 1 : instruction.outputs.size();
     const auto exists = [&](const Reference& reference) {
-      return reference.kind == Reference::Kind::kGradient
-                 ? reference.index < outputs
+      return reference.kind == Reference::Kind::kGradient ? reference.index < outputs
              : reference.kind == Reference::Kind::kSaved
                  ? reference.index < instruction.saves.size()
                  : true;
@@ -530,6 +660,9 @@ class CodeReader {
   std::string place_;
   std::vector<std::uint32_t> roots_;  ///< By value: the one that owns the storage.
   std::vector<bool> alive_;           ///< By value that owns a storage.
+  std::uint32_t given_ = 0;           ///< Arguments of the code.
+  std::vector<std::uint32_t> consumed_;
+  int depth_ = 0;
   bool template_ = false;
 };
 
@@ -583,10 +716,13 @@ std::optional<DType> parse_recorded_type(std::string_view text) {
     DType dtype;
   };
   static constexpr std::array kTypes = {
-      Named{"fp64", DType::kFp64},     Named{"fp32", DType::kFp32},   Named{"fp16", DType::kFp16},
-      Named{"bf16", DType::kBf16},     Named{"fp8_e4m3", DType::kFp8}, Named{"fp8_e5m2", DType::kFp8},
-      Named{"int64", DType::kInt64},   Named{"uint64", DType::kInt64}, Named{"uint32", DType::kInt32},   Named{"int32", DType::kInt32}, Named{"int8", DType::kInt8},
-      Named{"uint8", DType::kUInt8},   Named{"bool", DType::kBool},   Named{"complex64", DType::kFp64},
+      Named{"fp64", DType::kFp64},    Named{"fp32", DType::kFp32},
+      Named{"fp16", DType::kFp16},    Named{"bf16", DType::kBf16},
+      Named{"fp8_e4m3", DType::kFp8}, Named{"fp8_e5m2", DType::kFp8},
+      Named{"int64", DType::kInt64},  Named{"uint64", DType::kInt64},
+      Named{"uint32", DType::kInt32}, Named{"int32", DType::kInt32},
+      Named{"int8", DType::kInt8},    Named{"uint8", DType::kUInt8},
+      Named{"bool", DType::kBool},    Named{"complex64", DType::kFp64},
   };
   const auto* const found = std::ranges::find(kTypes, text, &Named::name);
   return found == kTypes.end() ? std::nullopt : std::optional(found->dtype);
@@ -600,33 +736,11 @@ bool read_code(const JsonValue* value, const std::string& place, RecordingFaults
 
 bool read_body(const JsonValue& value, const std::string& place, RecordingFaults& faults,
                const CodeContext& context, RecordedBody& body, CodeNames& names) {
-  const JsonValue* const arguments = value.find("arguments");
-  const std::optional<std::uint32_t> count =
-      arguments == nullptr ? std::nullopt : index_of(*arguments);
-  const JsonValue* const outputs = value.find("outputs");
-  if (!count || *count == 0) {
-    return faults.refuse(place + "/arguments", arguments, "a number above 0");
-  }
-  body.arguments = *count;
-  CodeReader reader(faults, context, names);
-  if (!reader.read(value.find("code"), place + "/code", *count, body.code)) {
+  if (!CodeReader(faults, context, names).read_part(value, place, body)) {
     return false;
   }
-  reader.set_place(place + "/outputs");
-  if (outputs == nullptr || outputs->as_array() == nullptr || outputs->as_array()->empty()) {
-    return faults.refuse(place + "/outputs", outputs, "a list of values");
-  }
-  for (const JsonValue& each : *outputs->as_array()) {
-    Reference reference;
-    if (!reader.read_reference(each, reference)) {
-      return false;
-    }
-    if (reference.kind != Reference::Kind::kValue) {
-      return faults.refuse(place + "/outputs", &each, "a value");
-    }
-    body.outputs.push_back(reference.index);
-  }
-  return true;
+  return (body.arguments > 0 && !body.outputs.empty()) ||
+         faults.refuse(place, &value, "a hidden state as argument and as output");
 }
 
 bool read_gradient(const JsonValue& value, const std::string& place, RecordingFaults& faults,
@@ -642,9 +756,11 @@ bool read_gradient(const JsonValue& value, const std::string& place, RecordingFa
   }
   gradient.name = *name->as_string();
   for (const JsonValue& edge : *edges->as_array()) {
-    const std::optional<std::int64_t> position = edge.as_integer();
-    if (!position || *position < kBaseEdge || *position >= kMostIndex) {
-      return faults.refuse(place + "/edges", &edge, "the position of an input, or -1");
+    const std::optional<std::int64_t> position =
+        edge.is_null() ? std::optional<std::int64_t>(kOutsideEdge) : edge.as_integer();
+    if (!position || (!edge.is_null() && *position == kOutsideEdge) || *position < kOutsideEdge ||
+        *position >= kMostIndex) {
+      return faults.refuse(place + "/edges", &edge, "the position of an input, -1 or null");
     }
     gradient.edges.push_back(static_cast<std::int32_t>(*position));
   }

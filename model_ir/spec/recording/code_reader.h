@@ -40,6 +40,7 @@ struct CodeContext {
   struct Layer {
     std::uint32_t arguments = 0;
     std::uint32_t outputs = 0;
+    std::vector<std::uint32_t> consumed{};
   };
   const std::vector<RecordedGradient>& gradients;
   std::vector<Layer> layers;  ///< Layers that it may run.

@@ -52,8 +52,7 @@ Result<ModelSpec> read_recorded_model(const JsonValue& document, std::string_vie
   spec.ffn = dimension(config, {"intermediate_size", "n_inner", "ffn_dim"});
   spec.vocabulary = dimension(config, {"vocab_size"});
   spec.max_positions = dimension(config, {"max_position_embeddings", "n_positions"});
-  spec.tied_embeddings =
-      std::ranges::any_of(spec.recording->parameters, &RecordedParameter::tied);
+  spec.tied_embeddings = std::ranges::any_of(spec.recording->parameters, &RecordedParameter::tied);
   spec.layers.resize(spec.recording->variants.front().layers.size());
   spec.checkpoint_dtype = spec.recording->variants.front().parameters;
   return spec;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,10 +66,24 @@ struct SavedReference {
 
 /// The edge to the node that the base of a written view had before.
 inline constexpr std::int32_t kBaseEdge = -1;
+/// An edge to a tensor that is not on the device.
+inline constexpr std::int32_t kOutsideEdge = -2;
+
+struct RecordedLoop;
 
 /// One step of recorded code. Fields that its kind does not use are empty.
 struct Instruction {
-  enum class Kind : std::uint8_t { kOp, kLinear, kDrop, kEnter, kLeave, kLayer, kNode, kResult };
+  enum class Kind : std::uint8_t {
+    kOp,
+    kLinear,
+    kDrop,
+    kEnter,
+    kLeave,
+    kLayer,
+    kRepeat,
+    kNode,
+    kResult
+  };
   Kind kind = Kind::kOp;
   std::string name;               ///< kOp: ATen's name; kNode: the node's.
   std::uint32_t index = 0;        ///< kLinear, kEnter, kLeave: module of the scope; kLayer: layer.
@@ -78,11 +93,13 @@ struct Instruction {
   std::optional<std::uint32_t> gradient;  ///< Template of its node.
   /// The operator has written into a view of this value, whose node is now that of the operator.
   std::optional<std::uint32_t> base;
-  std::vector<InnerStep> inside;          ///< Empty: allocates its outputs only.
-  std::optional<std::int64_t> dim;        ///< The dimension along which it works.
-  bool causal = false;                    ///< Attention.
-  bool groups = false;                    ///< Attention: one key head for several queries.
-  double dropout = 0;                     ///< Attention.
+  std::shared_ptr<const RecordedLoop> loop;  ///< kRepeat
+  std::vector<InnerStep> inside;             ///< Empty: allocates its outputs only.
+  std::optional<std::int64_t> dim;           ///< The dimension along which it works.
+  bool causal = false;                       ///< Attention.
+  bool groups = false;                       ///< Attention: one key head for several queries.
+  double dropout = 0;                        ///< Attention.
+  bool mask_strided = false;                 ///< Attention: no row of the mask is contiguous.
   /// Attention: whether queries, keys and values have memory order [B, S, A, D].
   std::array<bool, 3> rows_first{};
 };
@@ -105,6 +122,16 @@ struct RecordedBody {
   std::uint32_t arguments = 0;  ///< The first values; the hidden state is value 0.
   RecordedCode code;
   std::vector<std::uint32_t> outputs;  ///< Values that the call returns.
+  std::vector<std::uint32_t>
+      consumed;  ///< Arguments that it drops: its caller has no name for them.
+};
+
+/// Code that runs several times, once after the other.
+struct RecordedLoop {
+  SizeExpression turns;
+  RecordedBody body;
+  /// For each argument: the value of a turn that it is in the next turn; none: the same in all.
+  std::vector<std::optional<std::uint32_t>> next;
 };
 
 struct RecordedLayer {

@@ -163,8 +163,8 @@ class Reader {
   bool read_traits(const JsonValue& traits, const std::string& place,
                    RecordedParameter& parameter) {
     if (const JsonValue* const tied = traits.find("tied")) {
-      for (const JsonValue& name : tied->as_array() != nullptr ? *tied->as_array()
-                                                               : JsonValue::Array{}) {
+      for (const JsonValue& name :
+           tied->as_array() != nullptr ? *tied->as_array() : JsonValue::Array{}) {
         if (name.as_string() != nullptr) {
           parameter.tied = true;
           names_.parameters.emplace(*name.as_string(),
@@ -269,8 +269,7 @@ class Reader {
     variant.sequence_multiple = multiple.value_or(1);
     std::vector<CodeNames> body_names;
     return read_bodies(entry, place, variant, body_names) &&
-           read_layers(entry, place, variant, body_names) &&
-           read_whole(entry, place, variant);
+           read_layers(entry, place, variant, body_names) && read_whole(entry, place, variant);
   }
 
   /// A number above 0, or nothing if the key is absent.
@@ -349,7 +348,8 @@ class Reader {
     for (const RecordedLayer& layer : variant.layers) {
       const RecordedBody& body = variant.bodies[layer.body];
       context.layers.push_back({.arguments = body.arguments,
-                                .outputs = static_cast<std::uint32_t>(body.outputs.size())});
+                                .outputs = static_cast<std::uint32_t>(body.outputs.size()),
+                                .consumed = body.consumed});
     }
     CodeNames names;
     if (!read_code(entry.find("forward"), place + "/forward", faults_, context, 1, variant.forward,
@@ -411,6 +411,9 @@ class Reader {
   bool check_linears(const RecordedCode& code, const std::string& place,
                      const RecordedScope& scope) {
     for (const Instruction& instruction : code.instructions) {
+      if (instruction.loop && !check_linears(instruction.loop->body.code, place, scope)) {
+        return false;
+      }
       if (instruction.kind != Instruction::Kind::kLinear) {
         continue;
       }
@@ -435,11 +438,10 @@ class Reader {
     }
     const auto missing = std::ranges::find(made, false);
     return missing == made.end() ||
-           faults_.refuse(place + "/load", load,
-                          "code that makes every parameter, also " +
-                              recording_->parameters[static_cast<std::size_t>(
-                                                         missing - made.begin())]
-                                  .name);
+           faults_.refuse(
+               place + "/load", load,
+               "code that makes every parameter, also " +
+                   recording_->parameters[static_cast<std::size_t>(missing - made.begin())].name);
   }
 
   /// Says of each module and parameter which layer it belongs to.

@@ -110,8 +110,7 @@ void CodeRunner::put_loaded(const RecordedOutput& output, const Frame& frame, Te
   eager_.relabel(tensor, TensorRole::kParameter);
   tensor->leaf_parameter = true;
   tensor->tracked_view = false;
-  tensor->requires_grad =
-      !model_.plan->lora && replay_->recording.parameters[index].trainable;
+  tensor->requires_grad = !model_.plan->lora && replay_->recording.parameters[index].trainable;
   model_.parameters[index] = std::move(tensor);
 }
 
@@ -137,6 +136,9 @@ void CodeRunner::run(const RecordedCode& code, Frame& frame, std::vector<Tensor>
       case Kind::kLayer:
         run_layer(instruction, frame);
         break;
+      case Kind::kRepeat:
+        run_loop(instruction, frame);
+        break;
       case Kind::kNode:
         attach_node(instruction, frame);
         break;
@@ -154,14 +156,17 @@ Tensor CodeRunner::run_attention(const Instruction& instruction,
     inputs[i]->layout =
         instruction.rows_first[i] ? torch::Layout::kSwapped : torch::Layout::kContiguous;
   }
-  torch::SdpaOptions options{.dropout = model_.training ? instruction.dropout : 0,
-                             .causal = instruction.causal,
-                             .mask = {},
-                             .broadcast = !instruction.groups && inputs[1].shape()[1] == 1 &&
-                                          inputs[0].shape()[1] > 1,
-                             .cudnn = model_.plan->attention == AttentionKind::kSdpa};
+  torch::SdpaOptions options{
+      .dropout = model_.training ? instruction.dropout : 0,
+      .causal = instruction.causal,
+      .mask = {},
+      .broadcast = !instruction.groups && inputs[1].shape()[1] == 1 && inputs[0].shape()[1] > 1,
+      .cudnn = model_.plan->attention == AttentionKind::kSdpa};
   if (inputs.size() > 3 && inputs[3].defined()) {
     options.mask = inputs[3];
+    if (instruction.mask_strided) {
+      inputs[3]->layout = torch::Layout::kSwapped;
+    }
   }
   return torch::sdpa(eager_, inputs[0], inputs[1], inputs[2], options);
 }
@@ -233,6 +238,47 @@ void CodeRunner::run_linear(const Instruction& instruction, Frame& frame) {
   frame.values.set(instruction.outputs[0].target.index, std::move(output));
 }
 
+/// The arguments of a call. The caller has no name for those that the called code drops.
+std::vector<Tensor> CodeRunner::hand_over(const Instruction& instruction, const RecordedBody& body,
+                                          Frame& frame) const {
+  std::vector<Tensor> arguments = operands(instruction, frame);
+  for (const std::uint32_t consumed : body.consumed) {
+    const Reference& given = instruction.inputs[consumed];
+    if (given.kind == Reference::Kind::kValue) {
+      frame.values.drop(given.index);
+    }
+  }
+  return arguments;
+}
+
+void CodeRunner::run_loop(const Instruction& instruction, Frame& frame) {
+  const RecordedLoop& loop = *instruction.loop;
+  const std::int64_t turns = loop.turns.at(replay_->sizes).value_or(0);
+  std::vector<Tensor> arguments = hand_over(instruction, loop.body, frame);
+  std::vector<Tensor> outputs(loop.body.outputs.size());
+  for (std::int64_t turn = 0; turn < turns; ++turn) {
+    Frame inner{.scope = frame.scope, .values = Values(loop.body.code.values)};
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      inner.values.set(static_cast<std::uint32_t>(i),
+                       loop.next[i] ? std::move(arguments[i]) : arguments[i]);
+    }
+    run(loop.body.code, inner, nullptr);
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (loop.next[i]) {
+        arguments[i] = inner.values[*loop.next[i]];
+      }
+    }
+    if (turn + 1 == turns) {
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        outputs[i] = inner.values[loop.body.outputs[i]];
+      }
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    frame.values.set(instruction.outputs[i].target.index, std::move(outputs[i]));
+  }
+}
+
 std::vector<Tensor> CodeRunner::run_body(const RecordedLayer& layer,
                                          std::vector<Tensor> arguments) {
   const RecordedBody& body = variant_.bodies[layer.body];
@@ -277,18 +323,18 @@ std::vector<Tensor> CodeRunner::run_recomputed(std::int32_t layer, std::vector<T
 void CodeRunner::run_layer(const Instruction& instruction, Frame& frame) {
   const auto layer = static_cast<std::int32_t>(instruction.index);
   eager_.set_layer(layer);
-  std::vector<Tensor> arguments = operands(instruction, frame);
+  const RecordedLayer& called = variant_.layers[instruction.index];
+  std::vector<Tensor> arguments = hand_over(instruction, variant_.bodies[called.body], frame);
   const ParallelPlan& plan = *model_.plan;
   if (model_.hooks.around_checkpoint) {
     model_.hooks.before(layer, arguments);
   }
   const bool recomputed = model_.training && recomputes_layer(plan, layer);
-  std::vector<Tensor> outputs =
-      recomputed ? run_recomputed(layer, std::move(arguments),
-                                  plan.recompute == Recompute::kFull
-                                      ? torch::RegionForm::kRecomputed
-                                      : torch::RegionForm::kReentrant)
-                 : run_hooked(layer, std::move(arguments));
+  std::vector<Tensor> outputs = recomputed ? run_recomputed(layer, std::move(arguments),
+                                                            plan.recompute == Recompute::kFull
+                                                                ? torch::RegionForm::kRecomputed
+                                                                : torch::RegionForm::kReentrant)
+                                           : run_hooked(layer, std::move(arguments));
   if (model_.hooks.around_checkpoint) {
     model_.hooks.after(layer, outputs);
   }

@@ -35,6 +35,9 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   void put_loaded(const RecordedOutput& output, const Frame& frame, torch::Tensor tensor);
   void attach_node(const Instruction& instruction, const Frame& frame);
   void run_linear(const Instruction& instruction, Frame& frame);
+  [[nodiscard]] std::vector<torch::Tensor> hand_over(const Instruction& instruction,
+                                                     const RecordedBody& body, Frame& frame) const;
+  void run_loop(const Instruction& instruction, Frame& frame);
   void run_layer(const Instruction& instruction, Frame& frame);
   [[nodiscard]] std::vector<torch::Tensor> run_body(const RecordedLayer& layer,
                                                     std::vector<torch::Tensor> arguments);

@@ -66,8 +66,7 @@ Shape Replay::shape_of(const RecordedShape& shape) const {
   return Shape(std::span<const std::int64_t>(dims.data(), shape.size()));
 }
 
-std::vector<Tensor> run_operator(Eager& eager, const Replay& replay,
-                                 const Instruction& instruction,
+std::vector<Tensor> run_operator(Eager& eager, const Replay& replay, const Instruction& instruction,
                                  const std::vector<Tensor>& inputs) {
   std::vector<Tensor> outputs(instruction.outputs.size());
   touch_workspaces(eager, instruction, inputs);
@@ -76,8 +75,7 @@ std::vector<Tensor> run_operator(Eager& eager, const Replay& replay,
   for (const InnerStep& step : instruction.inside) {
     switch (step.kind) {
       case InnerStep::Kind::kOutput:
-        outputs[step.index] =
-            make_output(eager, replay, instruction.outputs[step.index], inputs);
+        outputs[step.index] = make_output(eager, replay, instruction.outputs[step.index], inputs);
         break;
       case InnerStep::Kind::kAllocate:
         inner.resize(std::max<std::size_t>(inner.size(), std::size_t{step.index} + 1));

@@ -26,8 +26,8 @@ bool launches_nothing(std::string_view name) {
 
 /// Operators that read as many elements of their first input as they write.
 bool gathers(std::string_view name) {
-  return is_one_of(name, {"embedding", "index", "gather", "index_select", "select_backward",
-                          "slice_backward"});
+  return is_one_of(
+      name, {"embedding", "index", "gather", "index_select", "select_backward", "slice_backward"});
 }
 
 /// The product of [.., m, k] and [.., k, n] at positions `a` and `b`.
@@ -83,18 +83,18 @@ void run_attention(Eager& eager, const Instruction& instruction, const std::vect
   const Shape& q = inputs[first].shape();
   const Shape& k = inputs[first + 1].shape();
   const bool efficient = instruction.name.find("efficient") != std::string::npos;
-  eager.run(AttentionShape{
-      .batch = q[0],
-      .heads = q[1],
-      .kv_heads = k[1],
-      .queries = q[2],
-      .keys = k[2],
-      .head_dim = q[3],
-      .value_dim = inputs[first + 2].shape()[3],
-      .dtype = inputs[first].dtype(),
-      .causal = instruction.causal,
-      .backward = backward,
-      .kernel = efficient ? AttentionKernel::kEfficient : AttentionKernel::kFlash2});
+  eager.run(
+      AttentionShape{.batch = q[0],
+                     .heads = q[1],
+                     .kv_heads = k[1],
+                     .queries = q[2],
+                     .keys = k[2],
+                     .head_dim = q[3],
+                     .value_dim = inputs[first + 2].shape()[3],
+                     .dtype = inputs[first].dtype(),
+                     .causal = instruction.causal,
+                     .backward = backward,
+                     .kernel = efficient ? AttentionKernel::kEfficient : AttentionKernel::kFlash2});
 }
 
 /// Whether the operator is one of the libraries' or of the fused kernels.
@@ -124,8 +124,8 @@ bool run_known(Eager& eager, const Instruction& instruction, const std::vector<T
 void touch_workspaces(Eager& eager, const Instruction& instruction,
                       const std::vector<Tensor>& inputs) {
   const std::string_view name = instruction.name;
-  const bool row_bias = name == "addmm" && !inputs.empty() && inputs[0].defined() &&
-                        inputs[0].shape().rank() == 1;
+  const bool row_bias =
+      name == "addmm" && !inputs.empty() && inputs[0].defined() && inputs[0].shape().rank() == 1;
   if (row_bias) {
     eager.touch_cublaslt();
   } else if (is_one_of(name, {"mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "dot", "addbmm"})) {
@@ -152,9 +152,8 @@ void give_work(Eager& eager, const Instruction& instruction, const std::vector<T
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::int64_t bytes = torch::bytes_of(inputs[i]);
     read += gathers(instruction.name) ? std::min(bytes, written) : bytes;
-    elements = std::max(elements, inputs[i].defined() && !gathers(instruction.name)
-                                      ? inputs[i].elements()
-                                      : 0);
+    elements = std::max(
+        elements, inputs[i].defined() && !gathers(instruction.name) ? inputs[i].elements() : 0);
   }
   constexpr std::int64_t kWidest = 8;
   torch::launch_kernels(eager, read + written, torch::elementwise_launches(elements, kWidest));

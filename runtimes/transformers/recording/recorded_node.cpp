@@ -91,8 +91,9 @@ RecordedNode::RecordedNode(Eager& eager, std::shared_ptr<const Replay> replay,
   std::vector<Tensor> edges;
   edges.reserve(gradient_->edges.size());
   for (const std::int32_t edge : gradient_->edges) {
-    edges.push_back(edge == kBaseEdge ? operands.base
-                                      : operands.inputs[static_cast<std::size_t>(edge)]);
+    edges.push_back(edge == kOutsideEdge ? Tensor{}
+                    : edge == kBaseEdge  ? operands.base
+                                         : operands.inputs[static_cast<std::size_t>(edge)]);
     wanted_ |= edges.back().requires_grad() ? std::uint64_t{1} << (edges.size() - 1) : 0;
   }
   if (wanted_ == 0) {
@@ -131,11 +132,11 @@ void RecordedNode::finish(std::vector<Tensor>& outputs) {
   for (Tensor& output : outputs) {
     differentiable.push_back(output.defined() && is_floating(output.dtype()) ? &output : &none);
   }
-  record_->finish(differentiable, [replay = replay_, gradient = gradient_,
-                                   positions = std::move(positions_)](
-                                      Eager& eager, Gradients& incoming, Node& node) {
-    return run_template(eager, *replay, *gradient, positions, incoming, node);
-  });
+  record_->finish(differentiable,
+                  [replay = replay_, gradient = gradient_, positions = std::move(positions_)](
+                      Eager& eager, Gradients& incoming, Node& node) {
+                    return run_template(eager, *replay, *gradient, positions, incoming, node);
+                  });
 }
 
 }  // namespace headroom::ir::transformers

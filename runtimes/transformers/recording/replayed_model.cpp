@@ -67,16 +67,24 @@ std::optional<Error> option_trouble(const ModelSpec& spec, const ParallelPlan& p
   if (given == options.end()) {
     return std::nullopt;
   }
-  return Error::invalid_argument(given->key, "an option that changes the code of the model",
-                                 "what the recording holds: a training step of transformers " +
-                                     spec.recording->transformers,
-                                 given->fix);
+  return Error::invalid_argument(
+      given->key, "an option that changes the code of the model",
+      "what the recording holds: a training step of transformers " + spec.recording->transformers,
+      given->fix);
 }
 
+constexpr std::int64_t kMostTurns = 1 << 16;
+
+/// Whether the sizes of all tensors and the turns of loops are within bounds.
 bool are_bounded(const RecordedCode& code, const BatchSizes& sizes) {
   return std::ranges::all_of(code.instructions, [&](const Instruction& instruction) {
-    const bool inner = std::ranges::all_of(
-        instruction.inside, [&](const InnerStep& step) { return step.bytes.at(sizes).has_value(); });
+    if (instruction.loop) {
+      const std::int64_t turns = instruction.loop->turns.at(sizes).value_or(0);
+      return turns >= 1 && turns <= kMostTurns && are_bounded(instruction.loop->body.code, sizes);
+    }
+    const bool inner = std::ranges::all_of(instruction.inside, [&](const InnerStep& step) {
+      return step.bytes.at(sizes).has_value();
+    });
     return inner && std::ranges::all_of(instruction.outputs, [&](const RecordedOutput& output) {
              std::int64_t elements = 1;
              for (const SizeExpression& size : output.shape) {
@@ -97,11 +105,10 @@ std::optional<Error> size_trouble(const ModelSpec& spec, const ParallelPlan& pla
   const Recording& recording = *spec.recording;
   const BatchSizes sizes = sizes_of(plan);
   if (sizes.sequence % recording.sequence_multiple != 0) {
-    return Error::invalid_argument(
-        "seq", std::to_string(sizes.sequence),
-        "a multiple of " + std::to_string(recording.sequence_multiple) +
-            ", for which the code of this model was recorded",
-        "choose another --seq");
+    return Error::invalid_argument("seq", std::to_string(sizes.sequence),
+                                   "a multiple of " + std::to_string(recording.sequence_multiple) +
+                                       ", for which the code of this model was recorded",
+                                   "choose another --seq");
   }
   const auto bounded = [&](const auto& each) { return are_bounded(each.code, sizes); };
   if (are_bounded(variant.forward, sizes) && std::ranges::all_of(variant.bodies, bounded) &&
@@ -179,8 +186,7 @@ Model load_recorded(Eager& eager, const ModelSource& source,
 ModelOutput forward_recorded(Eager& eager, Model& model, const Batch& batch) {
   const RecordedVariant* const variant = variant_for(*model.spec, *model.plan);
   HEADROOM_ASSERT(variant != nullptr);
-  const auto runner =
-      std::make_shared<CodeRunner>(eager, model, *variant, sizes_of(*model.plan));
+  const auto runner = std::make_shared<CodeRunner>(eager, model, *variant, sizes_of(*model.plan));
   std::vector<Tensor> result = runner->forward(batch.ids);
   ModelOutput output;
   output.loss = std::move(result[0]);

@@ -127,6 +127,7 @@ class Calls:
         instruction = ["op", "scaled_dot_product_attention", inputs,
                        [[made, DTYPES[result.dtype], tuple(result.shape)]],
                        {"scalars": {"dropout_p": dropout_p, "is_causal": is_causal, "enable_gqa": enable_gqa,
+                                    "mask_strided": attn_mask is not None and attn_mask.stride(-1) != 1,
                                     "rows_first": [one.stride(1) < one.stride(2) for one in (query, key, value)]}}]
         scope.emit(instruction, place_of_caller())
         scope.made[made] = instruction
