@@ -44,7 +44,7 @@ TEST_CASE("import: a recording takes the place of a model") {
   CHECK(answer.out.find("phase") != std::string::npos);
   const test::Answer refused =
       test::headroom("fit " + kRecording + " --gpu h100-80gb --gpus 8 --zero 3");
-  CHECK(refused.code == ExitCode::kBadArgument);
+  CHECK(refused.code == ExitCode::kUsage);
   CHECK(refused.err.find("deepspeed with a model recording") != std::string::npos);
 }
 
