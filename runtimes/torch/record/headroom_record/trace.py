@@ -80,6 +80,9 @@ class Run:
                 if node is not None and "gradient" not in instruction[4]:  # It keeps what it saved, and never runs.
                     instruction[4]["gradient"] = {"name": node.function.name(), "edges": list(node.edges),
                                                   "code": [], "results": [None] * len(node.edges)}
+            elif instruction[0] == "drop":  # In the order in which they were made: Python's own may be by address.
+                instruction[1:] = sorted(instruction[1:], key=str) if any(
+                    isinstance(one, str) for one in instruction[1:]) else sorted(instruction[1:])
         observer.nodes, observer.saved = {}, {}
         return scope, calls
 
