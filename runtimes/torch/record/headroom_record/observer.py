@@ -12,6 +12,11 @@ from .schema import DTYPES, Operator, flat_tensors, geometry
 _TORCH = torch.__path__[0]
 _OURS = __file__.rsplit("/", 1)[0]
 _MOST_TURNS = 1500
+_ALL = "elements found: tokens of an expert by uniform routing, elsewhere all"
+# Operators whose sizes or work depend on values, and what the stand-in GPU assumes of these.
+_DATA = {"nonzero": _ALL, "masked_select": _ALL, "argwhere": _ALL, "unique": "every element is found once",
+         "_unique2": "every element is found once", "_grouped_mm": "rows of each expert: any, their sum is known",
+         "transformers::grouped_mm_fallback": "rows of each expert: uniform routing"}
 _set_mark = torch._C._cuda_setMemoryMetadata
 
 
@@ -222,6 +227,8 @@ class Observer(TorchDispatchMode):
         numbers = operator.numbers(args, kwargs)
         if numbers:
             extra["scalars"] = numbers
+        if operator.name in _DATA:
+            extra["data"] = _DATA[operator.name]
         outputs: List[List[Any]] = []
         instruction = ["op", operator.name, inputs, outputs, extra]
         scope.emit(instruction, place)

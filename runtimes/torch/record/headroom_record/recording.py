@@ -107,8 +107,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
     torch.backends.cuda.enable_cudnn_sdp(False)
     source = Source(source_text)
     config = source.configuration()
-    config.use_cache = False
-    task, kind = task_of(config, wanted)
+    task, kind = ("own", None) if config is None else task_of(config, wanted)
     torch.cuda.init()
     torch.zeros(1, device="cuda")
     parts = _Parts(masks_made)
@@ -118,7 +117,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         observer = Observer()
         model, load = _built(source, kind, mode, observer, config)
         names = parameter_names(model)
-        run = Run(observer, model, names, TYPES.get(mode.autocast or ""))
+        run = Run(observer, model, names, TYPES.get(mode.autocast or ""), source.batch)
         recorder, found = _found(run, Plan(config, points))
         loaded = None if mode.parameters in loaded_as else named_load(load, names)
         loaded_as.append(mode.parameters)
@@ -127,7 +126,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         "headroom_recording": 1, "model": source.name, "task": task,
         "versions": {"python": platform.python_version(), "torch": torch.__version__.split("+")[0],
                      "transformers": transformers.__version__},
-        "config": json.loads(config.to_json_string(use_diff=False)),
+        "config": {} if config is None else json.loads(config.to_json_string(use_diff=False)),
         "sizes": {"checked": parts.checked, "sequence_multiple": parts.multiple},
         "modules": [[path, type(module).__name__] for path, module in model.named_modules()],
         "parameters": _parameters(model, modes[-1].parameters),

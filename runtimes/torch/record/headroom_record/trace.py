@@ -1,6 +1,6 @@
 """Runs a model forward and backward at one size, and keeps what it did."""
 
-from typing import Any, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import torch
 
@@ -8,7 +8,7 @@ from . import blocks, fold
 from .backward import Backward
 from .modules import Calls
 from .observer import Observer, Scope
-from .schema import geometry
+from .schema import flat_tensors, geometry
 from .skip import Groups
 
 
@@ -24,8 +24,9 @@ class Run:
     """Forward and backward passes of one model, at one size each."""
 
     def __init__(self, observer: Observer, model: Any, names: List[Tuple[torch.Tensor, str]],
-                 autocast: Optional[torch.dtype]):
+                 autocast: Optional[torch.dtype], batch: Any = None):
         self._observer = observer
+        self._batch = batch
         self._model = model
         self._names = names
         self._autocast = autocast
@@ -61,15 +62,17 @@ class Run:
         observer.resolve = self._resolve
         observer.nodes, observer.saved, observer.windows = {}, {}, []
         observer._edges, observer._keys, observer._pending = {}, {}, []
-        ids = torch.zeros(micro_batch, sequence, dtype=torch.long, device="cuda")
+        inputs = self._inputs(micro_batch, sequence)
         calls = Calls(observer, self._model)
         blocks.start()
         with observer, calls:
             observer.scope, observer.with_nodes = scope, True
             for tensor, name in self._names:
                 observer.name(tensor, name)
-            observer.adopt(ids, scope.number(), owned=False)
-            loss = self._forward(ids, scope)
+            for tensor in flat_tensors(list(inputs.values())):
+                if getattr(tensor, "_headroom_value", (None,))[0] is not scope:
+                    observer.adopt(tensor, scope.number(), owned=False)
+            loss = self._forward(inputs, scope)
             observer.scope, observer.with_nodes = None, False
             with torch.no_grad():
                 Backward(observer).run(loss)
@@ -86,18 +89,26 @@ class Run:
         observer.nodes, observer.saved = {}, {}
         return scope, calls
 
-    def _forward(self, ids: torch.Tensor, scope: Scope) -> torch.Tensor:
+    def _inputs(self, micro_batch: int, sequence: int) -> Dict[str, Any]:
+        if self._batch is not None:
+            return self._batch(micro_batch, sequence)
+        ids = torch.zeros(micro_batch, sequence, dtype=torch.long, device="cuda")
+        return {"input_ids": ids, "labels": ids}
+
+    def _forward(self, inputs: Dict[str, Any], scope: Scope) -> torch.Tensor:
         observer = self._observer
         hooks = torch.autograd.graph.saved_tensors_hooks(observer.pack, observer.unpack)
         with hooks:
             if self._autocast is not None:
                 with torch.autocast("cuda", dtype=self._autocast):
-                    result = self._model(input_ids=ids, labels=ids)
+                    result = self._model(**inputs)
             else:
-                result = self._model(input_ids=ids, labels=ids)
+                result = self._model(**inputs)
         observer.settle()
-        loss = result.loss
-        values = [observer.reference(loss), observer.reference(result.logits)]
+        loss = result if isinstance(result, torch.Tensor) else result["loss"]
+        logits = result.get("logits") if isinstance(result, dict) else None
+        values = [observer.reference(loss), observer.reference(logits)]
+        del logits
         returned = ["result"] + values
         scope.emit(returned)
         end = len(scope.code)
