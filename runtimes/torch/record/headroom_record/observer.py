@@ -44,6 +44,7 @@ class Scope:
         self.count = 0
         self.storages: Dict[int, Storage] = {}
         self.made: Dict[int, List[Any]] = {}  # The operator that made a value.
+        self.inputs: List[List[Any]] = []  # Name, type and shape of what a forward pass is given.
         self.closed = False
         self._turns: Dict[Tuple[str, int], int] = {}  # Operators by line of Python, in the current layer.
 
@@ -184,6 +185,9 @@ class Observer(TorchDispatchMode):
     # Operators.
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.dispatch(func, args, kwargs)
+
+    def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         kwargs = kwargs or {}
         scope = self.scope
         if scope is None:
@@ -463,3 +467,7 @@ def saved_tensors(function: Any) -> List[torch.Tensor]:
     if not _FIELDS[kind] and hasattr(function, "saved_tensors"):
         found.extend(one for one in function.saved_tensors if one is not None)
     return found
+
+
+# PyTorch wraps the function of every dispatch mode against compilation, which nobody does here.
+Observer.__torch_dispatch__ = lambda self, func, types, args=(), kwargs=None: self.dispatch(func, args, kwargs)
