@@ -58,6 +58,7 @@ class Value:
     def __init__(self, storage, dtype, shape, parameter=None):
         self.storage, self.dtype, self.shape, self.parameter = storage, dtype, shape, parameter
         self.node, self.position = None, 0
+        self.transposed = False  # The gradient of a linear layer's weight: the engine adds to no such view.
 
     def needs_gradient(self):
         return self.node is not None or self.parameter is not None
@@ -316,9 +317,7 @@ class Step:
         ready = [(-root.order, root)]
         while ready:
             _, node = heapq.heappop(ready)
-            for (edge, position, value), gradient in zip(node.edges, self.node(node, buffers.pop(node, None))):
-                if gradient is not None and value is not None:
-                    gradient = self.fitted(gradient, value)
+            for (edge, position, _), gradient in zip(node.edges, self.node(node, buffers.pop(node, None))):
                 if edge == "leaf":
                     if gradient is not None and position is not None:
                         self.accumulate_leaf(position, gradient)
@@ -359,6 +358,8 @@ class Step:
                 results = self.linear_backward(node, given)
             else:
                 results = self.templated(node, given)
+            results = [gradient if gradient is None or value is None else self.fitted(gradient, value)
+                       for gradient, (_, _, value) in zip(results, node.edges)]
             for one in given:
                 if one is not None:
                     one.storage.release()
@@ -394,6 +395,7 @@ class Step:
         dtype = gradient.dtype
         if weight.needs_gradient():
             results[1] = self.fresh(dtype, weight.shape)
+            results[1].transposed = True
         if node.edges[0][0] is not None and node.like.needs_gradient():
             results[0] = self.fresh(dtype, node.like.shape)
         if node.bias is not None and node.bias.needs_gradient():
@@ -434,7 +436,9 @@ class Step:
             slots[position] = both
 
     def accumulate_leaf(self, name, gradient):
-        if name in self.gradients:
+        if name in self.gradients and not self.gradients[name].transposed:
+            gradient.storage.release()
+        elif name in self.gradients:
             both = self.fresh(gradient.dtype, gradient.shape)
             gradient.storage.release()
             self.gradients[name].storage.release()

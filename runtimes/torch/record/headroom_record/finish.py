@@ -62,6 +62,7 @@ def short(instruction: List[Any]) -> List[Any]:
 def written(forward: List[Any], bodies: List[Any], groups: Groups, index: Dict[str, int],
              gradients: Dict[str, int]) -> Dict[str, Any]:
     """The code of a variant, with equal bodies and templates written once."""
+    inputs = forward.pop(0)[1:]
     finish(forward, gradients)
     numbers: Dict[str, int] = {}
     of_group = []
@@ -72,4 +73,4 @@ def written(forward: List[Any], bodies: List[Any], groups: Groups, index: Dict[s
     paths = {id(module): path for path, module in groups.model.named_modules()}
     layers = [{"module": index[paths[id(layer)]], "body": of_group[group]}
               for layer, group in zip(groups.layers, groups.of_call)]
-    return {"forward": [short(one) for one in forward], "layers": layers, "bodies": [json.loads(one) for one in numbers]}
+    return {"inputs": inputs, "forward": [short(one) for one in forward], "layers": layers, "bodies": [json.loads(one) for one in numbers]}

@@ -89,7 +89,7 @@ class Folded:
         self.body_places: List[List[Any]] = []
 
 
-def fold(code: List[List[Any]], places: List[Any], skipped: Set[int]) -> Folded:
+def fold(code: List[List[Any]], places: List[Any], skipped: Set[int], given: int = 1) -> Folded:
     """`skipped` are the calls that did not run: they have no body."""
     last_use: Dict[int, int] = {}
     for at, instruction in enumerate(code):
@@ -122,7 +122,7 @@ def fold(code: List[List[Any]], places: List[Any], skipped: Set[int]) -> Folded:
             result.forward.append(["layer", index, arguments, outputs])
             result.layers.append((path, known[key]))
         at = end + 1
-    result.forward = numbered(result.forward, 1)
+    result.forward = numbered(result.forward, given)
     return result
 
 

@@ -4,7 +4,7 @@ import contextlib
 import importlib.util
 import json
 import os
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -19,9 +19,12 @@ class Source:
 
     def __init__(self, text: str):
         self.config: Dict[str, Any] = {}
-        self.make = None
+        self.make: Optional[Callable[[], nn.Module]] = None
+        self.batch: Optional[Callable[[int, int], Any]] = None
         path, _, function = text.rpartition(":")
         if path.endswith(".py"):
+            if not os.path.exists(path):
+                raise SystemExit(f"headroom: {path}: no such file")
             spec = importlib.util.spec_from_file_location("headroom_model", path)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
@@ -36,15 +39,20 @@ class Source:
         self.name = self.config.get("model_type", "")
 
     def configuration(self) -> Any:
+        """transformers' configuration, or None if the source is a function."""
+        if self.make is not None:
+            return None
         from transformers import AutoConfig
 
         fields = {key: value for key, value in self.config.items() if key != "model_type"}
         try:
-            return AutoConfig.for_model(self.name, **fields)
+            config = AutoConfig.for_model(self.name, **fields)
         except Exception:  # JSON has neither tuples nor infinity, which some configurations ask for.
             fields = {key: tuple(float("inf") if one is None else one for one in value)
                       if isinstance(value, list) and None in value else value for key, value in fields.items()}
-            return AutoConfig.for_model(self.name, **fields)
+            config = AutoConfig.for_model(self.name, **fields)
+        config.use_cache = False
+        return config
 
 
 def task_of(config: Any, wanted: Optional[str]) -> Tuple[str, Any]:

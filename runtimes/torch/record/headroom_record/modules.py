@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from .observer import Node, Observer, place_of_caller
 from .schema import DTYPES
-from .skip import form_of
+from .skip import Skipped, form_of, given_to
 
 
 def layer_modules(model: nn.Module) -> List[nn.Module]:
@@ -30,7 +30,7 @@ def layer_modules(model: nn.Module) -> List[nn.Module]:
 class Calls:
     """Hooks on every module's call. They keep no tensor."""
 
-    def __init__(self, observer: Observer, model: nn.Module):
+    def __init__(self, observer: Observer, model: nn.Module, skipped: Optional[Skipped] = None):
         self._observer = observer
         self._model = model
         self._begun: List[Any] = []
@@ -43,7 +43,8 @@ class Calls:
         self._copy: Optional[int] = None
         self._in_layer = 0
         self.called: List[nn.Module] = []  # The layers, in the order of their calls.
-        self.forms: Dict[int, Any] = {}
+        self.forms: Dict[int, Any] = {} if skipped is None else skipped.forms
+        self.given: Dict[int, Any] = {} if skipped is None else skipped.given
 
     def __enter__(self) -> "Calls":
         hooks = nn.modules.module
@@ -86,6 +87,7 @@ class Calls:
         elif id(module) in self._layers and not self._in_layer:
             self._in_layer += 1
             self.called.append(module)
+            self.given[id(module)] = given_to(args)
             first = args[0] if args and isinstance(args[0], torch.Tensor) else None
             self._begun = ["#begin", path, observer.reference(first), []]
             observer.scope.emit(self._begun, place_of_caller())

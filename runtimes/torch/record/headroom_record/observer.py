@@ -12,6 +12,11 @@ from .schema import DTYPES, Operator, flat_tensors, geometry
 _TORCH = torch.__path__[0]
 _OURS = __file__.rsplit("/", 1)[0]
 _MOST_TURNS = 1500
+_ALL = "elements found: tokens of an expert by uniform routing, elsewhere all"
+# Operators whose sizes or work depend on values, and what the stand-in GPU assumes of these.
+_DATA = {"nonzero": _ALL, "masked_select": _ALL, "argwhere": _ALL, "unique": "every element is found once",
+         "_unique2": "every element is found once", "_grouped_mm": "rows of each expert: any, their sum is known",
+         "transformers::grouped_mm_fallback": "rows of each expert: uniform routing"}
 _set_mark = torch._C._cuda_setMemoryMetadata
 
 
@@ -39,6 +44,7 @@ class Scope:
         self.count = 0
         self.storages: Dict[int, Storage] = {}
         self.made: Dict[int, List[Any]] = {}  # The operator that made a value.
+        self.inputs: List[List[Any]] = []  # Name, type and shape of what a forward pass is given.
         self.closed = False
         self._turns: Dict[Tuple[str, int], int] = {}  # Operators by line of Python, in the current layer.
 
@@ -179,6 +185,9 @@ class Observer(TorchDispatchMode):
     # Operators.
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.dispatch(func, args, kwargs)
+
+    def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         kwargs = kwargs or {}
         scope = self.scope
         if scope is None:
@@ -222,6 +231,8 @@ class Observer(TorchDispatchMode):
         numbers = operator.numbers(args, kwargs)
         if numbers:
             extra["scalars"] = numbers
+        if operator.name in _DATA:
+            extra["data"] = _DATA[operator.name]
         outputs: List[List[Any]] = []
         instruction = ["op", operator.name, inputs, outputs, extra]
         scope.emit(instruction, place)
@@ -456,3 +467,7 @@ def saved_tensors(function: Any) -> List[torch.Tensor]:
     if not _FIELDS[kind] and hasattr(function, "saved_tensors"):
         found.extend(one for one in function.saved_tensors if one is not None)
     return found
+
+
+# PyTorch wraps the function of every dispatch mode against compilation, which nobody does here.
+Observer.__torch_dispatch__ = lambda self, func, types, args=(), kwargs=None: self.dispatch(func, args, kwargs)

@@ -11,7 +11,7 @@ from .finish import finish, named_load, short, written
 from .merge import Different
 from .model import TYPES, Source, build, parameter_names, task_of
 from .observer import Observer, TooManyTurns
-from .plan import ALONE, Plan
+from .plan import Plan
 from .schema import DTYPES
 from .trace import Run
 from .variants import Recorder
@@ -50,18 +50,19 @@ def _built(source: Source, kind: Any, mode: Mode, observer: Observer, config: An
 
 
 def _found(run: Run, plan: Plan) -> Tuple[Recorder, List[Any]]:
-    try:
-        run.run(*plan.below(ALONE[3:])[0])  # What libraries allocate at their first use is there from now on.
+    """The variants; where one layer does not stand for others, or the first run was not like later ones, once more."""
+    tries = ((False, run.groups), (False, None), (True, None))
+    for number, (whole, groups) in enumerate(tries):
+        run.whole, run.groups = whole, groups
         recorder = Recorder(run, plan)
         try:
             return recorder, recorder.variants()
+        except TooManyTurns as error:
+            raise Refused(str(error)) from None
         except Different as error:
-            if error.loops or not run.groups.skipped:
-                raise
-            run.whole, recorder = True, Recorder(run, plan)
-            return recorder, recorder.variants()
-    except (Different, TooManyTurns) as error:
-        raise Refused(str(error)) from None
+            if number == len(tries) - 1 or error.loops:
+                raise Refused(str(error)) from None
+    raise AssertionError
 
 
 class _Parts:
@@ -107,19 +108,21 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
     torch.backends.cuda.enable_cudnn_sdp(False)
     source = Source(source_text)
     config = source.configuration()
-    config.use_cache = False
-    task, kind = task_of(config, wanted)
+    task, kind = ("own", None) if config is None else task_of(config, wanted)
     torch.cuda.init()
     torch.zeros(1, device="cuda")
     parts = _Parts(masks_made)
-    model = None
+    model, groups = None, None
     loaded_as: List[str] = []
     for mode in modes:
         observer = Observer()
         model, load = _built(source, kind, mode, observer, config)
         names = parameter_names(model)
-        run = Run(observer, model, names, TYPES.get(mode.autocast or ""))
+        if groups is not None:
+            groups.of(model)
+        run = Run(observer, model, names, TYPES.get(mode.autocast or ""), source.batch, groups)
         recorder, found = _found(run, Plan(config, points))
+        groups = run.groups
         loaded = None if mode.parameters in loaded_as else named_load(load, names)
         loaded_as.append(mode.parameters)
         parts.add(mode, model, loaded, run, recorder, found)
@@ -127,7 +130,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         "headroom_recording": 1, "model": source.name, "task": task,
         "versions": {"python": platform.python_version(), "torch": torch.__version__.split("+")[0],
                      "transformers": transformers.__version__},
-        "config": json.loads(config.to_json_string(use_diff=False)),
+        "config": {} if config is None else json.loads(config.to_json_string(use_diff=False)),
         "sizes": {"checked": parts.checked, "sequence_multiple": parts.multiple},
         "modules": [[path, type(module).__name__] for path, module in model.named_modules()],
         "parameters": _parameters(model, modes[-1].parameters),

@@ -109,12 +109,15 @@ class Sizes:
             b, s, divisor = term
             return [pb ** b * ps ** s * (-(-ps // divisor) if divisor else 1) for pb, ps in self.points]
 
+        alone = all(b == 1 for b, _ in self.points)
+        monomials = [one for one in _MONOMIALS if not (alone and one[0])]
         forms = [tuple((b, s, 0) for b, s in chosen) for count in (1, 2, 3)
-                 for chosen in itertools.combinations(_MONOMIALS, count)]
+                 for chosen in itertools.combinations(monomials, count)]
         for divisor in _DIVISORS:
-            for b, s in ((0, 0), (1, 0), (0, 1), (1, 1)):
+            for b, s in ((0, 0), (0, 1)) if alone else ((0, 0), (1, 0), (0, 1), (1, 1)):
                 forms += [((b, s, divisor),) + more
-                          for more in ((), ((0, 0, 0),), ((1, 1, 0),), ((1, 0, 0),), ((0, 1, 0),))]
+                          for more in ((), ((0, 0, 0),), ((1, 1, 0),), ((1, 0, 0),), ((0, 1, 0),))
+                          if not (alone and more and more[0][0])]
         return [(_Terms([column(term) for term in form]), form) for form in forms]
 
     def _find(self, values: Tuple[int, ...]) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import torch
 from torch import nn
 
+from .merge import Different
 from .observer import Node, Observer
 
 _NUMBERS = ("layer_idx", "layer_id", "layer_index", "layer_number", "layer_num", "idx", "block_idx", "training")
@@ -29,36 +30,47 @@ def _is_plain(value: Any) -> bool:
 
 
 class Skipped:
-    """Replaces the forward function of layers: each hands on its input, as if it had run."""
+    """Replaces the forward function of layers: each hands on its input, as the layer that stands for it did."""
 
-    def __init__(self, observer: Observer, layers: Dict[nn.Module, Tuple[Any, torch.dtype]]):
+    def __init__(self, observer: Observer, layers: Dict[nn.Module, nn.Module]):
         self._observer = observer
-        self._layers = layers  # What each of them returned, with None in place of its tensor.
+        self._layers = layers
+        self.forms: Dict[int, Any] = {}  # How layers returned their tensors in this run.
+        self.given: Dict[int, Any] = {}  # What they were given.
 
     def __enter__(self) -> "Skipped":
-        for layer, (form, dtype) in self._layers.items():
-            layer.forward = self._stand_in(form, dtype)
+        for layer, first in self._layers.items():
+            layer.forward = self._stand_in(layer, first)
         return self
 
     def __exit__(self, *_: Any) -> None:
         for layer in self._layers:
             del layer.forward
 
-    def _stand_in(self, form: Any, dtype: torch.dtype) -> Any:
+    def _stand_in(self, layer: nn.Module, first: nn.Module) -> Any:
         observer = self._observer
 
         def forward(hidden: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            form = self.forms.get(id(first))
+            if form is None or self.given.get(id(first)) != self.given.get(id(layer)):
+                raise Different("a layer is given another tensor than the one that stands for it")
             observer.settle()
             observer.edge_of_input(hidden)
             scope, observer.scope = observer.scope, None
-            result = (hidden * 1).to(dtype)
+            result = (hidden * 1).to(form[1])
             observer.scope = scope
             observer.adopt(result, scope.number())
             if result.grad_fn is not None:
                 observer.nodes[id(result.grad_fn)] = Node(result.grad_fn, None)
-            return result if form is None else (result,) + tuple(None for _ in form[1:])
+            return result if form[0] is None else (result,) + tuple(None for _ in form[0][1:])
 
         return forward
+
+
+def given_to(args: Any) -> Any:
+    if args and isinstance(args[0], torch.Tensor):
+        return args[0].dtype, args[0].requires_grad, tuple(args[0].shape), args[0].is_contiguous()
+    return None
 
 
 def form_of(result: Any) -> Optional[Tuple[Any, torch.dtype]]:
@@ -81,7 +93,6 @@ class Groups:
         self.of_call: List[int] = []
         self.first: List[int] = []  # The call that stands for each group.
         self.skipped: Set[int] = set()
-        self._forms = forms
         given = {instruction[1]: instruction for instruction in forward if instruction[0] == "layer"}
         called = [id(layer) for layer in layers]
         kinds: Dict[int, str] = {}
@@ -96,6 +107,12 @@ class Groups:
             elif called.count(id(layer)) == 1 and len(outputs) == 1 and forms.get(id(layer)) is not None:
                 self.skipped.add(index)
 
+    def of(self, model: nn.Module) -> None:
+        """The same layers of another model of the same configuration."""
+        paths = {id(module): path for path, module in self.model.named_modules()}
+        self.layers = [model.get_submodule(paths[id(layer)]) for layer in self.layers]
+        self.model = model
+
     def skipping(self, observer: Observer) -> Skipped:
-        return Skipped(observer, {self.layers[index]: self._forms[id(self.layers[index])]
+        return Skipped(observer, {self.layers[index]: self.layers[self.first[self.of_call[index]]]
                                   for index in self.skipped})

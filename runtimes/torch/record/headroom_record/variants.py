@@ -12,7 +12,9 @@ from .trace import Run, Trace
 
 def _merged(traces: Sequence[Trace], groups: Groups, sizes: Sizes) -> Tuple[List[Any], List[Any]]:
     """The forward pass and the body of each group of layers, for all sizes of the traces."""
-    forward = _one([trace.folded.forward for trace in traces], [trace.folded.places for trace in traces], 1, sizes)
+    given = len(traces[0].inputs)
+    forward = _one([trace.folded.forward for trace in traces], [trace.folded.places for trace in traces], given, sizes)
+    forward.insert(0, ["#inputs"] + merge([trace.inputs for trace in traces], [[("", 0)] * given for _ in traces], sizes))
     bodies = []
     for first in groups.first:
         parts = [trace.folded.bodies[trace.folded.layers[first][1]] for trace in traces]
