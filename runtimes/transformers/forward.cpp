@@ -293,6 +293,9 @@ Batch make_batch(Eager& eager, const Model& model) {
   batch.ids =
       torch::computed(eager, {model.plan->workload.micro_batch, model.plan->workload.sequence},
                       DType::kInt64, TensorRole::kInput);
+  if (model.spec->recording) {
+    batch.others = recorded_inputs(eager, model);
+  }
   batch.labels = labels_of(eager, *model.spec, batch.ids);
   if (model.plan->workload.padded_batch && !makes_padding_mask(model.spec->family)) {
     batch.mask = torch::filled(eager, batch.ids.shape(), DType::kInt64);

@@ -90,6 +90,19 @@ class CodeReader {
     return true;
   }
 
+  /// [name, type, shape]
+  bool read_input(const JsonValue& value, RecordedOutput& input) {
+    const Array* const fields = value.as_array();
+    const std::string* const type =
+        fields == nullptr || fields->size() != 3 ? nullptr : (*fields)[1].as_string();
+    const std::optional<DType> dtype = type == nullptr ? std::nullopt : parse_recorded_type(*type);
+    if (!dtype) {
+      return refuse(value, "[name, type, shape]");
+    }
+    input.dtype = *dtype;
+    return read_shape((*fields)[2], input.shape);
+  }
+
   /// In a template, references lead to gradients and saved tensors.
   void set_template(bool is_template) { template_ = is_template; }
 
@@ -533,6 +546,14 @@ class CodeReader {
         return false;
       }
     }
+    if (const JsonValue* const kept = extra.find("kept")) {
+      instruction.kept = kept->as_string() != nullptr && instruction.inputs.size() == 1 &&
+                         instruction.inputs[0].kind == Reference::Kind::kParameter &&
+                         instruction.outputs.size() == 1;
+      if (!instruction.kept) {
+        return refuse(extra, "\"kept\" of an operator with one parameter and one output");
+      }
+    }
     if (const JsonValue* const scalars = extra.find("scalars")) {
       read_scalars(*scalars, instruction);
     }
@@ -726,6 +747,16 @@ std::optional<DType> parse_recorded_type(std::string_view text) {
   };
   const auto* const found = std::ranges::find(kTypes, text, &Named::name);
   return found == kTypes.end() ? std::nullopt : std::optional(found->dtype);
+}
+
+bool read_input(const JsonValue& value, const std::string& place, RecordingFaults& faults,
+                RecordedOutput& input) {
+  const std::vector<RecordedGradient> none;
+  const CodeContext context{.gradients = none, .layers = {}};
+  CodeNames names;
+  CodeReader reader(faults, context, names);
+  reader.set_place(place);
+  return reader.read_input(value, input);
 }
 
 bool read_code(const JsonValue* value, const std::string& place, RecordingFaults& faults,

@@ -49,6 +49,10 @@ struct CodeContext {
 /// The type with this name in recordings ("bf16"). Complex numbers count as types of their size.
 [[nodiscard]] std::optional<DType> parse_recorded_type(std::string_view text);
 
+/// Reads the entry [name, type, shape] of `inputs`.
+[[nodiscard]] bool read_input(const JsonValue& value, const std::string& place,
+                              RecordingFaults& faults, RecordedOutput& input);
+
 /// Reads code whose first `given` values exist already. False, and a fault, if it is wrong.
 [[nodiscard]] bool read_code(const JsonValue* value, const std::string& place,
                              RecordingFaults& faults, const CodeContext& context,

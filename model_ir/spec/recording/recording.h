@@ -93,6 +93,7 @@ struct Instruction {
   std::optional<std::uint32_t> gradient;  ///< Template of its node.
   /// The operator has written into a view of this value, whose node is now that of the operator.
   std::optional<std::uint32_t> base;
+  bool kept = false;  ///< Autocast keeps the output, a cast of a parameter, until it ends.
   std::shared_ptr<const RecordedLoop> loop;  ///< kRepeat
   std::vector<InnerStep> inside;             ///< Empty: allocates its outputs only.
   std::optional<std::int64_t> dim;           ///< The dimension along which it works.
@@ -156,6 +157,7 @@ struct RecordedVariant {
   DType parameters = DType::kBf16;
   std::optional<DType> autocast;
   std::string attention;
+  std::vector<RecordedOutput> inputs;       ///< What the model is given; the ids come first.
   std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.
   std::int64_t sequence_from = 1;           ///< Sequence lengths for which it holds.
   std::optional<std::int64_t> sequence_below;

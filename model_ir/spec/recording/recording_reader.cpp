@@ -351,9 +351,12 @@ class Reader {
                                 .outputs = static_cast<std::uint32_t>(body.outputs.size()),
                                 .consumed = body.consumed});
     }
+    if (!read_inputs(entry, place, variant)) {
+      return false;
+    }
     CodeNames names;
-    if (!read_code(entry.find("forward"), place + "/forward", faults_, context, 1, variant.forward,
-                   names) ||
+    if (!read_code(entry.find("forward"), place + "/forward", faults_, context,
+                   static_cast<std::uint32_t>(variant.inputs.size()), variant.forward, names) ||
         !resolve(variant.forward, names, "", place + "/forward", variant.forward_scope)) {
       return false;
     }
@@ -361,6 +364,28 @@ class Reader {
                       variant.forward.instructions.back().kind == Instruction::Kind::kResult;
     return ends || faults_.refuse(place + "/forward", entry.find("forward"),
                                   "code that ends with a result");
+  }
+
+  /// Without a list of inputs, the model is given ids [B, S].
+  bool read_inputs(const JsonValue& entry, const std::string& place, RecordedVariant& variant) {
+    const JsonValue* const inputs = entry.find("inputs");
+    if (inputs == nullptr) {
+      variant.inputs.push_back({.target = {},
+                                .dtype = DType::kInt64,
+                                .shape = {*SizeExpression::parse("B"), *SizeExpression::parse("S")},
+                                .bytes = {}});
+      return true;
+    }
+    if (inputs->as_array() == nullptr || inputs->as_array()->empty()) {
+      return faults_.refuse(place + "/inputs", inputs, "a list of [name, type, shape]");
+    }
+    for (const JsonValue& each : *inputs->as_array()) {
+      variant.inputs.emplace_back();
+      if (!read_input(each, place + "/inputs", faults_, variant.inputs.back())) {
+        return false;
+      }
+    }
+    return true;
   }
 
   /// Variants of one precision are built by the same constructors, which the first of them has.

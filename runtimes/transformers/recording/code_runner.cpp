@@ -66,9 +66,12 @@ std::vector<Tensor> CodeRunner::operands(const Instruction& instruction, const F
   return inputs;
 }
 
-std::vector<Tensor> CodeRunner::forward(const Tensor& ids) {
+std::vector<Tensor> CodeRunner::forward(const Batch& batch) {
   Frame frame{.scope = variant_.forward_scope, .values = Values(variant_.forward.values)};
-  frame.values.set(0, ids);
+  frame.values.set(0, batch.ids);
+  for (std::size_t i = 0; i < batch.others.size(); ++i) {
+    frame.values.set(static_cast<std::uint32_t>(i + 1), batch.others[i]);
+  }
   std::vector<Tensor> result;
   run(variant_.forward, frame, &result);
   return result;
@@ -178,6 +181,13 @@ void CodeRunner::run_op(const Instruction& instruction, Frame& frame) {
     frame.values.set(instruction.outputs[0].target.index, run_attention(instruction, inputs));
     return;
   }
+  if (instruction.kept && eager_.autocast()) {
+    const auto cached = eager_.autocast_cache().find(inputs[0].impl());
+    if (cached != eager_.autocast_cache().end()) {
+      frame.values.set(instruction.outputs[0].target.index, cached->second);
+      return;
+    }
+  }
   RecordedNode node(eager_, replay_, instruction, node_operands(instruction, inputs, frame));
   std::vector<Tensor> outputs = run_operator(eager_, *replay_, instruction, inputs);
   if (instruction.base) {
@@ -188,6 +198,9 @@ void CodeRunner::run_op(const Instruction& instruction, Frame& frame) {
     frame.values.replace(*instruction.base, std::move(written.front()));
   } else {
     node.finish(outputs);
+  }
+  if (instruction.kept && eager_.autocast()) {
+    eager_.autocast_cache().emplace(inputs[0].impl(), outputs[0]);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     frame.values.put(instruction, i, std::move(outputs[i]));

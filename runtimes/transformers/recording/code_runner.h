@@ -6,6 +6,7 @@
 #include "runtimes/torch/checkpoint.h"
 #include "runtimes/torch/eager.h"
 #include "runtimes/transformers/model.h"
+#include "runtimes/transformers/model_call.h"
 #include "runtimes/transformers/recording/operator_run.h"
 #include "runtimes/transformers/recording/recorded_node.h"
 
@@ -18,7 +19,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
              const BatchSizes& sizes);
 
   /// Runs the model's call and returns the values of its result: loss, logits.
-  [[nodiscard]] std::vector<torch::Tensor> forward(const torch::Tensor& ids);
+  [[nodiscard]] std::vector<torch::Tensor> forward(const Batch& batch);
   /// Runs the constructors, which make the model's parameters and buffers.
   void load();
 

@@ -183,11 +183,23 @@ Model load_recorded(Eager& eager, const ModelSource& source,
   return model;
 }
 
+std::vector<Tensor> recorded_inputs(Eager& eager, const Model& model) {
+  std::vector<Tensor> inputs;
+  const RecordedVariant* const variant = variant_for(*model.spec, *model.plan);
+  HEADROOM_ASSERT(variant != nullptr);
+  const Replay replay{.recording = *model.spec->recording, .sizes = sizes_of(*model.plan)};
+  for (std::size_t i = 1; i < variant->inputs.size(); ++i) {
+    inputs.push_back(eager.empty(replay.shape_of(variant->inputs[i].shape),
+                                 variant->inputs[i].dtype, TensorRole::kInput));
+  }
+  return inputs;
+}
+
 ModelOutput forward_recorded(Eager& eager, Model& model, const Batch& batch) {
   const RecordedVariant* const variant = variant_for(*model.spec, *model.plan);
   HEADROOM_ASSERT(variant != nullptr);
   const auto runner = std::make_shared<CodeRunner>(eager, model, *variant, sizes_of(*model.plan));
-  std::vector<Tensor> result = runner->forward(batch.ids);
+  std::vector<Tensor> result = runner->forward(batch);
   ModelOutput output;
   output.loss = std::move(result[0]);
   if (result.size() > 1) {

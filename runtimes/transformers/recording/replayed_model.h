@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "model_ir/base/error.h"
 #include "model_ir/spec/recording/recording.h"
@@ -23,6 +24,9 @@ namespace headroom::ir::transformers {
 /// Builds the model as its recorded constructors do. `created` receives each parameter.
 [[nodiscard]] Model load_recorded(torch::Eager& eager, const ModelSource& source,
                                   const std::function<void(const torch::Tensor&)>& created);
+
+/// What the model is given besides the ids: images and the like.
+[[nodiscard]] std::vector<torch::Tensor> recorded_inputs(torch::Eager& eager, const Model& model);
 
 /// One call of a recorded model.
 [[nodiscard]] ModelOutput forward_recorded(torch::Eager& eager, Model& model, const Batch& batch);

@@ -107,13 +107,13 @@ def fold(code: List[List[Any]], places: List[Any], skipped: Set[int], given: int
             continue
         end = next(index for index in range(at, len(code)) if code[index][0] == "#end")
         path, hidden, index = code[at][1], code[at][2], len(result.layers)
-        given = code[at][3]
+        handed = code[at][3] if len(code[at]) > 3 else []
         result.places.append(places[at])
         if index in skipped:
             result.forward.append(["layer", index, [hidden], [code[end][2]]])
             result.layers.append((path, -1))
         else:
-            body, arguments, outputs = _body(code[at + 1:end], path, hidden, given, end, last_use)
+            body, arguments, outputs = _body(code[at + 1:end], path, hidden, handed, end, last_use)
             key = json.dumps(body)
             if key not in known:
                 known[key] = len(result.bodies)
