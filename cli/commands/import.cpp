@@ -142,9 +142,10 @@ Result<ExitCode> answer(const ImportQuestion& question, const Context& context,
     context.out << to_pretty_json(std::move(document).finish()) << "\n";
     return ExitCode::kYes;
   }
+  const std::string versions =
+      "transformers " + recording.library + " and PyTorch " + recording.torch;
   context.out << recording.model << ": " << parameters << " parameters, "
-              << model->spec.layers.size() << " layers, recorded from transformers "
-              << recording.transformers << " on PyTorch " << recording.torch << " in "
+              << model->spec.layers.size() << " layers, recorded on " << versions << " in "
               << question.source.output << "\n\nnext: " << next << "\n";
   return ExitCode::kYes;
 }

@@ -1,8 +1,6 @@
 #include "model_ir/spec/param_count.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -74,8 +72,11 @@ std::int64_t norms_per_block(const ModelSpec& model) {
 }
 
 std::int64_t elements_of(const RecordedParameter& parameter) {
-  return std::accumulate(parameter.dims.begin(), parameter.dims.end(), std::int64_t{1},
-                         std::multiplies<>());
+  std::int64_t elements = 1;
+  for (const std::int64_t dim : parameter.dims) {
+    elements *= dim;
+  }
+  return elements;
 }
 
 /// Parameters of the largest layer of a recording, all in `mlp`: their modules have no fixed names.

@@ -11,9 +11,7 @@
 namespace headroom::check {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::string_view kPackage = "headroom_record";
+constexpr std::string_view kRecorderPackage = "headroom_record";
 
 /// The folder that has the recorder's package.
 Result<std::string> recorder_folder() {
@@ -21,9 +19,9 @@ Result<std::string> recorder_folder() {
   const char* const home = std::getenv("HEADROOM_RECORD_HOME");  // NOLINT(concurrency-mt-unsafe)
   std::error_code fault;
   if (home != nullptr && *home != '\0') {
-    places.push_back(fs::absolute(home, fault).string());
+    places.push_back(std::filesystem::absolute(home, fault).string());
   } else {
-    const fs::path program = fs::read_symlink("/proc/self/exe", fault);
+    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", fault);
     if (!fault) {
       places.push_back(
           (program.parent_path().parent_path() / "share/headroom/record/python").string());
@@ -32,7 +30,8 @@ Result<std::string> recorder_folder() {
   }
   std::string tried;
   for (const std::string& place : places) {
-    if (fs::exists(fs::path(place) / kPackage / "__main__.py", fault)) {
+    if (std::filesystem::exists(std::filesystem::path(place) / kRecorderPackage / "__main__.py",
+                                fault)) {
       return place;
     }
     tried += (tried.empty() ? "" : ", ") + place;
@@ -40,7 +39,7 @@ Result<std::string> recorder_folder() {
   return Error::environment(tried, "without the recorder's Python files", {},
                             "build or install headroom as a whole (./run build), or name the "
                             "folder that has " +
-                                std::string(kPackage) + " in HEADROOM_RECORD_HOME");
+                                std::string(kRecorderPackage) + " in HEADROOM_RECORD_HOME");
 }
 
 Error failed(const ModelSource& source, const DryRunEnd& end) {
@@ -62,13 +61,13 @@ Status record_model(const ModelSource& source) {
     return std::move(folder).error();
   }
   files->python = std::move(folder).value();  // The dry run's own observation stays out.
-  DryRunRequest request{
-      .command = {source.python, "-m", std::string(kPackage), source.source, "-o", source.output},
-      .device = source.device,
-      .world = {},
-      .steps = 0,
-      .snapshot = {},
-      .output_to_error = true};
+  DryRunRequest request{.command = {source.python, "-m", std::string(kRecorderPackage),
+                                    source.source, "-o", source.output},
+                        .device = source.device,
+                        .world = {},
+                        .steps = 0,
+                        .snapshot = {},
+                        .output_to_error = true};
   request.command.insert(request.command.end(), source.options.begin(), source.options.end());
   if (Status able = check_interpreter(request.command); !able) {
     return able;

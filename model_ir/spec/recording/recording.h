@@ -203,8 +203,8 @@ struct RecordedBuffer {
 };
 
 struct Recording {
-  std::string model;  ///< `model_type`
-  std::string transformers;
+  std::string model;    ///< `model_type`
+  std::string library;  ///< The release of the library that has the code.
   std::string torch;
   std::int64_t sequence_multiple = 1;  ///< Sequence lengths for which the sizes hold.
   std::vector<RecordedModule> modules;

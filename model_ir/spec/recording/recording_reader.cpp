@@ -42,7 +42,7 @@ class Reader {
     }
     recording_->model = text_of(document.find("model"));
     if (const JsonValue* const versions = document.find("versions")) {
-      recording_->transformers = text_of(versions->find("transformers"));
+      recording_->library = text_of(versions->find("transformers"));
       recording_->torch = text_of(versions->find("torch"));
     }
     if (const JsonValue* const sizes = document.find("sizes")) {

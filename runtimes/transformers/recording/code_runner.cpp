@@ -18,7 +18,7 @@ using torch::Tensor;
 namespace {
 
 /// The one operator that is recorded as a whole.
-constexpr std::string_view kAttention = "scaled_dot_product_attention";
+constexpr std::string_view kWholeAttention = "scaled_dot_product_attention";
 
 }  // namespace
 
@@ -177,7 +177,7 @@ Tensor CodeRunner::run_attention(const Instruction& instruction,
 void CodeRunner::run_op(const Instruction& instruction, Frame& frame) {
   const std::vector<Tensor> inputs = operands(instruction, frame);
   eager_.set_site(instruction.name, eager_.layer());
-  if (instruction.name == kAttention) {
+  if (instruction.name == kWholeAttention) {
     frame.values.set(instruction.outputs[0].target.index, run_attention(instruction, inputs));
     return;
   }

@@ -45,6 +45,21 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
       "choose one of these, or record the model again with headroom import");
 }
 
+/// The error for adapters on weights of experts, which PEFT gives parameters of their own.
+std::optional<Error> adapter_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  const auto is_experts = [](const RecordedParameter& parameter) {
+    return parameter.dims.size() == 3 && parameter.name.find("experts") != std::string::npos;
+  };
+  if (!plan.lora || !plan.lora->targets.empty() ||
+      std::ranges::none_of(spec.recording->parameters, is_experts)) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument(
+      "lora", "adapters on all linear layers of a model with experts",
+      "targets=...: adapters on the experts of a recording are not modelled",
+      "name the linear layers that are adapted, such as targets=q_proj+v_proj");
+}
+
 /// The error for an option that changes the code of the model, which was recorded without it.
 std::optional<Error> option_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   struct Option {
@@ -69,7 +84,7 @@ std::optional<Error> option_trouble(const ModelSpec& spec, const ParallelPlan& p
   }
   return Error::invalid_argument(
       given->key, "an option that changes the code of the model",
-      "what the recording holds: a training step of transformers " + spec.recording->transformers,
+      "what the recording holds: a training step of transformers " + spec.recording->library,
       given->fix);
 }
 
@@ -125,6 +140,9 @@ std::optional<Error> size_trouble(const ModelSpec& spec, const ParallelPlan& pla
 
 std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (const std::optional<Error> trouble = option_trouble(spec, plan)) {
+    return trouble;
+  }
+  if (const std::optional<Error> trouble = adapter_trouble(spec, plan)) {
     return trouble;
   }
   if (const std::optional<Error> trouble = variant_trouble(spec, plan)) {
