@@ -24,7 +24,7 @@ std::vector<Command> commands() {
   return {fit_command(),       plan_command(),     explain_command(), compare_command(),
           sweep_command(),     timeline_command(), graph_command(),   emit_command(),
           dryrun_command(),    snapshot_command(), catalog_command(), validate_command(),
-          calibrate_command(), weights_command()};
+          calibrate_command(), import_command(),   weights_command()};
 }
 
 /// The option among those that choose `command` that was typed; nothing if none was.

@@ -69,7 +69,7 @@ ir::ModelSpec without_layers(ir::ModelSpec model, const LayerStretch& stretch, s
 
 std::optional<Bytes> layer_bound(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                  const DeviceSpec& device) {
-  if (!ir::runtime_of(plan).grows_by_layers(plan) || model.encoder ||
+  if (!ir::runtime_of(plan).grows_by_layers(plan) || model.encoder || model.recording ||
       plan.recompute_first > 0) {  // The line would join layers of two kinds.
     return std::nullopt;
   }

@@ -120,6 +120,12 @@ Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
   if (Status parts = refuse_foreign_parts(plan); !parts) {
     return parts;
   }
+  if (model.recording && !runtime->runs_recordings()) {
+    return Error::invalid_argument("runtime", plan.runtime + " with a model recording",
+                                   "transformers: the recording says what the model's code in "
+                                   "transformers does",
+                                   "use --runtime transformers");
+  }
   // The framework's own errors come before the general ones.
   if (Status own = runtime->check(model, plan); !own) {
     return own;

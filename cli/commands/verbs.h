@@ -40,6 +40,9 @@ namespace headroom::cli {
 /// `headroom graph MODEL`: prints the operators of a forward pass as Graphviz text.
 [[nodiscard]] Command graph_command();
 
+/// `headroom import SOURCE --output FILE`: records a model from its own Python code.
+[[nodiscard]] Command import_command();
+
 /// `headroom plan MODEL --gpu NAME --gpus N`: finds the best plan, proves it and replays it.
 [[nodiscard]] Command plan_command();
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model_ir/base/check.h"
+#include "model_ir/graph/recorded.h"
 #include "model_ir/graph/sublayers.h"
 
 namespace headroom::ir {
@@ -70,6 +71,9 @@ TensorId build_embedding(GraphBuilder& builder, TensorId ids, TensorId embedding
 }
 
 Graph build_graph(const ModelSpec& model, const BatchShape& shape, ExpertWeights experts) {
+  if (model.recording) {
+    return recorded_graph(model, shape);
+  }
   GraphBuilder builder(model, shape, experts);
   const TensorId embedding = builder.parameters(OpRole::kTokenEmbedding).at(0);
   const TensorId hidden =

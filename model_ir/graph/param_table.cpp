@@ -50,6 +50,8 @@ std::vector<ModelParameter> parameter_table(const ModelSpec& model, ExpertWeight
     case Family::kT5:
       write_t5(writer);
       break;
+    case Family::kRecorded:
+      break;  // recorded_graph lists its parameters.
   }
   return writer.take();
 }

@@ -58,6 +58,8 @@ std::string_view name_of(Family family) {
       return "bert";
     case Family::kT5:
       return "t5";
+    case Family::kRecorded:
+      return "recording";
   }
   return "?";
 }

@@ -10,7 +10,7 @@
 
 namespace headroom::ir {
 
-/// Every family, in the order of the enumeration.
+/// Every family that is written by hand, in the order of the enumeration.
 inline constexpr std::array kFamilies = {
     Family::kLlama,  Family::kMistral,    Family::kMixtral,    Family::kQwen2,  Family::kQwen2Moe,
     Family::kQwen3,  Family::kQwen3Moe,   Family::kGemma,      Family::kGemma2, Family::kGemma3Text,

@@ -71,6 +71,8 @@ void read_family(const HfFields& fields, ModelSpec& model) {
       return hf::read_bert(fields, model);
     case Family::kT5:
       return hf::read_t5(fields, model);
+    case Family::kRecorded:
+      return;  // Recordings have a reader of their own.
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "model_ir/spec/dtype.h"
 
 namespace headroom::ir {
+
+struct Recording;
 
 /// The Hugging Face `model_type` whose modelling code runs. Order is that of `kFamilies`.
 enum class Family : std::uint8_t {
@@ -38,6 +41,7 @@ enum class Family : std::uint8_t {
   kStablelm,
   kBert,
   kT5,
+  kRecorded,  ///< What the model does is in `ModelSpec::recording`.
 };
 
 enum class Architecture : std::uint8_t { kCausalLm, kMaskedLm, kEncoderDecoder };
@@ -147,6 +151,9 @@ struct EncoderSpec {
 struct ModelSpec {
   std::string name;  ///< For people: catalogue name or file.
   Family family = Family::kLlama;
+  /// The model's own code, recorded; null: the fields below describe it. With a recording, the
+  /// fields that describe a family have no meaning.
+  std::shared_ptr<const Recording> recording;
   Architecture architecture = Architecture::kCausalLm;
   Task task = Task::kLanguage;
   std::int64_t labels = 2;  ///< Outputs of a head that classifies; 1: a regression.

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "model_ir/spec/recording/recording.h"
 #include "model_ir/spec/task.h"
 
 namespace headroom::ir {
@@ -68,9 +71,46 @@ std::int64_t norms_per_block(const ModelSpec& model) {
   return model.norm_placement == NormPlacement::kSandwich ? 4 : 2;
 }
 
+std::int64_t elements_of(const RecordedParameter& parameter) {
+  std::int64_t elements = 1;
+  for (const std::int64_t dim : parameter.dims) {
+    elements *= dim;
+  }
+  return elements;
+}
+
+/// Parameters of the largest layer of a recording, all in `mlp`: their modules have no fixed names.
+LayerParameters largest_recorded_layer(const ModelSpec& model) {
+  std::vector<std::int64_t> layers(model.layers.size());
+  for (const RecordedParameter& parameter : model.recording->parameters) {
+    if (parameter.layer >= 0 && static_cast<std::size_t>(parameter.layer) < layers.size()) {
+      layers[static_cast<std::size_t>(parameter.layer)] += elements_of(parameter);
+    }
+  }
+  LayerParameters count;
+  count.mlp = layers.empty() ? 0 : *std::max_element(layers.begin(), layers.end());
+  return count;
+}
+
+ParameterCount count_recorded(const Recording& recording) {
+  ParameterCount count;
+  for (const RecordedParameter& parameter : recording.parameters) {
+    const std::string& type = recording.modules[parameter.module].type;
+    std::int64_t& part = parameter.layer >= 0                          ? count.layers
+                         : type.find("Embedding") != std::string::npos ? count.token_embedding
+                         : type == "Linear"                            ? count.head
+                                                                       : count.final_norm;
+    part += elements_of(parameter);
+  }
+  return count;
+}
+
 }  // namespace
 
 LayerParameters layer_parameters(const ModelSpec& model, const LayerSpec& layer, Stack stack) {
+  if (model.recording) {
+    return largest_recorded_layer(model);
+  }
   LayerParameters count;
   count.attention = attention(model);
   count.norms = norms_per_block(model) * norm(model, model.hidden);
@@ -98,6 +138,9 @@ std::int64_t largest_layer(const ModelSpec& model) {
 }
 
 ParameterCount count_parameters(const ModelSpec& model) {
+  if (model.recording) {
+    return count_recorded(*model.recording);
+  }
   ParameterCount count;
   count.token_embedding = model.vocabulary * model.embedding_dim;
   count.position_embedding = (model.position_rows + model.token_types) * model.hidden +

@@ -42,7 +42,8 @@ enum class Stack { kDecoder, kEncoder };
 
 /// Parameters of a block like `layer`.
 ///
-/// Model:   closed forms over the dimensions; nothing is built. BERT's blocks and those of
+/// Model:   closed forms over the dimensions; nothing is built. For a recording, its largest layer.
+/// BERT's blocks and those of
 ///          decoder-only models count as `kDecoder`.
 [[nodiscard]] LayerParameters layer_parameters(const ModelSpec& model, const LayerSpec& layer,
                                                Stack stack = Stack::kDecoder);

@@ -54,6 +54,7 @@ class Fsdp final : public Runtime {
     static const std::array<const PlanPart*, 1> parts = {&options()};
     return parts;
   }
+  [[nodiscard]] bool runs_recordings() const override { return true; }
   [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
     for (const Status& status :
          {refuse_version(plan), check_replicas(plan), check_optimizer(plan)}) {

@@ -107,6 +107,10 @@ class Runtime {
   /// Errors:  kInvalidArgument naming the option, its value and the accepted values.
   [[nodiscard]] virtual Status check(const ModelSpec& model, const ParallelPlan& plan) const = 0;
 
+  /// Whether the framework trains models by their own Python code, so that it takes model
+  /// recordings (`ModelSpec::recording`).
+  [[nodiscard]] virtual bool runs_recordings() const { return false; }
+
   /// Lowers `model` under `plan` for one rank: what that rank's process does to its device memory
   /// and which work it gives to the device, in order. Requires that `check` accepts the plan.
   ///

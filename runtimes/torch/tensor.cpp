@@ -6,7 +6,10 @@
 
 namespace headroom::ir::torch {
 
-Shape::Shape(std::initializer_list<std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+Shape::Shape(std::initializer_list<std::int64_t> dims)
+    : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
+
+Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
   HEADROOM_ASSERT(rank_ <= kMaxRank);
   std::copy(dims.begin(), dims.end(), dims_.begin());
   count();

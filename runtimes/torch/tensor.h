@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <utility>
 
 #include "model_ir/base/check.h"
@@ -15,12 +16,13 @@ namespace headroom::ir::torch {
 class Eager;
 class Node;
 
-/// Sizes of a tensor, outermost first; at most six dims.
+/// Sizes of a tensor, outermost first; at most eight dims.
 class Shape {
  public:
-  static constexpr int kMaxRank = 6;
+  static constexpr int kMaxRank = 8;
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> dims);
+  explicit Shape(std::span<const std::int64_t> dims);
 
   [[nodiscard]] int rank() const { return rank_; }
   /// Size of dim `index`; negative counts from the end.

@@ -15,6 +15,7 @@
 #include "runtimes/transformers/losses.h"
 #include "runtimes/transformers/masks.h"
 #include "runtimes/transformers/modeling.h"
+#include "runtimes/transformers/recording/replayed_model.h"
 #include "runtimes/transformers/router_loss.h"
 
 namespace headroom::ir::transformers {
@@ -292,6 +293,9 @@ Batch make_batch(Eager& eager, const Model& model) {
   batch.ids =
       torch::computed(eager, {model.plan->workload.micro_batch, model.plan->workload.sequence},
                       DType::kInt64, TensorRole::kInput);
+  if (model.spec->recording) {
+    batch.others = recorded_inputs(eager, model);
+  }
   batch.labels = labels_of(eager, *model.spec, batch.ids);
   if (model.plan->workload.padded_batch && !makes_padding_mask(model.spec->family)) {
     batch.mask = torch::filled(eager, batch.ids.shape(), DType::kInt64);
@@ -363,6 +367,9 @@ ModelOutput run_language_head(Eager& eager, Model& model, Interpreter& interpret
 }  // namespace
 
 ModelOutput forward(Eager& eager, Model& model, const Batch& batch) {
+  if (model.spec->recording) {
+    return forward_recorded(eager, model, batch);
+  }
   const Tensor& ids = batch.ids;
   switch (model.spec->architecture) {
     case Architecture::kMaskedLm:

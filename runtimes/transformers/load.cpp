@@ -10,6 +10,7 @@
 #include "runtimes/transformers/load_bidirectional.h"
 #include "runtimes/transformers/model.h"
 #include "runtimes/transformers/modeling.h"
+#include "runtimes/transformers/recording/replayed_model.h"
 #include "runtimes/transformers/saved_modules.h"
 
 namespace headroom::ir::transformers {
@@ -334,6 +335,9 @@ Model load_model(Eager& eager, const ModelSource& source,
   const ModelSpec& spec = source.spec;
   const ParallelPlan& plan = source.plan;
   const Graph& graph = source.graph;
+  if (spec.recording) {
+    return load_recorded(eager, source, created);
+  }
   Model model;
   model.spec = &spec;
   model.plan = &plan;

@@ -28,8 +28,9 @@ struct ModelOutput {
 /// One micro-batch on the device.
 struct Batch {
   torch::Tensor ids;
-  torch::Tensor labels;  ///< The ids, or a separate tensor.
-  torch::Tensor mask{};  ///< [B, S] of padded batches, int64.
+  torch::Tensor labels;                 ///< The ids, or a separate tensor.
+  torch::Tensor mask{};                 ///< [B, S] of padded batches, int64.
+  std::vector<torch::Tensor> others{};  ///< What a recorded model is given besides.
 };
 
 }  // namespace headroom::ir::transformers

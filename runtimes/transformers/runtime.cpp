@@ -44,6 +44,7 @@ class Transformers final : public Runtime {
     static const std::array<const PlanPart*, 1> parts = {&options()};
     return parts;
   }
+  [[nodiscard]] bool runs_recordings() const override { return true; }
   [[nodiscard]] Status check(const ModelSpec& /*model*/,
                              const ParallelPlan& /*plan*/) const override {
     return ok();

@@ -10,6 +10,7 @@
 #include "runtimes/transformers/library_version.h"
 #include "runtimes/transformers/liger.h"
 #include "runtimes/transformers/modeling.h"
+#include "runtimes/transformers/recording/replayed_model.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -122,6 +123,9 @@ std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& pla
 
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
                                  const DeviceTraits& device) {
+  if (spec.recording) {
+    return recording_trouble(spec, plan);
+  }
   if (plan.lora && (plan.lora->dora || plan.lora->dropout > 0) &&
       expert_weights(spec, plan) == ExpertWeights::kFused && adapts_experts(spec, *plan.lora)) {
     return Error::invalid_argument("lora", "dropout or dora on experts or their router",

@@ -1,0 +1,191 @@
+// `headroom import SOURCE --output FILE`: records a model from its own Python code.
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "cli/commands/verbs.h"
+#include "cli/model_argument.h"
+#include "cli/output.h"
+#include "cli/question.h"
+#include "cli/shell_words.h"
+#include "model_ir/base/file.h"
+#include "model_ir/base/units.h"
+#include "model_ir/json/json_writer.h"
+#include "model_ir/spec/param_count.h"
+#include "model_ir/spec/recording/recording.h"
+#include "validators/dryrun/model_recorder.h"
+#include "validators/dryrun/profile.h"
+
+namespace headroom::cli {
+namespace {
+
+/// Large enough for any model: the stand-in does not back device memory.
+constexpr Bytes kEndless{std::int64_t{100} << 40};
+
+constexpr const char* kUsualGpu = "h100-80gb";
+
+struct ImportQuestion {
+  check::ModelSource source;
+  std::string gpu;
+};
+
+/// The value of an option that must be one of `words`; empty if it is not given.
+Result<std::string> word_among(const Arguments& arguments, std::string_view option,
+                               const std::vector<std::string>& words) {
+  std::string text = arguments.value(option).value_or("");
+  for (const std::string& word : words) {
+    if (text.empty() || text == word) {
+      return text;
+    }
+  }
+  return Error::invalid_argument(option, text, "one of " + ir::join(words));
+}
+
+/// What the recorder is told besides the model and the file.
+Result<std::vector<std::string>> recorder_options(const Arguments& arguments) {
+  std::vector<std::string> options;
+  const Result<std::string> precision =
+      word_among(arguments, "precision", {"bf16", "fp32", "autocast-bf16"});
+  const Result<std::string> attention = word_among(arguments, "attention", {"sdpa", "eager"});
+  if (!precision || !attention) {
+    return precision ? attention.error() : precision.error();
+  }
+  if (*precision == "autocast-bf16") {
+    options.insert(options.end(), {"--parameters", "fp32", "--autocast", "bf16"});
+  } else if (!precision->empty()) {
+    options.insert(options.end(), {"--parameters", *precision});
+  }
+  if (!attention->empty()) {
+    options.insert(options.end(), {"--attention", *attention});
+  }
+  if (arguments.has("trust-remote-code")) {
+    options.emplace_back("--trust-remote-code");
+  }
+  return options;
+}
+
+Result<std::string> read_source(const Arguments& arguments) {
+  const std::vector<std::string>& given = arguments.positionals();
+  if (given.size() != 1 || given.front().empty()) {
+    return Error::invalid_argument("SOURCE", given.empty() ? "nothing" : ir::join(given),
+                                   "one config.json, the folder of one, or file.py:make_model",
+                                   "headroom import config.json --output my-model.json");
+  }
+  const std::string& source = given.front();
+  const std::size_t colon = source.rfind(".py:");
+  const std::string file = colon == std::string::npos ? source : source.substr(0, colon + 3);
+  std::error_code fault;
+  if (!std::filesystem::exists(file, fault)) {
+    return Error::environment(file, "no such file",
+                              "a config.json, the folder of one, or file.py:make_model");
+  }
+  return source;
+}
+
+Result<ImportQuestion> read_import(const Arguments& arguments) {
+  Result<std::string> source = read_source(arguments);
+  if (!source) {
+    return std::move(source).error();
+  }
+  const std::string output = arguments.value("output").value_or("");
+  if (!output.ends_with(".json")) {
+    return Error::invalid_argument("output", output.empty() ? "nothing" : output,
+                                   "a file that ends in .json",
+                                   "headroom import config.json --output my-model.json");
+  }
+  if (Status writable = check_writable(output); !writable) {
+    return std::move(writable).error();
+  }
+  const Result<cost::DeviceSpec> device =
+      find_gpu(arguments, arguments.value("gpu").value_or(kUsualGpu));
+  if (!device) {
+    return device.error();
+  }
+  Result<check::DryRunDevice> profile = check::profile_of(*device, kEndless, {});
+  if (!profile) {
+    return std::move(profile).error();
+  }
+  Result<std::vector<std::string>> options = recorder_options(arguments);
+  if (!options) {
+    return std::move(options).error();
+  }
+  return ImportQuestion{.source = {.python = arguments.value("python").value_or("python3"),
+                                   .source = std::move(source).value(),
+                                   .output = output,
+                                   .options = std::move(options).value(),
+                                   .device = std::move(profile).value()},
+                        .gpu = arguments.value("gpu").value_or(kUsualGpu)};
+}
+
+/// Says what was recorded, and what to ask next.
+Result<ExitCode> answer(const ImportQuestion& question, const Context& context,
+                        const Arguments& arguments) {
+  const Result<LoadedModel> model = load_model(question.source.output, arguments);
+  if (!model) {
+    return model.error();
+  }
+  const ir::Recording& recording = *model->spec.recording;
+  const std::int64_t parameters = ir::count_parameters(model->spec).total();
+  const std::string next =
+      "headroom fit " + shell_word(question.source.output) + " --gpu " + shell_word(question.gpu);
+  if (context.json) {
+    ir::JsonFields document;
+    document.add("schema_version", 1);
+    document.add("model", recording.model);
+    document.add("recording", question.source.output);
+    document.add("parameters", parameters);
+    document.add("layers", model->spec.layers.size());
+    document.add("next", next);
+    context.out << to_pretty_json(std::move(document).finish()) << "\n";
+    return ExitCode::kYes;
+  }
+  const std::string versions =
+      "transformers " + recording.library + " and PyTorch " + recording.torch;
+  context.out << recording.model << ": " << parameters << " parameters, "
+              << model->spec.layers.size() << " layers, recorded on " << versions << " in "
+              << question.source.output << "\n\nnext: " << next << "\n";
+  return ExitCode::kYes;
+}
+
+Result<ExitCode> run_import(const Arguments& arguments, const Context& context) {
+  const Result<ImportQuestion> question = read_import(arguments);
+  if (!question) {
+    return question.error();
+  }
+  if (Status recorded = check::record_model(question->source); !recorded) {
+    return std::move(recorded).error();
+  }
+  return answer(*question, context, arguments);
+}
+
+}  // namespace
+
+Command import_command() {
+  return {
+      .verb = {.name = "import",
+               .summary = "Records a model of any architecture from its own Python code",
+               .positionals = "SOURCE",
+               .detail = "SOURCE is a config.json, the folder of one, or file.py:make_model. The "
+                         "model's own code runs in training on a GPU that computes nothing, "
+                         "without weights. What it asks of PyTorch is written into a file that "
+                         "headroom fit takes in place of a model, for any micro-batch, sequence "
+                         "length, recomputation, LoRA, DDP and FSDP. A Python with PyTorch for "
+                         "CUDA and transformers is needed, but no GPU.",
+               .options = {{"output", "FILE", "", "recording to write, such as my-model.json"},
+                           {"python", "PATH", "python3",
+                            "Python that has PyTorch and transformers"},
+                           {"precision", "NAME", "bf16 and autocast-bf16",
+                            "precision to record: bf16, fp32 or autocast-bf16"},
+                           {"attention", "NAME", "sdpa",
+                            "implementation of attention to record: sdpa or eager"},
+                           {"gpu", "NAME", "h100-80gb", "GPU whose kernels are recorded"},
+                           {"trust-remote-code", "", "",
+                            "run Python files that belong to the model's folder"}},
+               .example = "import config.json --output my-model.json"},
+      .run = run_import};
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,61 @@
+#include "model_ir/spec/recording/recorded_spec.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "model_ir/spec/recording/recording_reader.h"
+
+namespace headroom::ir {
+namespace {
+
+/// The first of `keys` that `config`, or the text part in it, has as a number above 0.
+std::int64_t dimension(const JsonValue& config, std::initializer_list<std::string_view> keys) {
+  const JsonValue* const text = config.find("text_config");
+  for (const JsonValue* const part : {&config, text}) {
+    for (const std::string_view key : keys) {
+      const JsonValue* const value = part == nullptr ? nullptr : part->find(key);
+      const std::optional<std::int64_t> number =
+          value == nullptr ? std::nullopt : value->as_integer();
+      if (number && *number > 0) {
+        return *number;
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<ModelSpec> read_recorded_model(const JsonValue& document, std::string_view file) {
+  Result<std::shared_ptr<const Recording>> recording = read_recording(document, file);
+  if (!recording) {
+    return std::move(recording).error();
+  }
+  ModelSpec spec;
+  spec.family = Family::kRecorded;
+  spec.position = PositionKind::kNone;
+  spec.recording = std::move(recording).value();
+  spec.name = spec.recording->model;
+  const JsonValue empty;
+  const JsonValue* const found = document.find("config");
+  const JsonValue& config = found == nullptr ? empty : *found;
+  spec.hidden = dimension(config, {"hidden_size", "n_embd", "d_model", "dim"});
+  spec.heads = dimension(config, {"num_attention_heads", "n_head", "num_heads"});
+  spec.kv_heads = dimension(config, {"num_key_value_heads"});
+  spec.kv_heads = spec.kv_heads > 0 ? spec.kv_heads : spec.heads;
+  spec.head_dim = dimension(config, {"head_dim"});
+  if (spec.head_dim == 0 && spec.heads > 0) {
+    spec.head_dim = spec.hidden / spec.heads;
+  }
+  spec.ffn = dimension(config, {"intermediate_size", "n_inner", "ffn_dim"});
+  spec.vocabulary = dimension(config, {"vocab_size"});
+  spec.max_positions = dimension(config, {"max_position_embeddings", "n_positions"});
+  spec.tied_embeddings = std::ranges::any_of(spec.recording->parameters, &RecordedParameter::tied);
+  spec.layers.resize(spec.recording->variants.front().layers.size());
+  spec.checkpoint_dtype = spec.recording->variants.front().parameters;
+  return spec;
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,217 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model_ir/spec/dtype.h"
+#include "model_ir/spec/recording/size_expression.h"
+
+namespace headroom::ir {
+
+/// A model recording: what the Python code of a model asks of PyTorch (docs/recordings.md is its
+/// specification). Values of these types are complete and consistent: every reference leads to
+/// something that exists when it is used.
+
+using RecordedShape = std::vector<SizeExpression>;
+
+/// The operand of an instruction.
+struct Reference {
+  enum class Kind : std::uint8_t {
+    kNone,       ///< An argument that is not a tensor on the device.
+    kValue,      ///< A value of the running code.
+    kParameter,  ///< By its index in the scope of the code.
+    kBuffer,
+    kGradient,  ///< In a template: the gradient of an output.
+    kSaved,     ///< In a template: a tensor that the operator saved.
+  };
+  Kind kind = Kind::kNone;
+  std::uint32_t index = 0;
+  friend bool operator==(const Reference&, const Reference&) = default;
+};
+
+/// The result of an operator.
+struct RecordedOutput {
+  enum class How : std::uint8_t {
+    kNew,   ///< On a storage of its own.
+    kView,  ///< A view of an input.
+    kSame,  ///< An input that has been changed in place.
+  };
+  Reference target;  ///< A value; while a model is built also a parameter or a buffer.
+  DType dtype = DType::kFp32;
+  RecordedShape shape;
+  std::optional<SizeExpression> bytes;  ///< Of a new storage, if the shape does not tell them.
+  How how = How::kNew;
+  std::uint32_t input = 0;  ///< The position of that input.
+};
+
+/// A step of the allocations inside an operator.
+struct InnerStep {
+  enum class Kind : std::uint8_t { kOutput, kAllocate, kFree };
+  Kind kind = Kind::kOutput;
+  std::uint32_t index = 0;  ///< The output, or the number of the temporary.
+  SizeExpression bytes;     ///< kAllocate
+};
+
+/// A tensor that a node keeps.
+struct SavedReference {
+  enum class Kind : std::uint8_t { kInput, kOutput, kOther };
+  Kind kind = Kind::kInput;
+  std::uint32_t index = 0;  ///< Position among the operator's inputs or outputs.
+  Reference other;          ///< kOther: neither of them.
+};
+
+/// The edge to the node that the base of a written view had before.
+inline constexpr std::int32_t kBaseEdge = -1;
+/// An edge to a tensor that is not on the device.
+inline constexpr std::int32_t kOutsideEdge = -2;
+
+struct RecordedLoop;
+
+/// One step of recorded code. Fields that its kind does not use are empty.
+struct Instruction {
+  enum class Kind : std::uint8_t {
+    kOp,
+    kLinear,
+    kDrop,
+    kEnter,
+    kLeave,
+    kLayer,
+    kRepeat,
+    kNode,
+    kResult
+  };
+  Kind kind = Kind::kOp;
+  std::string name;               ///< kOp: ATen's name; kNode: the node's.
+  std::uint32_t index = 0;        ///< kLinear, kEnter, kLeave: module of the scope; kLayer: layer.
+  std::vector<Reference> inputs;  ///< kDrop: the values; kResult: loss and logits.
+  std::vector<RecordedOutput> outputs;
+  std::vector<SavedReference> saves;
+  std::optional<std::uint32_t> gradient;  ///< Template of its node.
+  /// The operator has written into a view of this value, whose node is now that of the operator.
+  std::optional<std::uint32_t> base;
+  bool kept = false;  ///< Autocast keeps the output, a cast of a parameter, until it ends.
+  std::shared_ptr<const RecordedLoop> loop;  ///< kRepeat
+  std::vector<InnerStep> inside;             ///< Empty: allocates its outputs only.
+  std::optional<std::int64_t> dim;           ///< The dimension along which it works.
+  bool causal = false;                       ///< Attention.
+  bool groups = false;                       ///< Attention: one key head for several queries.
+  double dropout = 0;                        ///< Attention.
+  bool mask_strided = false;                 ///< Attention: no row of the mask is contiguous.
+  /// Attention: whether queries, keys and values have memory order [B, S, A, D].
+  std::array<bool, 3> rows_first{};
+};
+
+/// Code and the names that it uses, relative to the layer that runs it.
+struct RecordedCode {
+  std::vector<Instruction> instructions;
+  std::uint32_t values = 0;  ///< Their number.
+};
+
+/// The objects that the names in one run of a code stand for: indices in the recording.
+struct RecordedScope {
+  std::vector<std::uint32_t> parameters;
+  std::vector<std::uint32_t> buffers;
+  std::vector<std::uint32_t> modules;
+};
+
+/// The code of layers that are alike.
+struct RecordedBody {
+  std::uint32_t arguments = 0;  ///< The first values; the hidden state is value 0.
+  RecordedCode code;
+  std::vector<std::uint32_t> outputs;  ///< Values that the call returns.
+  std::vector<std::uint32_t>
+      consumed;  ///< Arguments that it drops: its caller has no name for them.
+};
+
+/// Code that runs several times, once after the other.
+struct RecordedLoop {
+  SizeExpression turns;
+  RecordedBody body;
+  /// For each argument: the value of a turn that it is in the next turn; none: the same in all.
+  std::vector<std::optional<std::uint32_t>> next;
+};
+
+struct RecordedLayer {
+  std::uint32_t module = 0;
+  std::uint32_t body = 0;
+  RecordedScope scope;
+};
+
+/// A backward node.
+struct RecordedGradient {
+  std::string name;
+  std::vector<std::int32_t> edges;  ///< Positions among the operator's inputs, or `kBaseEdge`.
+  RecordedCode code;
+  std::vector<Reference> results;  ///< One per edge.
+  /// For each instruction, and for each saved tensor: bit i is set if edge i needs it.
+  std::vector<std::uint64_t> needed_by;
+  std::vector<std::uint64_t> saved_for;
+};
+
+/// The code under one precision and one attention implementation.
+struct RecordedVariant {
+  DType parameters = DType::kBf16;
+  std::optional<DType> autocast;
+  std::string attention;
+  std::vector<RecordedOutput> inputs;       ///< What the model is given; the ids come first.
+  std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.
+  std::int64_t sequence_from = 1;           ///< Sequence lengths for which it holds.
+  std::optional<std::int64_t> sequence_below;
+  std::int64_t sequence_multiple = 1;
+  std::optional<std::int64_t> sequence_no_multiple;
+
+  [[nodiscard]] bool takes(const BatchSizes& sizes) const {
+    return (!micro_batch || *micro_batch == sizes.batch) && sizes.sequence >= sequence_from &&
+           (!sequence_below || sizes.sequence < *sequence_below) &&
+           sizes.sequence % sequence_multiple == 0 &&
+           (!sequence_no_multiple || sizes.sequence % *sequence_no_multiple != 0);
+  }
+  RecordedCode load;
+  RecordedScope load_scope;
+  RecordedCode forward;
+  RecordedScope forward_scope;
+  std::vector<RecordedLayer> layers;
+  std::vector<RecordedBody> bodies;
+};
+
+struct RecordedModule {
+  std::string path;
+  std::string type;  ///< Its Python class.
+  std::int32_t layer = -1;
+  /// Of a Linear: its parameters, the weight first. A tied weight belongs to another module.
+  std::vector<std::uint32_t> linear;
+};
+
+struct RecordedParameter {
+  std::string name;
+  std::vector<std::int64_t> dims;
+  std::optional<DType> dtype;  ///< If it is not that of the variant's parameters.
+  bool trainable = true;
+  bool tied = false;  ///< It has several names.
+  std::uint32_t module = 0;
+  std::int32_t layer = -1;
+};
+
+struct RecordedBuffer {
+  std::string name;
+  std::vector<std::int64_t> dims;
+  DType dtype = DType::kFp32;
+};
+
+struct Recording {
+  std::string model;    ///< `model_type`
+  std::string library;  ///< The release of the library that has the code.
+  std::string torch;
+  std::int64_t sequence_multiple = 1;  ///< Sequence lengths for which the sizes hold.
+  std::vector<RecordedModule> modules;
+  std::vector<RecordedParameter> parameters;
+  std::vector<RecordedBuffer> buffers;
+  std::vector<RecordedGradient> gradients;
+  std::vector<RecordedVariant> variants;
+};
+
+}  // namespace headroom::ir

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "model_ir/base/result.h"
+#include "model_ir/json/json_value.h"
+#include "model_ir/spec/recording/recording.h"
+
+namespace headroom::ir {
+
+/// Whether a JSON document is a model recording.
+[[nodiscard]] bool is_recording(const JsonValue& document);
+
+/// Reads a model recording. `file` names it in messages.
+///
+/// Errors:  kInvalidInput naming the place for what docs/recordings.md does not allow: unknown
+///          types, names without an object, values that do not exist when they are used, sizes that
+///          are no expressions, layers that call themselves.
+[[nodiscard]] Result<std::shared_ptr<const Recording>> read_recording(const JsonValue& document,
+                                                                      std::string_view file);
+
+}  // namespace headroom::ir

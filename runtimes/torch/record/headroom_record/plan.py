@@ -1,0 +1,48 @@
+"""The sizes at which a model runs."""
+
+from typing import Any, List, Optional, Sequence, Tuple
+
+POINTS = ((2, 512), (3, 320), (2, 192), (5, 256), (3, 448))
+ODD = ((3, 333), (2, 509), (2, 187), (5, 251), (3, 443))
+ALONE = ((1, 320), (1, 512), (1, 192), (1, 448))
+ALONE_ODD = ((1, 333), (1, 509), (1, 187), (1, 443))
+MULTIPLE = 64
+
+
+class Plan:
+    """The sizes at which a model runs: its code depends on the sequence, and on whether there is one alone."""
+
+    def __init__(self, config: Any, points: Optional[Sequence[Tuple[int, int]]]):
+        text = config.get_text_config() if hasattr(config, "get_text_config") else config
+        most = getattr(text, "max_position_embeddings", None)
+        self.given = list(points) if points else None
+        self.window = _window_of(text)
+        largest = max(s for _, s in POINTS)
+        limit = most if isinstance(most, int) and most <= largest else None
+        if self.window is not None and self.window <= largest:
+            limit = min(limit or self.window, self.window)
+        # Below the greatest sequence: at that one, slices of a model's tables become something else.
+        self._limit = limit
+        self.factor = 1  # Longer sequences, for loops over parts of them.
+
+    def below(self, batches: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
+        return [(b, self._scaled(s)) for b, s in batches]
+
+    def _scaled(self, sequence: int) -> int:
+        sequence = sequence * self.factor + (sequence % 2 and 1 - self.factor % 2)
+        if self._limit is None:
+            return sequence
+        smaller = sequence * 7 * self._limit // (8 * 512)
+        return max(8, smaller // 8 * 8) if sequence % 8 == 0 else smaller // 2 * 2 + 1
+
+    def above(self, batches: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
+        return [(b, self.window + s) for b, s in batches]
+
+
+def _window_of(config: Any) -> Optional[int]:
+    """The sequence from which attention over a window needs a mask."""
+    for name in ("sliding_window", "attention_chunk_size", "attention_window_size", "window_size"):
+        value = getattr(config, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and 1 < value <= 8192:
+            return value
+    return None

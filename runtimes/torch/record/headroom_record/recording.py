@@ -1,0 +1,159 @@
+"""Runs a model at several sizes and puts the recording together."""
+
+import json
+import platform
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from . import blocks, write
+from .finish import finish, named_load, short, written
+from .merge import Different
+from .model import TYPES, Source, build, parameter_names, task_of
+from .observer import Observer, TooManyTurns
+from .plan import Plan
+from .schema import DTYPES
+from .trace import Run
+from .variants import Recorder
+
+
+class Refused(Exception):
+    """The model cannot be recorded; the text says why."""
+
+
+class Mode:
+    """One precision and attention implementation, such as `bf16` or `fp32/bf16/eager`: parameters, autocast, attention."""
+
+    def __init__(self, text: str):
+        parts = text.split("/") + ["", ""]
+        self.parameters = parts[0]
+        self.autocast = parts[1] or None
+        self.attention = parts[2] or "sdpa"
+
+
+def _built(source: Source, kind: Any, mode: Mode, observer: Observer, config: Any) -> Tuple[Any, Any]:
+    """The model and what building it asked for; with eager attention where it has no other."""
+    while True:
+        blocks.start()
+        observer.windows = []
+        try:
+            model, load = build(source, kind, config, mode.parameters, mode.attention, observer)
+        except ValueError as error:
+            if mode.attention == "eager" or "attn_implementation" not in str(error):
+                raise
+            observer.scope = None
+            mode.attention = "eager"
+            continue
+        blocks.write_inside(observer.windows)
+        model.train()
+        return model, load
+
+
+def _found(run: Run, plan: Plan) -> Tuple[Recorder, List[Any]]:
+    """The variants; where one layer does not stand for others, or the first run was not like later ones, once more."""
+    tries = ((False, run.groups), (False, None), (True, None))
+    for number, (whole, groups) in enumerate(tries):
+        run.whole, run.groups = whole, groups
+        recorder = Recorder(run, plan)
+        try:
+            return recorder, recorder.variants()
+        except TooManyTurns as error:
+            raise Refused(str(error)) from None
+        except Different as error:
+            if number == len(tries) - 1 or error.loops:
+                raise Refused(str(error)) from None
+    raise AssertionError
+
+
+class _Parts:
+    """What the modes of one recording share."""
+
+    def __init__(self, masks_made: bool) -> None:
+        self.masks_made = masks_made
+        self.gradients: Dict[str, int] = {}
+        self.variants: List[Any] = []
+        self.checked: List[List[int]] = []
+        self.multiple = 1
+
+    def add(self, mode: Mode, model: Any, loaded: Optional[List[Any]], run: Run, recorder: Recorder,
+            found: List[Any]) -> None:
+        index = {path: at for at, (path, _) in enumerate(model.named_modules())}
+        capability = torch.cuda.get_device_capability()
+        self.multiple = max(self.multiple, recorder.multiple)
+        for holds, (forward, bodies, used) in found:
+            self.checked += [list(point) for point in used if list(point) not in self.checked]
+            least = recorder.least(forward, bodies, used)
+            if least is not None:
+                holds["sequence_from"] = max(least, holds.get("sequence_from", 0))
+            variant = dict({"parameters": mode.parameters, "autocast": mode.autocast, "attention": mode.attention,
+                            "compute_capability": f"{capability[0]}.{capability[1]}"}, **holds)
+            if self.masks_made:
+                variant["masks"] = "made"
+            if loaded is not None:
+                finish(loaded, self.gradients)
+                variant["load"] = [short(one) for one in loaded]
+                loaded = None
+            variant.update(written(forward, bodies, run.groups, index, self.gradients))
+            self.variants.append(variant)
+
+
+def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tuple[int, int]]],
+           wanted: Optional[str] = None, masks_made: bool = False) -> str:
+    import transformers
+
+    if masks_made:
+        transformers.masking_utils.fast_all = getattr(transformers.masking_utils.fast_all, "__wrapped__",
+                                                      transformers.masking_utils.fast_all)
+
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    source = Source(source_text)
+    config = source.configuration()
+    task, kind = ("own", None) if config is None else task_of(config, wanted)
+    torch.cuda.init()
+    torch.zeros(1, device="cuda")
+    parts = _Parts(masks_made)
+    model, groups = None, None
+    loaded_as: List[str] = []
+    for mode in modes:
+        observer = Observer()
+        model, load = _built(source, kind, mode, observer, config)
+        names = parameter_names(model)
+        if groups is not None:
+            groups.of(model)
+        run = Run(observer, model, names, TYPES.get(mode.autocast or ""), source.batch, groups)
+        recorder, found = _found(run, Plan(config, points))
+        groups = run.groups
+        loaded = None if mode.parameters in loaded_as else named_load(load, names)
+        loaded_as.append(mode.parameters)
+        parts.add(mode, model, loaded, run, recorder, found)
+    return write.text({
+        "headroom_recording": 1, "model": source.name, "task": task,
+        "versions": {"python": platform.python_version(), "torch": torch.__version__.split("+")[0],
+                     "transformers": transformers.__version__},
+        "config": {} if config is None else json.loads(config.to_json_string(use_diff=False)),
+        "sizes": {"checked": parts.checked, "sequence_multiple": parts.multiple},
+        "modules": [[path, type(module).__name__] for path, module in model.named_modules()],
+        "parameters": _parameters(model, modes[-1].parameters),
+        "buffers": [[name, list(buffer.shape), DTYPES[buffer.dtype]] for name, buffer in model.named_buffers()],
+        "gradients": [json.loads(one) for one in parts.gradients],
+        "variants": parts.variants})
+
+
+def _parameters(model: Any, usual: str) -> List[List[Any]]:
+    owners: Dict[int, str] = {}
+    tied: Dict[str, List[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        first = owners.setdefault(id(parameter), name)
+        if first != name:
+            tied.setdefault(first, []).append(name)
+    result = []
+    for name, parameter in model.named_parameters():
+        extra: Dict[str, Any] = {}
+        if name in tied:
+            extra["tied"] = tied[name]
+        if not parameter.requires_grad:
+            extra["trainable"] = False
+        if DTYPES[parameter.dtype] != usual:
+            extra["dtype"] = DTYPES[parameter.dtype]
+        result.append([name, list(parameter.shape)] + ([extra] if extra else []))
+    return result

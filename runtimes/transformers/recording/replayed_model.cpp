@@ -1,0 +1,229 @@
+#include "runtimes/transformers/recording/replayed_model.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model_ir/base/check.h"
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/transformers/recording/code_runner.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+using torch::Eager;
+using torch::Tensor;
+
+BatchSizes sizes_of(const ParallelPlan& plan) {
+  return {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence};
+}
+
+std::string words_of(const RecordedVariant& variant) {
+  std::string words = variant.autocast ? "autocast-" + std::string(name_of(*variant.autocast))
+                                       : std::string(name_of(variant.parameters));
+  return words + " with attention " + variant.attention;
+}
+
+/// The error for a precision or attention that was not recorded.
+std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (variant_for(spec, plan) != nullptr) {
+    return std::nullopt;
+  }
+  std::string recorded;
+  for (const RecordedVariant& variant : spec.recording->variants) {
+    recorded += (recorded.empty() ? "" : ", ") + words_of(variant);
+  }
+  return Error::invalid_argument(
+      "precision",
+      std::string(word_of(precision_words(), plan.precision)) + " with attention " +
+          std::string(word_of(attention_words(), plan.attention)),
+      "what the recording holds: " + recorded,
+      "choose one of these, or record the model again with headroom import");
+}
+
+/// The error for adapters on weights of experts, which PEFT gives parameters of their own.
+std::optional<Error> adapter_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  const auto is_experts = [](const RecordedParameter& parameter) {
+    return parameter.dims.size() == 3 && parameter.name.find("experts") != std::string::npos;
+  };
+  if (!plan.lora || !plan.lora->targets.empty() ||
+      std::ranges::none_of(spec.recording->parameters, is_experts)) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument(
+      "lora", "adapters on all linear layers of a model with experts",
+      "targets=...: adapters on the experts of a recording are not modelled",
+      "name the linear layers that are adapted, such as targets=q_proj+v_proj");
+}
+
+/// The error for an option that changes the code of the model, which was recorded without it.
+std::optional<Error> option_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  struct Option {
+    bool given;
+    std::string_view key;
+    std::string_view fix;
+  };
+  const Workload& workload = plan.workload;
+  const std::array<Option, 8> options = {{
+      {plan.loss != LossKind::kHf, "loss", "leave out --loss"},
+      {plan.liger, "liger", "leave out --liger"},
+      {plan.quant.has_value(), "qlora", "use --lora"},
+      {workload.generation.has_value(), "generate", "leave out --generate"},
+      {workload.evaluation, "evaluation", "leave out --evaluation"},
+      {workload.padded_batch, "padded", "leave out --padded"},
+      {!plan.runtime_version.empty(), "runtime-version", "leave out --runtime-version"},
+      {spec.task != Task::kLanguage, "task", "leave out --task"},
+  }};
+  const auto* const given = std::ranges::find_if(options, &Option::given);
+  if (given == options.end()) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument(
+      given->key, "an option that changes the code of the model",
+      "what the recording holds: a training step of transformers " + spec.recording->library,
+      given->fix);
+}
+
+constexpr std::int64_t kMostTurns = 1 << 16;
+
+/// Whether the sizes of all tensors and the turns of loops are within bounds.
+bool are_bounded(const RecordedCode& code, const BatchSizes& sizes) {
+  return std::ranges::all_of(code.instructions, [&](const Instruction& instruction) {
+    if (instruction.loop) {
+      const std::int64_t turns = instruction.loop->turns.at(sizes).value_or(0);
+      return turns >= 1 && turns <= kMostTurns && are_bounded(instruction.loop->body.code, sizes);
+    }
+    const bool inner = std::ranges::all_of(instruction.inside, [&](const InnerStep& step) {
+      return step.bytes.at(sizes).has_value();
+    });
+    return inner && std::ranges::all_of(instruction.outputs, [&](const RecordedOutput& output) {
+             std::int64_t elements = 1;
+             for (const SizeExpression& size : output.shape) {
+               const std::optional<std::int64_t> value = size.at(sizes);
+               if (!value || __builtin_mul_overflow(elements, *value, &elements) ||
+                   elements > SizeExpression::kGreatest) {
+                 return false;
+               }
+             }
+             return true;
+           });
+  });
+}
+
+/// The error for a micro-batch or a sequence length for which the recorded sizes do not hold.
+std::optional<Error> size_trouble(const ModelSpec& spec, const ParallelPlan& plan,
+                                  const RecordedVariant& variant) {
+  const Recording& recording = *spec.recording;
+  const BatchSizes sizes = sizes_of(plan);
+  if (sizes.sequence % recording.sequence_multiple != 0) {
+    return Error::invalid_argument("seq", std::to_string(sizes.sequence),
+                                   "a multiple of " + std::to_string(recording.sequence_multiple) +
+                                       ", for which the code of this model was recorded",
+                                   "choose another --seq");
+  }
+  const auto bounded = [&](const auto& each) { return are_bounded(each.code, sizes); };
+  if (are_bounded(variant.forward, sizes) && std::ranges::all_of(variant.bodies, bounded) &&
+      std::ranges::all_of(recording.gradients, bounded)) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument(
+      "micro-batch", std::to_string(sizes.batch) + " x " + std::to_string(sizes.sequence),
+      "sizes for which no tensor of the recording has more than 2^53 elements",
+      "lower --micro-batch or --seq");
+}
+
+}  // namespace
+
+std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (const std::optional<Error> trouble = option_trouble(spec, plan)) {
+    return trouble;
+  }
+  if (const std::optional<Error> trouble = adapter_trouble(spec, plan)) {
+    return trouble;
+  }
+  if (const std::optional<Error> trouble = variant_trouble(spec, plan)) {
+    return trouble;
+  }
+  return size_trouble(spec, plan, *variant_for(spec, plan));
+}
+
+const RecordedVariant* variant_for(const ModelSpec& spec, const ParallelPlan& plan) {
+  const bool fused =
+      plan.attention == AttentionKind::kSdpa || plan.attention == AttentionKind::kSdpaNoCudnn;
+  const std::string_view attention = fused ? "sdpa" : word_of(attention_words(), plan.attention);
+  const RecordedVariant* usual = nullptr;
+  for (const RecordedVariant& variant : spec.recording->variants) {
+    if (variant.parameters != param_dtype(plan.precision) ||
+        variant.autocast != autocast_dtype(plan.precision) || variant.attention != attention ||
+        !variant.takes(sizes_of(plan))) {
+      continue;
+    }
+    if (variant.micro_batch) {
+      return &variant;
+    }
+    usual = usual == nullptr ? &variant : usual;
+  }
+  return usual;
+}
+
+Model load_recorded(Eager& eager, const ModelSource& source,
+                    const std::function<void(const Tensor&)>& created) {
+  const Recording& recording = *source.spec.recording;
+  const RecordedVariant* const variant = variant_for(source.spec, source.plan);
+  HEADROOM_ASSERT(variant != nullptr);
+  Model model;
+  model.spec = &source.spec;
+  model.plan = &source.plan;
+  model.graph = &source.graph;
+  model.setting = source.setting;
+  model.parameters.resize(source.graph.tensor_count());
+  model.buffers.resize(recording.buffers.size());
+  eager.set_site("parameters", -1);
+  CodeRunner(eager, model, *variant, sizes_of(source.plan)).load();
+  for (std::size_t i = 0; i < recording.parameters.size(); ++i) {
+    const Tensor& parameter = model.parameters[i];
+    HEADROOM_ASSERT(parameter.defined());
+    model.parameter_count += parameter.elements();
+    if (parameter.requires_grad()) {
+      model.trainable.push_back(parameter);
+      model.trainable_count += parameter.elements();
+    }
+    if (created) {
+      created(parameter);
+    }
+  }
+  eager.program().parameters = model.parameter_count;
+  eager.program().trainable_parameters = model.trainable_count;
+  return model;
+}
+
+std::vector<Tensor> recorded_inputs(Eager& eager, const Model& model) {
+  std::vector<Tensor> inputs;
+  const RecordedVariant* const variant = variant_for(*model.spec, *model.plan);
+  HEADROOM_ASSERT(variant != nullptr);
+  const Replay replay{.recording = *model.spec->recording, .sizes = sizes_of(*model.plan)};
+  for (std::size_t i = 1; i < variant->inputs.size(); ++i) {
+    inputs.push_back(eager.empty(replay.shape_of(variant->inputs[i].shape),
+                                 variant->inputs[i].dtype, TensorRole::kInput));
+  }
+  return inputs;
+}
+
+ModelOutput forward_recorded(Eager& eager, Model& model, const Batch& batch) {
+  const RecordedVariant* const variant = variant_for(*model.spec, *model.plan);
+  HEADROOM_ASSERT(variant != nullptr);
+  const auto runner = std::make_shared<CodeRunner>(eager, model, *variant, sizes_of(*model.plan));
+  std::vector<Tensor> result = runner->forward(batch);
+  ModelOutput output;
+  output.loss = std::move(result[0]);
+  if (result.size() > 1) {
+    output.logits = std::move(result[1]);
+  }
+  return output;
+}
+
+}  // namespace headroom::ir::transformers

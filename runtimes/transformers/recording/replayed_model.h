@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "model_ir/base/error.h"
+#include "model_ir/spec/recording/recording.h"
+#include "runtimes/torch/eager.h"
+#include "runtimes/transformers/model.h"
+#include "runtimes/transformers/model_call.h"
+
+namespace headroom::ir::transformers {
+
+/// The variant of the model's recording that fits `plan`; nullptr if none was recorded. Requires
+/// that `spec` has a recording.
+[[nodiscard]] const RecordedVariant* variant_for(const ModelSpec& spec, const ParallelPlan& plan);
+
+/// What a plan asks for that the model's recording cannot answer: a precision or attention that
+/// was not recorded, sizes for which it does not hold, options that change the model's code.
+[[nodiscard]] std::optional<Error> recording_trouble(const ModelSpec& spec,
+                                                     const ParallelPlan& plan);
+
+/// Builds the model as its recorded constructors do. `created` receives each parameter.
+[[nodiscard]] Model load_recorded(torch::Eager& eager, const ModelSource& source,
+                                  const std::function<void(const torch::Tensor&)>& created);
+
+/// What the model is given besides the ids: images and the like.
+[[nodiscard]] std::vector<torch::Tensor> recorded_inputs(torch::Eager& eager, const Model& model);
+
+/// One call of a recorded model.
+[[nodiscard]] ModelOutput forward_recorded(torch::Eager& eager, Model& model, const Batch& batch);
+
+}  // namespace headroom::ir::transformers

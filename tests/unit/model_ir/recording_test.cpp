@@ -1,0 +1,178 @@
+// Model recordings: what is read, what is refused, and that the engine gives the bytes of the
+// family that is written by hand. tests/golden/recordings/llama.json was recorded with PyTorch 2.11.0
+// and transformers 5.17.0 by headroom import (two layers of Llama, H 256).
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/base/file.h"
+#include "model_ir/spec/param_count.h"
+#include "model_ir/spec/recording/recorded_spec.h"
+#include "model_ir/spec/recording/recording.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/plan_check.h"
+#include "tests/support/refusal.h"
+#include "tests/support/small_llama.h"
+
+namespace headroom::ir {
+namespace {
+
+const std::string kRecording = HEADROOM_SOURCE_DIR "/tests/golden/recordings/llama.json";
+
+std::string recording_text() {
+  return read_file(kRecording).value();
+}
+
+Result<ModelSpec> read(const std::string& text) {
+  const Result<JsonValue> document = parse_json(text, "llama.json");
+  return document ? read_recorded_model(*document, "llama.json")
+                  : Result<ModelSpec>(document.error());
+}
+
+ModelSpec recorded() {
+  return read(recording_text()).value();
+}
+
+/// The same model as its family describes it.
+ModelSpec written() {
+  return parse_hf_config(R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 688,
+    "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4,
+    "vocab_size": 1000, "max_position_embeddings": 2048, "tie_word_embeddings": false})",
+                         "llama")
+      .value();
+}
+
+std::vector<test::RecordedPhase> phases_of(const ModelSpec& model, const ParallelPlan& asked) {
+  const ParallelPlan plan = test::on_accounting_device(asked);
+  const auto program = lower(model, plan, Rank{0}, DeviceTraits{});
+  REQUIRE(program);
+  std::vector<test::RecordedPhase> phases;
+  for (const cost::PhaseMemory& phase :
+       cost::replay(program.value(), plan.allocator, Bytes{600'000'000'000}).phases) {
+    phases.push_back({to_text(phase.name), phase.allocated_after.value(),
+                      phase.peak_allocated.value()});
+  }
+  return phases;
+}
+
+/// The text with `from` replaced once by `to`.
+std::string edited(std::string text, std::string_view from, std::string_view to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+ParallelPlan plan_of(Precision precision, std::int64_t micro_batch, std::int64_t sequence) {
+  ParallelPlan plan;
+  plan.precision = precision;
+  plan.workload.micro_batch = micro_batch;
+  plan.workload.sequence = sequence;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("recording: sizes are sums of products of B, S and quotients") {
+  const BatchSizes sizes{.batch = 3, .sequence = 130};
+  for (const auto& [text, value] : {std::pair{"7", 7}, {"B*S", 390}, {"2*B*S*S + 64", 101464},
+                                    {"ceil(S/64)*128 - 4", 380}, {"S*S - S", 16770}}) {
+    CAPTURE(text);
+    const std::optional<SizeExpression> size = SizeExpression::parse(text);
+    REQUIRE(size);
+    CHECK(size->at(sizes) == value);
+  }
+  for (const char* text : {"", "B*", "S/2", "ceil(S/0)", "2 B", "B**S", "-", "x", "1.5*S"}) {
+    CAPTURE(text);
+    CHECK_FALSE(SizeExpression::parse(text));
+  }
+  CHECK_FALSE(SizeExpression::parse("B - 4")->at(sizes));  // Negative.
+  CHECK_FALSE(SizeExpression::parse("S*S*S*S*S*S*S*S*S*S")->at(sizes));
+}
+
+TEST_CASE("recording: the engine gives the bytes of the family that is written by hand") {
+  const ModelSpec recording = recorded();
+  CHECK(count_parameters(recording).total() == count_parameters(written()).total());
+  const ParallelPlan usual = plan_of(Precision::kBf16, 2, 512);
+  std::vector<std::pair<std::string, ParallelPlan>> plans{
+      {"bf16", usual},
+      {"one sequence", plan_of(Precision::kBf16, 1, 384)},
+      {"odd sizes", plan_of(Precision::kBf16, 5, 333)},
+      {"autocast", plan_of(Precision::kAutocastBf16, 3, 200)}};
+  const auto changed = [&](std::string name, const std::function<void(ParallelPlan&)>& change) {
+    plans.emplace_back(std::move(name), usual);
+    change(plans.back().second);
+  };
+  changed("recomputed", [](ParallelPlan& plan) { plan.recompute = Recompute::kFull; });
+  changed("recomputed inside backward",
+          [](ParallelPlan& plan) { plan.recompute = Recompute::kFullReentrant; });
+  changed("adapters", [](ParallelPlan& plan) { plan.lora = test::all_linear(8); });
+  changed("accumulation", [](ParallelPlan& plan) { plan.workload.accumulation = 2; });
+  changed("shards", [](ParallelPlan& plan) {
+    plan.runtime = "fsdp";
+    plan.precision = Precision::kFp32;
+    plan.world = 4;
+    edit_fsdp(plan) = {};
+  });
+  for (const auto& [name, plan] : plans) {
+    CAPTURE(name);
+    const std::vector<test::RecordedPhase> expected = phases_of(written(), plan);
+    const std::vector<test::RecordedPhase> found = phases_of(recording, plan);
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CAPTURE(expected[i].name);
+      CHECK(found[i].name == expected[i].name);
+      CHECK(found[i].allocated_after == expected[i].allocated_after);
+      CHECK(found[i].peak_allocated == expected[i].peak_allocated);
+    }
+  }
+}
+
+TEST_CASE("recording: what was not recorded is refused") {
+  const ModelSpec model = recorded();
+  CHECK(test::refused_by_lowering(model, plan_of(Precision::kFp32, 2, 512)) == "precision");
+  ParallelPlan plan = plan_of(Precision::kBf16, 2, 512);
+  plan.attention = AttentionKind::kEager;
+  CHECK(test::refused_by_lowering(model, plan) == "precision");
+  plan = plan_of(Precision::kBf16, 2, 512);
+  plan.workload.evaluation = true;
+  CHECK(test::refused_by_lowering(model, plan) == "evaluation");
+  plan = plan_of(Precision::kBf16, 2, 512);
+  plan.runtime = "torchtitan";
+  CHECK(test::refused_by_check(model, plan) == "torchtitan with a model recording");
+}
+
+TEST_CASE("recording: what is wrong in a file is named with its place") {
+  const std::string text = recording_text();
+  struct Fault {
+    std::string_view from, to, pointer;
+  };
+  for (const Fault& fault : std::array<Fault, 8>{{
+           {R"("headroom_recording": 1)", R"("headroom_recording": 2)", "/headroom_recording"},
+           {R"(["model.embed_tokens.weight", [1000, 256]])",
+            R"(["model.embed_tokens.weight", [1000, -256]])", "/parameters/0/1"},
+           {R"("B*S")", R"("B*Q")", "/"},
+           {R"("edges": [0])", R"("edges": ["0"])", "/gradients/"},
+           {R"(["op", "embedding", ["p:model.embed_tokens.weight", 0])",
+            R"(["op", "embedding", ["p:model.embed_tokens.weight", 900])", "/variants/0/forward/"},
+           {R"(["linear", "self_attn.q_proj")", R"(["linear", "self_attn.q_norm")",
+            "/variants/0/layers/0"},
+           {R"(["layer", 1,)", R"(["layer", 77,)", "/variants/0/forward/"},
+           {R"("bf16", ["B", "S", 256]])", R"("bf17", ["B", "S", 256]])", "/"},
+       }}) {
+    CAPTURE(std::string(fault.from));
+    const Result<ModelSpec> model = read(edited(text, fault.from, fault.to));
+    REQUIRE_FALSE(model);
+    CHECK(model.error().code == ErrorCode::kInvalidInput);
+    CHECK(model.error().file == "llama.json");
+    CHECK(model.error().pointer.starts_with(fault.pointer));
+  }
+}
+
+}  // namespace headroom::ir
