@@ -113,21 +113,23 @@ class LoweredVisit {
     std::optional<Timed> last = visit_.after;
     for (const Timed& bound : plans_by_bound()) {
       const Worth least = worth_of_bound(bound);
-      if (answer_.best && question_.any) {
+      const bool found =
+          answer_.best && (question_.any || (question_.pruning.time_bound &&
+                                             stops_at_first(question_) && least > answer_.worth));
+      if (found || (visit_.limit && least > *visit_.limit)) {
+        leave_for_later({.seconds = bound.seconds, .bound = least, .after = last});
         break;
       }
-      if (answer_.best && question_.pruning.time_bound && stops_at_first(question_) &&
-          least > answer_.worth) {
-        break;
-      }
-      if (!answer_.best && visit_.limit && least > *visit_.limit) {
-        answer_.next = Next{.seconds = bound.seconds, .bound = least, .after = last};
-        break;
-      }
-      last = bound;
       if (is_slower(bound.index) || lacks_host(bound.index)) {
+        last = bound;
         continue;
       }
+      if (const std::optional<Next> later = beyond_limit(bound.index, last)) {
+        leave_for_later(*later);
+        last = bound;
+        continue;
+      }
+      last = bound;
       if (question_.pruning.memory_floor) {
         const Result<bool> above = bounds_.is_above(bound.index, ceiling());
         if (!above) {
@@ -224,6 +226,30 @@ class LoweredVisit {
            (answer_.best && least > answer_.worth);
   }
 
+  /// Where to continue after `last` if times of other plans prove that the plan is beyond the limit
+  /// of this visit.
+  [[nodiscard]] std::optional<Next> beyond_limit(std::uint64_t index,
+                                                 const std::optional<Timed>& last) const {
+    if (!visit_.limit || !bounds_.learns()) {
+      return std::nullopt;
+    }
+    const double seconds = bounds_.seconds_now(index);
+    const Worth least = worth_of_bound({.seconds = seconds, .index = index});
+    return least > *visit_.limit
+               ? std::optional(Next{.seconds = seconds, .bound = least, .after = last})
+               : std::nullopt;
+  }
+
+  /// The next visit continues at the first plan that is left, with the lowest bound of all.
+  void leave_for_later(const Next& next) {
+    if (!answer_.next) {
+      answer_.next = next;
+    } else if (next.bound < answer_.next->bound) {
+      answer_.next->bound = next.bound;
+      answer_.next->seconds = next.seconds;
+    }
+  }
+
   /// The peak above which a plan cannot be the best.
   [[nodiscard]] Bytes ceiling() const {
     Bytes most = capacity_;
@@ -265,10 +291,15 @@ class LoweredVisit {
     }
     Worth worth = worth_of(question_.objective, plan, rated.time.total().value(), rated.peak);
     worth.number = number;
-    if (!answer_.best || worth < answer_.worth) {
-      answer_.best = rated;
-      answer_.worth = worth;
+    if (answer_.best && worth > answer_.worth) {
+      answer_.others.push_back({.worth = worth, .plan = rated});
+      return ok();
     }
+    if (answer_.best) {
+      answer_.others.push_back({.worth = answer_.worth, .plan = std::move(*answer_.best)});
+    }
+    answer_.best = rated;
+    answer_.worth = worth;
     return ok();
   }
 

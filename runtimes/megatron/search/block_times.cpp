@@ -34,7 +34,7 @@ ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
   megatron.recompute_layers = 1;
   megatron.distributed_optimizer = megatron.fp8_parameters;  // FP8 parameters require it.
   megatron.overlap_grad_reduce = megatron.overlap_param_gather = false;
-  megatron.accumulation_fusion = true;  // `ExchangeTimes` adds the time without it.
+  megatron.accumulation_fusion = true;  // Without it, accumulation runs beside backward.
   megatron.optimizer_offload = 0;
   megatron.optimizer_instances = 1;
   megatron.precision_aware = megatron.bf16_moments = false;
@@ -65,7 +65,7 @@ struct PassTimes {
 class PassReader {
  public:
   PassReader(const ir::RankProgram& program, const cost::StreamTimeline& timeline)
-      : program_(program) {
+      : program_(program), timeline_(timeline) {
     const std::vector<ir::WorkItem>& items = program.work.items;
     computed_.reserve(items.size() + 1);
     computed_.emplace_back();
@@ -81,6 +81,7 @@ class PassReader {
         read_pass(range, layers, false, times);
       } else if (range.kind == ir::RangeKind::kBackwardPass) {
         read_pass(range, layers, true, times);
+        times.before += embedding_after(range.end);
       } else if (range.kind == ir::RangeKind::kRecomputation) {
         read_recomputation(range, times);
       }
@@ -121,6 +122,21 @@ class PassReader {
     (backward ? times.before : times.behind) += computed_[range.end] - at;
   }
 
+  /// The time by which the accumulation of the embedding's gradient outlasts the backward pass that
+  /// ends at `end`. It runs on the stream of gradient hooks, and the next forward waits for it.
+  [[nodiscard]] Seconds embedding_after(std::size_t end) const {
+    const std::string_view embedding = ir::name_of(ir::OpKind::kEmbedding);
+    Seconds last = computed_[end];
+    for (std::size_t i = 0; i < program_.work.items.size(); ++i) {
+      const ir::WorkItem& item = program_.work.items[i];
+      if (item.kind == ir::WorkItem::Kind::kRun && item.stream != 0 &&
+          program_.operations[program_.sites[item.site].operation] == embedding) {
+        last = std::max(last, timeline_.end[i]);
+      }
+    }
+    return last - computed_[end];
+  }
+
   /// Core attention and the MLP are recognised by their operators.
   void read_recomputation(const ir::WorkRange& range, PassTimes& times) const {
     Seconds* module = &times.norms_again;
@@ -140,6 +156,7 @@ class PassReader {
   }
 
   const ir::RankProgram& program_;
+  const cost::StreamTimeline& timeline_;
   std::vector<Seconds> computed_;  ///< Before each item: when the compute stream's last item ends.
 };
 
