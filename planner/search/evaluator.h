@@ -70,6 +70,8 @@ struct CellAnswer {
   std::optional<RatedPlan> best;
   Worth worth;
   std::vector<WorthyPlan> others;  ///< Other plans that fit and that were evaluated, too.
+  /// The share of evaluated times that replays may do without, beside `Evaluator::time_error`.
+  double uncertain = 0;
   std::uint64_t evaluated = 0;
   std::optional<RatedPlan> leanest;     ///< If nothing fitted; its peak is that of one rank.
   std::optional<RatedPlan> least_host;  ///< The one that needs least host memory, of plans that

@@ -19,7 +19,7 @@ constexpr std::size_t kWavesBeforeDive = 24;
 }  // namespace
 
 PlanStream::PlanStream(const SearchState& state, const std::vector<BoundedCell>& cells, Times times)
-    : state_(state), cells_(cells), times_(times), ratios_(cells.size()) {
+    : state_(state), cells_(cells), times_(times), ratios_(cells.size()), uncertain_(cells.size()) {
   std::vector<Open> all(cells.size());
   for (std::size_t i = 0; i < cells.size(); ++i) {
     all[i] = {.bound = scaled(cells[i].bound, factor_of(i)),
@@ -36,7 +36,8 @@ double PlanStream::factor_of(std::size_t cell) const {
     return 1;
   }
   const TimeError error = state_.of(cells_[cell].cell).time_error();
-  return std::max(1 / (1 + error.of_space), ratios_[cell] / (1 + error.of_cell));
+  return std::max((1 - uncertain_[cell]) / (1 + error.of_space),
+                  (1 - uncertain_[cell]) * ratios_[cell] / (1 + error.of_cell));
 }
 
 Worth PlanStream::scaled(Worth worth, double factor) const {
@@ -211,6 +212,8 @@ Status PlanStream::wave(const std::optional<Worth>& cutoff) {
       return answers[i]->error();
     }
     CellAnswer answer = std::move(*answers[i]).value();
+    // The bound of a cell that is not open yet holds for work of the device alone.
+    uncertain_[taken[i].cell] = answer.uncertain;
     if (answer.next) {
       open_.push({.bound = scaled(answer.next->bound, factor_of(taken[i].cell)),
                   .form = answer.next->bound,

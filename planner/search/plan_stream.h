@@ -96,7 +96,8 @@ class PlanStream {
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   std::multiset<Ready> ready_;
   std::set<std::uint64_t> known_;  ///< Numbers of the plans that are or were ready.
-  std::vector<double> ratios_;     ///< By cell: its least ratio of times, once one was replayed.
+  std::vector<double> ratios_;     ///< By cell: the ratio of times of its first replayed plan.
+  std::vector<double> uncertain_;  ///< `CellAnswer::uncertain`, by cell.
   std::set<std::size_t> left_out_;
   std::uint64_t visited_ = 0;  ///< Number of cells.
   std::size_t waves_ = 0;

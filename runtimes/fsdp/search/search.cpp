@@ -140,6 +140,12 @@ class FsdpSearch final : public FrameworkSearch {
   [[nodiscard]] std::int64_t read(Axis axis, std::int64_t value) const override {
     return canonical(axis, value);
   }
+
+  /// A group of parameters is a layer, so that no bucket joins layers.
+  [[nodiscard]] std::unique_ptr<PlanBounds> bounds(const SearchInputs& inputs) const override {
+    return std::make_unique<AloneBounds>(inputs.question.space.model, inputs.device,
+                                         inputs.question.machine, AloneBounds::Convex::kAlways);
+  }
 };
 
 }  // namespace

@@ -59,6 +59,7 @@ struct PassTimes {
   Seconds attention_again;
   Seconds norms_again;
   Seconds mlp_again;
+  double host_share = 0;  ///< `BlockTimes::host_share`.
 };
 
 /// Reads the times off a priced program.
@@ -110,6 +111,7 @@ class PassReader {
         ends[static_cast<std::size_t>(layer)] = computed_[i + 1];
       }
     }
+    times.host_share = std::max(times.host_share, host_share_of(range));
     std::vector<Seconds>& out = backward ? times.backward : times.forward;
     out.resize(ends.size());
     Seconds at = first;
@@ -120,6 +122,17 @@ class PassReader {
     }
     (backward ? times.behind : times.before) += first - computed_[range.begin];
     (backward ? times.before : times.behind) += computed_[range.end] - at;
+  }
+
+  /// The share of a pass in which the compute stream waits for the host.
+  [[nodiscard]] double host_share_of(const ir::WorkRange& range) const {
+    Seconds waited;
+    for (const cost::Stall& stall :
+         cost::stalls_of(program_.work, timeline_, {.first = range.begin, .last = range.end})) {
+      waited += stall.blocker == cost::StreamTimeline::kHost ? stall.time : Seconds{};
+    }
+    const Seconds whole = computed_[range.end] - computed_[range.begin];
+    return whole > Seconds{} ? waited / whole : 0;
   }
 
   /// The time by which the accumulation of the embedding's gradient outlasts the backward pass that
@@ -192,6 +205,7 @@ class Sampler {
     if (!plain) {
       return plain.error();
     }
+    blocks.host_share = std::max(blocks.host_share, plain->host_share);
     times.forward = plain->forward[kMiddle];
     times.backward = plain->backward[kMiddle];
     blocks.embedding = plain->before;

@@ -208,9 +208,14 @@ class MegatronEvaluator final : public Evaluator {
     if (std::optional<Next> later = beyond_limit(state, cell, visit, *blocks)) {
       CellAnswer answer;
       answer.next = later;
+      answer.uncertain = blocks->host_share;
       return answer;
     }
-    return CellVisit(state, memory_, cell, visit, *blocks)();
+    Result<CellAnswer> answer = CellVisit(state, memory_, cell, visit, *blocks)();
+    if (answer) {
+      answer->uncertain = blocks->host_share;
+    }
+    return answer;
   }
 
   [[nodiscard]] Result<CellAnswer> leanest(const SearchState& state,
