@@ -235,7 +235,14 @@ class LoweredVisit {
       // The leanest plan comes first, because its memory can exclude others.
       std::vector<Bytes> floors(plans_.size());
       for (const Timed& bound : order) {
-        floors[bound.index] = lowered_.bounds->floor(plans_[bound.index]);
+        const ir::ParallelPlan& plan = plans_[bound.index];
+        floors[bound.index] = lowered_.bounds->floor(plan);
+        const Result<std::optional<SampledBound>> sampled =
+            floors[bound.index] > ceiling() ? Result(std::optional<SampledBound>())
+                                            : lowered_.bounds->sampled(plan, lowered_.plans);
+        if (sampled && *sampled) {
+          floors[bound.index] = std::max(floors[bound.index], (*sampled)->peak);
+        }
       }
       std::ranges::stable_sort(order, {}, [&](const Timed& one) { return floors[one.index]; });
     }

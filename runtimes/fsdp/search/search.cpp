@@ -1,8 +1,11 @@
 #include "runtimes/fsdp/search/search.h"
 
 #include <array>
+#include <memory>
 #include <string_view>
 
+#include "planner/evaluate/plan_bounds.h"
+#include "planner/search/evaluator.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/runtime.h"
 #include "runtimes/registry.h"

@@ -34,7 +34,7 @@ ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
   megatron.recompute_layers = 1;
   megatron.distributed_optimizer = megatron.fp8_parameters;  // FP8 parameters require it.
   megatron.overlap_grad_reduce = megatron.overlap_param_gather = false;
-  megatron.accumulation_fusion = true;  // Without it, accumulation runs beside backward.
+  megatron.accumulation_fusion = true;  // `ExchangeTimes` adds the time without it.
   megatron.optimizer_offload = 0;
   megatron.optimizer_instances = 1;
   megatron.precision_aware = megatron.bf16_moments = false;

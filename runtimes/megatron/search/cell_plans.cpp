@@ -11,17 +11,13 @@ namespace {
 
 /// Whether another allowed setting of the switches is no slower and no larger, whatever the rest of
 /// the plan is. The data loader's mask is one more tensor that takes no time. Transformer Engine's
-/// cross entropy writes its gradient over the logits. Products that accumulate gradients themselves
-/// need no tensors for them; the separate accumulation costs nothing in a replay only because it
-/// runs on a stream of its own, as if that had bandwidth of its own.
+/// cross entropy writes its gradient over the logits.
 bool is_dominated(const Constraints& allowed, const ir::MegatronPlan& with) {
   constexpr auto kFused = static_cast<std::int64_t>(ir::MegatronCrossEntropy::kTransformerEngine);
   const bool mask = with.mask_in_dataloader && allowed.allows(megatron_axes::kLoaderMask, 0);
   const bool loss = with.cross_entropy != ir::MegatronCrossEntropy::kTransformerEngine &&
                     allowed.allows(Axis::kLoss, kFused);
-  const bool accumulation =
-      !with.accumulation_fusion && allowed.allows(megatron_axes::kAccumulationFusion, 1);
-  return mask || loss || accumulation;
+  return mask || loss;
 }
 
 }  // namespace

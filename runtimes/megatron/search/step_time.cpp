@@ -116,6 +116,7 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
   taken_ = cost::taken_ratio(machine);
   adam_ = moved(machine, parameters * step_bytes(plan, bytes));
   sharded_adam_ = moved(machine, shard * step_bytes(plan, bytes));
+  accumulation_ = moved(machine, parameters * (2 + 2 * bytes));
   zero_ = moved(machine, parameters * bytes);
   // The check for NaN reads the gradients; scaling reads and writes them.
   const bool scaled = groups.dense.ranks() > 1;
@@ -160,6 +161,9 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
   if (megatron.optimizer_offload > 0) {
     parts.optimizer = (1 - megatron.optimizer_offload) * parts.optimizer;
     parts.offload += megatron.optimizer_offload * host_adam_;
+  }
+  if (!megatron.accumulation_fusion) {
+    parts.forward_backward += static_cast<double>(plan.workload.accumulation) * accumulation_;
   }
   return parts;
 }

@@ -39,7 +39,8 @@ class TitanBounds final : public PlanBounds {
       : model_(inputs.question.space.model),
         device_(inputs.device),
         records_(inputs.records.lowered),
-        floors_(model_, inputs.device, inputs.question.machine) {}
+        floors_(model_, inputs.device, inputs.question.machine,
+                inputs.records.of<TitanFloor::Samples>()) {}
 
   [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan) override {
     return floors_.least_step(plan);
