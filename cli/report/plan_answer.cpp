@@ -379,6 +379,7 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("space", result.space);
   fields.add("evaluated", result.evaluated);
   fields.add("rejected_by_replay", result.rejected);
+  fields.add("replays", result.replays);
   fields.add("lowered_whole", result.memory.lowered);
   const bool bounded = result.status != plan::PlanStatus::kInfeasible;
   fields.add("objective", ir::word_of(plan::objective_words(), answer.search.objective));
@@ -454,6 +455,13 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
       with_commas(static_cast<std::int64_t>(result.evaluated)) + " computed in full, the others " +
       (result.status == plan::PlanStatus::kFeasible ? "not yet seen or ruled out by bounds"
                                                     : "ruled out by bounds") +
+      (result.replays > 0
+           ? "; " + with_commas(static_cast<std::int64_t>(result.replays)) + " replayed" +
+                 (result.status == plan::PlanStatus::kOptimal &&
+                          answer.search.objective == plan::Objective::kThroughput
+                      ? ", no other is faster"
+                      : "")
+           : "") +
       "; the search took " + duration_text(answer.seconds);
   if (result.status == plan::PlanStatus::kFeasible) {
     counts += ", bound " + bound_text(answer.search.objective, result.bound) + ", gap " +

@@ -35,7 +35,7 @@ std::string too_large(const plan::WhyNot& why) {
 }
 
 std::string slower(const plan::PlanResult& found, const plan::WhyNot& why) {
-  const double best = found.best ? found.best->time.total().value() : 0;
+  const double best = found.best ? found.step().value() : 0;
   if (!found.best) {
     return "fits: " + plan_words(why.plan->plan);
   }

@@ -31,6 +31,17 @@ StepParts parts_of(const cost::PartTimes& times) {
   return parts;
 }
 
+/// The bytes by which the last forward of `program` raises its live bytes.
+Bytes kept_by_forward(const ir::RankProgram& program, const std::vector<std::int64_t>& live) {
+  Bytes kept;
+  for (const ir::Phase& phase : program.phases) {
+    if (phase.name.kind == ir::PhaseKind::kForward && phase.end > phase.begin && phase.begin > 0) {
+      kept = Bytes{live[phase.end - 1] - live[phase.begin - 1]};
+    }
+  }
+  return kept;
+}
+
 }  // namespace
 
 std::optional<LoweredPlan> LoweredRecords::plan(const std::string& text) {
@@ -68,7 +79,8 @@ Result<LoweredPlan> LoweredPlans::of(const ir::ParallelPlan& plan, std::uint64_t
   const std::string text = room + ir::to_json(ir::plan_to_json(plan));
   std::optional<LoweredPlan> found = records_.plan(text);
   if (!found) {
-    const Result<LoweredPlan> lowered = lower(plan);
+    lowered_.fetch_add(1, std::memory_order_relaxed);
+    const Result<LoweredPlan> lowered = lower(model_, plan);
     if (!lowered) {
       return lowered.error();
     }
@@ -85,19 +97,37 @@ std::optional<LoweredPlan> LoweredPlans::known(std::uint64_t number) {
   return found == known_.end() ? std::nullopt : std::optional(found->second);
 }
 
-Result<LoweredPlan> LoweredPlans::lower(const ir::ParallelPlan& plan) {
-  lowered_.fetch_add(1, std::memory_order_relaxed);
+Result<LoweredPlan> LoweredPlans::of_fewer_layers(const ir::ModelSpec& fewer,
+                                                  const ir::ParallelPlan& plan) {
+  const std::string text =
+      std::to_string(fewer.layers.size()) + " layers" + ir::to_json(ir::plan_to_json(plan));
+  if (const std::optional<LoweredPlan> found = records_.plan(text)) {
+    return *found;
+  }
+  const Result<LoweredPlan> lowered = lower(fewer, plan);
+  if (lowered) {
+    records_.add(text, *lowered);
+  }
+  return lowered;
+}
+
+Result<LoweredPlan> LoweredPlans::lower(const ir::ModelSpec& model,
+                                        const ir::ParallelPlan& plan) const {
   const cost::PriceList prices = cost::prices_on(machine_, plan);
   const std::int64_t stage_ranks = plan.world / ir::runtime_of(plan).pipeline(plan).stages;
   LoweredPlan lowered;
   std::vector<cost::StagePrice> stages;
-  for (const ir::Rank rank : cost::binding_ranks(model_, plan)) {
-    const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_, rank);
+  for (const ir::Rank rank : cost::binding_ranks(model, plan)) {
+    const Result<ir::RankProgram> program = cost::lower_replayed(model, plan, device_, rank);
     if (!program) {
       return program.error();
     }
-    lowered.peak = std::max(lowered.peak, Bytes{live_peak(*program, plan.allocator)});
-    const cost::HostMemory host = cost::host_memory(model_, plan, device_.host, *program);
+    const std::vector<std::int64_t> live = live_curve(*program, plan.allocator);
+    for (const std::int64_t bytes : live) {
+      lowered.peak = std::max(lowered.peak, Bytes{bytes});
+    }
+    lowered.kept = std::max(lowered.kept, kept_by_forward(*program, live));
+    const cost::HostMemory host = cost::host_memory(model, plan, device_.host, *program);
     lowered.host = std::max(lowered.host, host.bytes);
     lowered.host_capacity = host.capacity.value_or(Bytes{0});
     lowered.host_fits = lowered.host_fits && host.fits();
@@ -105,7 +135,7 @@ Result<LoweredPlan> LoweredPlans::lower(const ir::ParallelPlan& plan) {
                       .time = cost::price_program(*program, plan, prices)});
     stages.back().time.timeline = {};  // It is as long as the program, and nobody reads it.
   }
-  lowered.time = parts_of(cost::compose_step(model_, plan, device_, stages).parts);
+  lowered.time = parts_of(cost::compose_step(model, plan, device_, stages).parts);
   return lowered;
 }
 

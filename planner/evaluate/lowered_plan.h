@@ -24,6 +24,7 @@ struct LoweredPlan {
   Bytes host{};    ///< The same as in `RatedPlan`.
   Bytes host_capacity{};
   bool host_fits = true;
+  Bytes kept;  ///< What the last forward keeps until backward.
 };
 
 /// Results of lowered plans, which searches of one model on one machine share.
@@ -62,11 +63,18 @@ class LoweredPlans {
   /// The result of `of` for plan number `number`, if it was called.
   [[nodiscard]] std::optional<LoweredPlan> known(std::uint64_t number);
 
+  /// The same for `plan` with another model, which has fewer layers.
+  ///
+  /// Errors:  those of `cost::lower_replayed`.
+  [[nodiscard]] Result<LoweredPlan> of_fewer_layers(const ir::ModelSpec& fewer,
+                                                    const ir::ParallelPlan& plan);
+
   /// Number of plans that were lowered.
   [[nodiscard]] std::uint64_t lowered() const { return lowered_.load(); }
 
  private:
-  [[nodiscard]] Result<LoweredPlan> lower(const ir::ParallelPlan& plan);
+  [[nodiscard]] Result<LoweredPlan> lower(const ir::ModelSpec& model,
+                                          const ir::ParallelPlan& plan) const;
 
   const ir::ModelSpec& model_;
   const cost::DeviceSpec& device_;

@@ -74,6 +74,93 @@ std::vector<std::vector<std::uint64_t>> AloneBounds::lighter(const SpaceQuestion
   return all;
 }
 
+namespace {
+
+/// The share of a step by which its time may be below the line through short programs, on one GPU
+/// and on several.
+/// Source: tests/bench/results/search_epyc-2vcpu_2026-11-27.md.
+constexpr double kLineErrorAlone = 0.02;
+constexpr double kLineError = 0.05;
+
+/// The number of layers that `plan` recomputes.
+std::int64_t layers_again(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  std::int64_t again = 0;
+  for (std::int64_t layer = 0; layer < static_cast<std::int64_t>(model.layers.size()); ++layer) {
+    again += ir::recomputes_layer(plan, layer) ? 1 : 0;
+  }
+  return again;
+}
+
+}  // namespace
+
+Result<std::optional<AloneBounds::Line>> AloneBounds::line(const ir::ParallelPlan& plan,
+                                                           LoweredPlans& plans) {
+  constexpr std::size_t kPeriods = 3;  // One of them is neither the first nor the last.
+  const ir::Runtime& runtime = ir::runtime_of(plan);
+  const cost::LayerStretch stretch = cost::best_stretch(model_.layers, 1);
+  const std::size_t removed = stretch.removable(kPeriods);
+  const bool buckets = runtime.depends_on_room(plan) && plan.world > 1;
+  if (2 * removed < model_.layers.size() || model_.encoder || buckets) {
+    return std::optional<Line>();
+  }
+  const Result<LoweredPlan> three =
+      plans.of_fewer_layers(cost::without_layers(model_, stretch, removed), plan);
+  const Result<LoweredPlan> four =
+      plans.of_fewer_layers(cost::without_layers(model_, stretch, removed - stretch.period), plan);
+  if (!three || !four) {
+    return three ? four.error() : three.error();
+  }
+  const auto periods = static_cast<std::int64_t>(removed / stretch.period);
+  const Seconds shorter = three->time.total();
+  const bool grows = convex_ == Convex::kAlways || runtime.grows_by_layers(plan);
+  const Bytes peak = three->peak + periods * (four->peak - three->peak);
+  // Beside adapters, buckets are small: a twentieth is more than they are.
+  const Bytes beside = plan.lora ? peak - Bytes{peak.value() / 20} : Bytes{};
+  return std::optional(
+      Line{.peak = grows ? peak : beside,
+           .step = shorter + static_cast<double>(periods) * (four->time.total() - shorter),
+           .kept = three->kept + periods * (four->kept - three->kept)});
+}
+
+Result<std::optional<SampledBound>> AloneBounds::sampled(const ir::ParallelPlan& plan,
+                                                         LoweredPlans& plans) {
+  const auto lowest = [&plan](Bytes peak, Seconds step) {
+    const double error = plan.world > 1 ? kLineError : kLineErrorAlone;
+    return std::optional(SampledBound{.peak = std::max(peak, Bytes{}), .step = (1 - error) * step});
+  };
+  const bool some = plan.recompute != ir::Recompute::kNone &&
+                    (plan.recompute_every > 1 || plan.recompute_first > 0);
+  if (!some) {
+    const Result<std::optional<Line>> own = line(plan, plans);
+    if (!own) {
+      return own.error();
+    }
+    return *own ? lowest((*own)->peak, (*own)->step) : std::nullopt;
+  }
+  ir::ParallelPlan end = plan;
+  end.recompute_every = 1;
+  end.recompute_first = 0;
+  const Result<std::optional<Line>> every = line(end, plans);
+  end.recompute = ir::Recompute::kNone;
+  const Result<std::optional<Line>> none = line(end, plans);
+  if (!every || !none) {
+    return every ? none.error() : every.error();
+  }
+  const cost::LayerStretch stretch = cost::best_stretch(model_.layers, 1);
+  const bool equal = stretch.period == 1 && stretch.length == model_.layers.size();
+  if (!*every || !*none || !equal) {
+    return std::optional<SampledBound>();
+  }
+  const auto layers = static_cast<std::int64_t>(model_.layers.size());
+  const std::int64_t again = layers_again(model_, plan);
+  const Bytes freed = std::max((*none)->kept - (*every)->kept, Bytes{});
+  const Bytes most{ceil_div(freed.value() * (again + 1), layers)};
+  const Seconds added = std::max((*every)->step - (*none)->step, Seconds{});
+  const double share = static_cast<double>(again) / static_cast<double>(layers);
+  const Bytes peak = (*none)->peak - std::min(freed, most);
+  return lowest((*none)->peak > Bytes{} ? peak : Bytes{}, (*none)->step + share * added);
+}
+
 AloneBounds::Alone AloneBounds::alone(const ir::ParallelPlan& plan) {
   const std::optional<ir::ParallelPlan> one = ir::runtime_of(plan).one_rank_alone(plan);
   if (!one) {
@@ -97,10 +184,7 @@ AloneBounds::Alone AloneBounds::between(const ir::ParallelPlan& one) {
   end.recompute = ir::Recompute::kNone;
   const Alone none = measured(end);
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
-  std::int64_t again = 0;
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    again += ir::recomputes_layer(one, layer) ? 1 : 0;
-  }
+  const std::int64_t again = layers_again(model_, one);
   const cost::LayerStretch stretch = cost::best_stretch(model_.layers, 1);
   const bool equal = stretch.period == 1 && stretch.length == model_.layers.size() &&
                      model_.architecture == ir::Architecture::kCausalLm;

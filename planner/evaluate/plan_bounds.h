@@ -12,9 +12,16 @@
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
+#include "planner/evaluate/lowered_plan.h"
 #include "planner/space/search_space.h"
 
 namespace headroom::plan {
+
+/// Lower bounds of the peak and of the step time of a plan.
+struct SampledBound {
+  Bytes peak;
+  Seconds step;
+};
 
 /// Lower bounds of time and memory of plans that are lowered whole, known before they are lowered.
 ///
@@ -34,12 +41,12 @@ class PlanBounds {
   }
   /// A lower bound (floor) of the peak of `plan`.
   [[nodiscard]] virtual Bytes floor(const ir::ParallelPlan& plan) = 0;
-  /// A higher floor of the peak, which costs lowering a short program; nothing if there is none.
+  /// Higher bounds, which cost lowering short programs; nothing if there are none.
   ///
   /// Errors:  those of `cost::lower_replayed`.
-  [[nodiscard]] virtual Result<std::optional<Bytes>> sampled_floor(
-      const ir::ParallelPlan& /*plan*/) {
-    return std::optional<Bytes>();
+  [[nodiscard]] virtual Result<std::optional<SampledBound>> sampled(
+      const ir::ParallelPlan& /*plan*/, LoweredPlans& /*plans*/) {
+    return std::optional<SampledBound>();
   }
   /// For each choice of a cell, the other choices that are no slower, because their programs have
   /// the same work or less. Empty: nothing is known.
@@ -52,10 +59,16 @@ class PlanBounds {
 /// Bounds for every framework that has `ir::Runtime::one_rank_alone`.
 class AloneBounds : public PlanBounds {
  public:
-  /// Keeps references to all arguments.
+  /// The frameworks whose peaks are convex in the number of layers.
+  enum class Convex : std::uint8_t {
+    kIfEven,  ///< Where `ir::Runtime::grows_by_layers` says so.
+    kAlways,
+  };
+
+  /// Keeps references to the first three arguments.
   AloneBounds(const ir::ModelSpec& model, const cost::DeviceSpec& device,
-              const cost::Machine& machine)
-      : model_(model), device_(device), machine_(machine) {}
+              const cost::Machine& machine, Convex convex = Convex::kIfEven)
+      : model_(model), device_(device), machine_(machine), convex_(convex) {}
 
   /// Model:   every micro-batch runs the products, attention and memory-bound kernels of forward
   ///          and backward, including recomputation, one after the other on the compute stream, as
@@ -76,6 +89,15 @@ class AloneBounds : public PlanBounds {
   ///          adapters, another framework's program counts as keeping nothing.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan) override;
 
+  /// Model:   the line through two programs of few layers of the framework itself. Peaks are convex
+  ///          in the number of layers (`cost::layer_bound`); where they are not, their bound is 0.
+  ///          Times are almost linear, and an error is taken off. If some layers are recomputed,
+  ///          each adds its part to the time and frees its part of what forward keeps, and one more
+  ///          is freed. There is no bound for buckets of DeepSpeed on several GPUs: they fill up
+  ///          after some layers.
+  [[nodiscard]] Result<std::optional<SampledBound>> sampled(const ir::ParallelPlan& plan,
+                                                            LoweredPlans& plans) override;
+
   /// Model:   a plan whose recomputed layers are among those of another one, and which is otherwise
   ///          the same, is no slower: the program of the other one has its work and more.
   [[nodiscard]] std::vector<std::vector<std::uint64_t>> lighter(const SpaceQuestion& question,
@@ -88,6 +110,13 @@ class AloneBounds : public PlanBounds {
     Seconds products;       ///< Its part in products of 16-bit operands.
     std::int64_t kept = 0;  ///< Bytes kept at the end of its forward.
   };
+  /// Figures of a plan, by the line through short programs.
+  struct Line {
+    Bytes peak;
+    Seconds step;
+    Bytes kept;
+  };
+  [[nodiscard]] Result<std::optional<Line>> line(const ir::ParallelPlan& plan, LoweredPlans& plans);
   [[nodiscard]] Alone alone(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone measured(const ir::ParallelPlan& one);
   [[nodiscard]] Alone between(const ir::ParallelPlan& one);
@@ -97,6 +126,7 @@ class AloneBounds : public PlanBounds {
   const ir::ModelSpec& model_;
   const cost::DeviceSpec& device_;
   const cost::Machine& machine_;
+  Convex convex_;
   std::mutex mutex_;
   std::vector<std::pair<ir::ParallelPlan, Alone>> alone_;  ///< By `Runtime::one_rank_alone`.
 };

@@ -53,10 +53,9 @@ Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found, 
   }
   if (other->best) {
     why.kind = WhyNot::Kind::kSlower;
+    why.seconds_lost = found.best ? (other->step() - found.step()).value() : 0;
     why.plan = other->best;
     why.replay = std::move(other->estimate);
-    why.seconds_lost =
-        found.best ? other->best->time.total().value() - found.best->time.total().value() : 0;
     return why;
   }
   why.kind =

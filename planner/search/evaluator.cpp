@@ -33,6 +33,21 @@ Worth worth_of(const SearchQuestion& question, const ir::ParallelPlan& plan, dou
   return {};
 }
 
+double value_of(Objective objective, double first, std::int64_t sequence) {
+  switch (objective) {
+    case Objective::kThroughput:
+    case Objective::kCost:
+      return first * static_cast<double>(sequence);
+    case Objective::kGpus:
+    case Objective::kMemory:
+      return first;
+    case Objective::kMicroBatch:
+    case Objective::kSequence:
+      return -first;
+  }
+  return first;
+}
+
 SearchState search_state(const SearchInputs& inputs, const std::vector<Cell>& cells) {
   SearchState state{.question = inputs.question, .evaluators = {}, .refused = {}};
   for (const Cell& cell : cells) {

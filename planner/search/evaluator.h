@@ -28,6 +28,10 @@ struct Worth {
 [[nodiscard]] Worth worth_of(const SearchQuestion& question, const ir::ParallelPlan& plan,
                              double seconds, Bytes peak);
 
+/// The figure that an objective asks for, for a plan of `sequence` tokens whose worth begins with
+/// `first`: seconds of a step, GPUs, bytes, GPU seconds, sequences or tokens.
+[[nodiscard]] double value_of(Objective objective, double first, std::int64_t sequence);
+
 /// A cell and the bounds of its plans.
 struct BoundedCell {
   Cell cell;
@@ -57,10 +61,19 @@ struct Next {
   std::optional<Timed> after;
 };
 
+/// A plan and its worth.
+struct WorthyPlan {
+  Worth worth;
+  RatedPlan plan;
+};
+
 /// The result of one visit of a cell.
 struct CellAnswer {
   std::optional<RatedPlan> best;
   Worth worth;
+  std::vector<WorthyPlan> others;  ///< Other plans that fit and that were evaluated, too.
+  /// The share of evaluated times that replays may do without, beside `Evaluator::time_error`.
+  double uncertain = 0;
   std::uint64_t evaluated = 0;
   std::optional<RatedPlan> leanest;     ///< If nothing fitted; its peak is that of one rank.
   std::optional<RatedPlan> least_host;  ///< The one that needs least host memory, of plans that
@@ -84,6 +97,15 @@ struct SearchInputs {
 
 struct SearchState;
 
+/// How much shorter a replayed step may be than the evaluated one, as a ratio: a replay takes at
+/// least the evaluated time divided by one more than this.
+struct TimeError {
+  double of_space = 0;
+  /// The same for the other plans of a cell in relation to the plan of the cell with the shortest
+  /// evaluated time, whose replay is known.
+  double of_cell = 0;
+};
+
 /// Evaluates times and peaks of plans of one framework.
 ///
 /// Threads: may be called from any number of threads; answers do not depend on them.
@@ -96,6 +118,8 @@ class Evaluator {
 
   /// The work of one cell in units of `kWave`: 1 for closed forms, more for lowering.
   [[nodiscard]] virtual std::size_t work_of_cell() const = 0;
+  /// By default evaluated times are those of the replay.
+  [[nodiscard]] virtual TimeError time_error() const { return {}; }
   /// A lower bound of the step time of all plans of the cell.
   [[nodiscard]] virtual Seconds least_of_cell(const Cell& cell) = 0;
   /// A lower bound of the memory of all plans of the cell. Its computation stops once it is above

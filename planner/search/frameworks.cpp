@@ -30,13 +30,15 @@ FrameworkBest row_of(const FrameworkSearch* framework, PlanResult result) {
           .late = result.late};
 }
 
-/// Plans first, by their worth under the objective.
+/// Plans first, by their worth under the objective, with the replayed time.
 std::tuple<bool, Worth> order_of(const SearchQuestion& question, const FrameworkBest& row) {
   if (!row.best) {
     return {true, Worth{}};
   }
   const RatedPlan& plan = *row.best;
-  Worth worth = worth_of(question, plan.plan, plan.time.total().value(), plan.peak);
+  const bool replayed = row.estimate && row.estimate->time;
+  const Seconds step = replayed ? row.estimate->time->total : plan.time.total();
+  Worth worth = worth_of(question, plan.plan, step.value(), plan.peak);
   worth.number = 0;  // Numbers count within the space of each search.
   return {false, worth};
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -34,6 +35,13 @@ std::vector<ir::ParallelPlan> plans_of(const SearchState& state, const Cell& cel
   }
   return plans;
 }
+
+/// What bounds prove of a plan.
+struct Ruled {
+  bool too_large = false;
+  bool too_slow = false;
+  double seconds = 0;  ///< The least that it takes.
+};
 
 /// Bounds of the plans of a cell before they are lowered.
 ///
@@ -71,16 +79,30 @@ class CellBounds {
   /// Whether times of other plans of the cell can raise bounds.
   [[nodiscard]] bool learns() const { return !lighter_.empty(); }
 
-  /// Whether bounds prove that the peak of plan number `index` is above `ceiling`.
+  /// Whether bounds prove that the peak of plan number `index` is above `ceiling`, or that it takes
+  /// longer than `limit` seconds.
   ///
   /// Errors:  those of the lowering.
-  [[nodiscard]] Result<bool> is_above(std::uint64_t index, Bytes ceiling) const {
+  [[nodiscard]] Result<Ruled> rule_out(std::uint64_t index, Bytes ceiling, double limit) const {
+    constexpr double kRounding = 1 + 1e-9;  // A limit that is this bound must not rule it out.
     const ir::ParallelPlan& plan = plans_[index];
     if (lowered_.bounds->floor(plan) > ceiling) {
-      return true;
+      return Ruled{.too_large = true, .too_slow = false, .seconds = 0};
     }
-    const Result<std::optional<Bytes>> sampled = lowered_.bounds->sampled_floor(plan);
-    return sampled ? Result<bool>(*sampled && **sampled > ceiling) : Result<bool>(sampled.error());
+    if (lowered_.plans.known(cell_.first_number + index)) {
+      return Ruled{};
+    }
+    const Result<std::optional<SampledBound>> sampled =
+        lowered_.bounds->sampled(plan, lowered_.plans);
+    if (!sampled) {
+      return sampled.error();
+    }
+    if (!*sampled) {
+      return Ruled{};
+    }
+    return Ruled{.too_large = (*sampled)->peak > ceiling,
+                 .too_slow = (*sampled)->step.value() > kRounding * limit,
+                 .seconds = (*sampled)->step.value()};
   }
 
  private:
@@ -113,33 +135,39 @@ class LoweredVisit {
     std::optional<Timed> last = visit_.after;
     for (const Timed& bound : plans_by_bound()) {
       const Worth least = worth_of_bound(bound);
-      if (has_best() && question_.any) {
+      const bool found =
+          has_best() && (question_.any || (question_.pruning.time_bound &&
+                                             stops_at_first(question_) && least > answer_.worth));
+      if (found || (visit_.limit && least > *visit_.limit)) {
+        leave_for_later({.seconds = bound.seconds, .bound = least, .after = last});
         break;
       }
-      if (answer_.best && question_.pruning.time_bound && stops_at_first(question_) &&
-          least > answer_.worth) {
-        break;
-      }
-      if (!answer_.best && visit_.limit && least > *visit_.limit) {
-        answer_.next = Next{.seconds = bound.seconds, .bound = least, .after = last};
-        break;
-      }
-      last = bound;
       if (is_slower(bound.index) || lacks_host(bound.index)) {
+        last = bound;
+        continue;
+      }
+      if (const std::optional<Next> later = beyond_limit(bound.index, last)) {
+        leave_for_later(*later);
+        last = bound;
         continue;
       }
       if (question_.pruning.memory_floor) {
-        const Result<bool> above = bounds_.is_above(bound.index, ceiling());
-        if (!above) {
-          if (!leave_out(above.error())) {
-            return above.error();
-          }
-          continue;
+        const Result<Ruled> ruled =
+            bounds_.rule_out(bound.index, ceiling(), longest_of_visit(bound.index));
+        if (!ruled && !leave_out(ruled.error())) {
+          return ruled.error();
         }
-        if (*above) {
+        if (ruled && !ruled->too_large && ruled->too_slow) {
+          const Timed timed{.seconds = ruled->seconds, .index = bound.index};
+          leave_for_later(
+              {.seconds = ruled->seconds, .bound = worth_of_bound(timed), .after = last});
+        }
+        if (!ruled || ruled->too_large || ruled->too_slow) {
+          last = bound;
           continue;
         }
       }
+      last = bound;
       if (Status status = evaluate(bound.index); !status) {
         return std::move(status).error();
       }
@@ -210,7 +238,14 @@ class LoweredVisit {
       // The leanest plan comes first, because its memory can exclude others.
       std::vector<Bytes> floors(plans_.size());
       for (const Timed& bound : order) {
-        floors[bound.index] = lowered_.bounds->floor(plans_[bound.index]);
+        const ir::ParallelPlan& plan = plans_[bound.index];
+        floors[bound.index] = lowered_.bounds->floor(plan);
+        const Result<std::optional<SampledBound>> sampled =
+            floors[bound.index] > ceiling() ? Result(std::optional<SampledBound>())
+                                            : lowered_.bounds->sampled(plan, lowered_.plans);
+        if (sampled && *sampled) {
+          floors[bound.index] = std::max(floors[bound.index], (*sampled)->peak);
+        }
       }
       std::ranges::stable_sort(order, {}, [&](const Timed& one) { return floors[one.index]; });
     }
@@ -225,6 +260,52 @@ class LoweredVisit {
     const Worth least = worth_of_bound({.seconds = bounds_.seconds_now(index), .index = index});
     return (visit_.incumbent && least > *visit_.incumbent) ||
            (answer_.best && least > answer_.worth);
+  }
+
+  /// Where to continue after `last` if times of other plans prove that the plan is beyond the limit
+  /// of this visit.
+  [[nodiscard]] std::optional<Next> beyond_limit(std::uint64_t index,
+                                                 const std::optional<Timed>& last) const {
+    if (!visit_.limit || !bounds_.learns()) {
+      return std::nullopt;
+    }
+    const double seconds = bounds_.seconds_now(index);
+    const Worth least = worth_of_bound({.seconds = seconds, .index = index});
+    return least > *visit_.limit
+               ? std::optional(Next{.seconds = seconds, .bound = least, .after = last})
+               : std::nullopt;
+  }
+
+  /// The longest step of the plan with which it is looked at in this visit; there is no limit
+  /// unless objective and time order plans in the same way.
+  [[nodiscard]] double longest_of_visit(std::uint64_t index) const {
+    constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+    if (!visit_.limit || question_.any) {
+      return kNoLimit;
+    }
+    const Worth one = worth_of_bound({.seconds = 1, .index = index});
+    switch (question_.objective) {
+      case Objective::kThroughput:
+      case Objective::kCost:
+        return visit_.limit->first / one.first;
+      case Objective::kGpus:
+      case Objective::kMicroBatch:
+      case Objective::kSequence:
+        return visit_.limit->first > one.first ? kNoLimit : visit_.limit->second;
+      case Objective::kMemory:
+        return kNoLimit;
+    }
+    return kNoLimit;
+  }
+
+  /// The next visit continues at the first plan that is left, with the lowest bound of all.
+  void leave_for_later(const Next& next) {
+    if (!answer_.next) {
+      answer_.next = next;
+    } else if (next.bound < answer_.next->bound) {
+      answer_.next->bound = next.bound;
+      answer_.next->seconds = next.seconds;
+    }
   }
 
   /// The peak above which a plan cannot be the best.
@@ -268,10 +349,15 @@ class LoweredVisit {
     }
     Worth worth = worth_of(question_, plan, rated.time.total().value(), rated.peak);
     worth.number = number;
-    if (!answer_.best || worth < answer_.worth) {
-      answer_.best = rated;
-      answer_.worth = worth;
+    if (answer_.best && worth > answer_.worth) {
+      answer_.others.push_back({.worth = worth, .plan = rated});
+      return ok();
     }
+    if (answer_.best) {
+      answer_.others.push_back({.worth = answer_.worth, .plan = std::move(*answer_.best)});
+    }
+    answer_.best = rated;
+    answer_.worth = worth;
     return ok();
   }
 
@@ -345,11 +431,12 @@ class LoweredEvaluator final : public Evaluator {
         continue;
       }
       if (pruning.memory_floor) {
-        const Result<bool> above = bounds.is_above(index, ceiling);
-        if (!above && !is_refusal(above.error())) {
-          return above.error();
+        constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+        const Result<Ruled> ruled = bounds.rule_out(index, ceiling, kNoLimit);
+        if (!ruled && !is_refusal(ruled.error())) {
+          return ruled.error();
         }
-        if (!above || *above) {
+        if (!ruled || ruled->too_large) {
           continue;
         }
       }

@@ -1,29 +1,19 @@
 #include "planner/search/search.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <functional>
-#include <iterator>
-#include <numeric>
-#include <queue>
-#include <thread>
-#include <tuple>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "planner/search/evaluator.h"
 #include "planner/search/front_search.h"
 #include "planner/search/in_parallel.h"
+#include "planner/search/plan_stream.h"
 #include "planner/space/refusal.h"
 
 namespace headroom::plan {
 namespace {
-
-/// A visit of a cell continues to plans that are slower by this factor than the first open one.
-constexpr double kStretch = 1.01;
-/// Number of waves after which a search without a result looks for any plan that fits, so that it
-/// has something to report if it is stopped.
-constexpr std::size_t kWavesBeforeDive = 24;
 
 std::vector<BoundedCell> bounded_cells(const SearchState& state, std::vector<Cell> cells) {
   std::vector<BoundedCell> bounded(cells.size());
@@ -38,282 +28,6 @@ std::vector<BoundedCell> bounded_cells(const SearchState& state, std::vector<Cel
   return bounded;
 }
 
-/// A cell, or the rest of a visited cell, that has not been searched yet.
-struct Open {
-  Worth bound;
-  double seconds = 0;
-  std::size_t cell = 0;
-  std::optional<Timed> after;
-  bool again = false;  ///< Whether it has been visited before.
-  friend bool operator>(const Open& a, const Open& b) { return a.bound > b.bound; }
-};
-
-/// Converts a bound of worth to `PlanResult::bound`, for plans of `sequence` tokens.
-double bound_of(Objective objective, double first, std::int64_t sequence) {
-  switch (objective) {
-    case Objective::kThroughput:
-    case Objective::kCost:
-      return first * static_cast<double>(sequence);
-    case Objective::kGpus:
-    case Objective::kMemory:
-      return first;
-    case Objective::kMicroBatch:
-    case Objective::kSequence:
-      return -first;
-  }
-  return first;
-}
-
-/// A plan that fits, and its worth.
-struct Ranked {
-  Worth worth;
-  RatedPlan plan;
-};
-
-/// One best-first pass over all cells: it always continues with the lowest bound.
-class CellPass {
- public:
-  CellPass(const SearchState& state, const std::vector<BoundedCell>& cells)
-      : state_(state), cells_(cells) {
-    std::vector<Open> all(cells.size());
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      all[i] = {.bound = cells[i].bound, .seconds = cells[i].seconds, .cell = i, .after = {}};
-    }
-    open_ = Queue(std::greater<>(), std::move(all));
-  }
-
-  Result<PlanResult> operator()() {
-    const SearchQuestion& question = state_.question;
-    for (std::size_t waves = 0; !open_.empty() && !hopeless(open_.top().bound); ++waves) {
-      const bool stopped = question.stop != nullptr && question.stop->load();
-      if (stopped || is_enough() || (question.work_limit > 0 && visited_ >= question.work_limit)) {
-        break;
-      }
-      const bool dives = waves == kWavesBeforeDive && !result_.best && question.replays == 1 &&
-                         stops_at_first(question);
-      if (Status status = dives ? dive() : wave(); !status) {
-        return std::move(status).error();
-      }
-      tell();
-    }
-    finish();
-    return std::move(result_);
-  }
-
- private:
-  /// Whether the bound proves that no plan is better than the known ones.
-  [[nodiscard]] bool hopeless(const Worth& bound) const {
-    return state_.question.pruning.time_bound && is_full() && bound > ranking_.back().worth;
-  }
-
-  /// Whether the question asks for any plan, and one is known.
-  [[nodiscard]] bool is_enough() const {
-    const SearchQuestion& question = state_.question;
-    return question.any && has_best() &&
-           (question.objective != Objective::kGpus || open_.top().bound.first >= worth_.first);
-  }
-
-  /// Whether a plan is known that fits and is not late.
-  [[nodiscard]] bool has_best() const { return result_.best && !worth_.late; }
-
-  /// Whether as many plans are known as are requested. Then only plans better than the last one
-  /// matter.
-  [[nodiscard]] bool is_full() const { return ranking_.size() >= state_.question.replays; }
-
-  /// The limit of a visit of `open`: the bound of the next open cell after this wave, or a little
-  /// above its own bound, so that a cell is not visited once for each of its plans.
-  [[nodiscard]] std::optional<Worth> limit_of(const Open& open) const {
-    const SearchQuestion& question = state_.question;
-    if (!question.pruning.time_bound || question.work_limit > 0 || !stops_at_first(question)) {
-      return std::nullopt;
-    }
-    Worth limit =
-        worth_of(question, cells_[open.cell].cell.plan, kStretch * open.seconds, Bytes{0});
-    limit.number = UINT64_MAX;
-    return open_.empty() ? limit : std::max(limit, open_.top().bound);
-  }
-
-  Status wave() {
-    const std::uint64_t limit = state_.question.work_limit;
-    std::vector<Open> taken;
-    std::size_t work = 0;
-    while (work < kWave && !open_.empty() && !hopeless(open_.top().bound) &&
-           (limit == 0 || visited_ < limit)) {
-      taken.push_back(open_.top());
-      work += state_.of(cells_[open_.top().cell].cell).work_of_cell();
-      visited_ += open_.top().again ? 0U : 1U;
-      open_.pop();
-    }
-    std::vector<Visit> visits;
-    for (const Open& open : taken) {
-      visits.push_back(
-          {.incumbent = is_full() ? std::optional(ranking_.back().worth) : std::nullopt,
-           .limit = limit_of(open),
-           .after = open.after});
-    }
-    std::vector<std::optional<Result<CellAnswer>>> answers(taken.size());
-    in_parallel(taken.size(), state_.question.threads, [&](std::size_t i) {
-      const BoundedCell& cell = cells_[taken[i].cell];
-      answers[i] = state_.of(cell.cell).search(state_, cell, visits[i]);
-    });
-    for (std::size_t i = 0; i < taken.size(); ++i) {
-      if (!*answers[i]) {
-        return answers[i]->error();
-      }
-      CellAnswer answer = std::move(*answers[i]).value();
-      if (answer.next) {
-        open_.push({.bound = answer.next->bound,
-                    .seconds = answer.next->seconds,
-                    .cell = taken[i].cell,
-                    .after = answer.next->after,
-                    .again = true});
-      }
-      settle(cells_[taken[i].cell], std::move(answer));
-    }
-    return ok();
-  }
-
-  /// Evaluates the leanest plans of cells, with growing steps in the order of their bounds.
-  Status dive() {
-    std::vector<std::size_t> order(cells_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::sort(order, {}, [&](std::size_t i) { return cells_[i].bound; });
-    std::vector<std::size_t> chosen;
-    for (std::size_t at = 1; at < order.size(); at += at / 2 + 1) {
-      chosen.push_back(order[at]);
-    }
-    std::vector<std::optional<Result<CellAnswer>>> answers(chosen.size());
-    in_parallel(chosen.size(), state_.question.threads, [&](std::size_t i) {
-      const BoundedCell& cell = cells_[chosen[i]];
-      answers[i] = state_.of(cell.cell).leanest(state_, cell);
-    });
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      if (!*answers[i]) {
-        return answers[i]->error();
-      }
-      settle(cells_[chosen[i]], std::move(*answers[i]).value());
-    }
-    return ok();
-  }
-
-  void settle(const BoundedCell& cell, CellAnswer answer) {
-    result_.evaluated += answer.evaluated;
-    for (Error& error : answer.refusals) {
-      const auto same = std::ranges::find_if(result_.refused, [&](const Refused& other) {
-        return other.framework == cell.cell.framework && other.error == error;
-      });
-      if (same == result_.refused.end()) {
-        result_.refused.push_back(
-            {.framework = cell.cell.framework, .error = std::move(error), .plans = 1});
-      } else {
-        ++same->plans;
-      }
-    }
-    if (answer.best) {
-      rank({.worth = answer.worth, .plan = std::move(*answer.best)});
-    }
-    const auto& leanest = answer.leanest;
-    if (leanest && (!result_.leanest || leanest->peak < result_.leanest->peak)) {
-      result_.leanest = leanest;
-    }
-    const auto& least_host = answer.least_host;
-    if (least_host && (!result_.least_host || least_host->host < result_.least_host->host)) {
-      result_.least_host = least_host;
-    }
-  }
-
-  void rank(Ranked one) {
-    const auto same = [&](const Ranked& other) { return other.plan.number == one.plan.number; };
-    if (std::ranges::any_of(ranking_, same)) {
-      return;  // The leanest plan of a cell, found twice.
-    }
-    ranking_.insert(std::ranges::upper_bound(ranking_, one.worth, {}, &Ranked::worth),
-                    std::move(one));
-    if (ranking_.size() > state_.question.replays) {
-      ranking_.pop_back();
-    }
-    result_.best = ranking_.front().plan;
-    worth_ = ranking_.front().worth;
-  }
-
-  void tell() const {
-    const SearchQuestion& question = state_.question;
-    if (question.progress) {
-      question.progress({.evaluated = result_.evaluated,
-                         .cells = cells_.size(),
-                         .cells_done = visited_,
-                         .best_seconds = has_best() ? result_.best->time.total().value() : 0,
-                         .bound = bound(),
-                         .gap = gap()});
-    }
-  }
-
-  void finish() {
-    const bool whole = open_.empty() || hopeless(open_.top().bound);
-    result_.bound = bound();
-    if (result_.best && worth_.late) {
-      result_.late = true;
-      result_.best.reset();
-      result_.bound = whole ? 0 : result_.bound;
-    }
-    if (result_.best) {
-      result_.status = whole ? PlanStatus::kOptimal : PlanStatus::kFeasible;
-      result_.gap = gap();
-      result_.leanest.reset();
-      result_.least_host.reset();
-      for (std::size_t i = 1; i < ranking_.size(); ++i) {
-        result_.next.push_back(ranking_[i].plan);
-      }
-    } else {
-      result_.status = whole ? PlanStatus::kInfeasible : PlanStatus::kUnknown;
-      result_.gap = whole ? 0 : 1;
-    }
-  }
-
-  /// A lower bound of the worth of all plans.
-  [[nodiscard]] double least_worth() const {
-    if (open_.empty() || hopeless(open_.top().bound)) {
-      return worth_.first;
-    }
-    const double next = open_.top().bound.first;
-    return has_best() ? std::min(next, worth_.first) : next;
-  }
-  [[nodiscard]] double bound() const {
-    const SearchQuestion& question = state_.question;
-    const double least = least_worth();
-    if (!has_best()) {
-      return bound_of(question.objective, least, question.space.base.workload.sequence);
-    }
-    const RatedPlan& best = *result_.best;
-    // Dividing and multiplying a step time may change its last digit.
-    const bool own = least == worth_.first;
-    if (own && question.objective == Objective::kThroughput) {
-      return best.time.total().value();
-    }
-    return bound_of(question.objective, least, best.plan.workload.sequence);
-  }
-  [[nodiscard]] double gap() const {
-    if (!has_best()) {
-      return 1;
-    }
-    const double best = worth_.first;
-    return best != 0 ? (best - least_worth()) / std::abs(best) : 0;
-  }
-
-  const SearchState& state_;
-  const std::vector<BoundedCell>& cells_;
-  using Queue = std::priority_queue<Open, std::vector<Open>, std::greater<>>;
-  Queue open_;
-  std::uint64_t visited_ = 0;  ///< Number of cells.
-  PlanResult result_;
-  Worth worth_;
-  std::vector<Ranked> ranking_;  ///< By worth.
-};
-
-}  // namespace
-
-namespace {
-
 /// The reason why a search evaluated nothing, if all frameworks of the space refused what was asked
 /// of them when it was lowered.
 std::optional<Error> refused_everywhere(const PlanResult& result,
@@ -327,38 +41,6 @@ std::optional<Error> refused_everywhere(const PlanResult& result,
   return nothing && !result.refused.empty() && std::ranges::all_of(cells, is_refused)
              ? std::optional(result.refused.front().error)
              : std::nullopt;
-}
-
-/// Whether `result.best` fits when it is replayed. Sets `result.estimate`.
-Result<bool> replays(const SearchQuestion& question, PlanResult& result) {
-  Result<cost::StepEstimate> replayed =
-      judged_replay(question, result.best->plan, question.budget, &question.machine);
-  if (!replayed) {
-    return std::move(replayed).error();
-  }
-  if (!is_accepted(question, *replayed)) {
-    return false;
-  }
-  result.estimate = std::move(replayed).value();
-  return true;
-}
-
-/// Replays the plans after the best, too, and sorts all by their replayed times. Plans that do not
-/// fit when replayed are left out.
-Status replay_next(const SearchQuestion& question, PlanResult& result) {
-  result.replayed.push_back({.plan = *result.best, .step = result.estimate->time->total});
-  for (const RatedPlan& plan : result.next) {
-    const Result<cost::StepEstimate> replayed =
-        judged_replay(question, plan.plan, question.budget, &question.machine);
-    if (!replayed) {
-      return replayed.error();
-    }
-    if (is_accepted(question, *replayed) && replayed->time) {
-      result.replayed.push_back({.plan = plan, .step = replayed->time->total});
-    }
-  }
-  std::ranges::stable_sort(result.replayed, {}, &ReplayedPlan::step);
-  return ok();
 }
 
 enum class Replay : std::uint8_t { kNone, kBest };
@@ -422,6 +104,198 @@ Result<FrontAnswer> replayed_front(SearchState& state, const std::vector<Bounded
   }
 }
 
+/// A plan that is the best so far.
+struct Champion {
+  RankedPlan ranked;
+  Worth worth;         ///< By its replay, if there is one.
+  double seconds = 0;  ///< Its step time, in the same way.
+  std::optional<cost::StepEstimate> estimate;
+};
+
+/// One search for the best plan of all cells.
+///
+/// Model:   plans come out of a `PlanStream` in the order of the least that their replays can give,
+///          and are replayed until no other plan can be better than the best replay.
+class BestSearch {
+ public:
+  /// Plans whose replay does not fit are added to `state.refused`.
+  BestSearch(SearchState& state, const std::vector<BoundedCell>& cells, Replay replay)
+      : state_(state),
+        question_(state.question),
+        replay_(replay),
+        stream_(
+            state, cells,
+            replay == Replay::kBest ? PlanStream::Times::kLeast : PlanStream::Times::kEvaluated) {}
+
+  Result<PlanResult> operator()() {
+    if (Status status = find_best(); !status) {
+      return std::move(status).error();
+    }
+    conclude();
+    if (Status status = replay_others(); !status) {
+      return std::move(status).error();
+    }
+    return std::move(result_);
+  }
+
+  /// Whether the search must run again, since plans that were left out may take the place of one
+  /// that does not fit when replayed.
+  [[nodiscard]] bool begins_anew() const { return anew_; }
+
+ private:
+  /// Whether a plan is known that fits and is not late.
+  [[nodiscard]] bool has_best() const { return best_ && !best_->worth.late; }
+
+  [[nodiscard]] bool is_interrupted() const {
+    return question_.stop != nullptr && question_.stop->load();
+  }
+
+  [[nodiscard]] Status find_best() {
+    while (true) {
+      Result<std::optional<RankedPlan>> next =
+          stream_.next(best_ ? std::optional(best_->worth) : std::nullopt);
+      if (!next) {
+        return std::move(next).error();
+      }
+      if (!*next) {
+        return ok();
+      }
+      if (Status status = consider(std::move(**next)); !status) {
+        return status;
+      }
+      const bool one = replay_ == Replay::kNone || question_.any || is_interrupted();
+      if (anew_ || (has_best() && one) || is_interrupted()) {
+        return ok();
+      }
+    }
+  }
+
+  /// Replays `plan`, which becomes the best if it is better than the best so far.
+  [[nodiscard]] Status consider(RankedPlan ranked) {
+    const RatedPlan& plan = ranked.plan;
+    Champion one{.ranked = ranked,
+                 .worth = ranked.worth,
+                 .seconds = plan.time.total().value(),
+                 .estimate = std::nullopt};
+    if (replay_ == Replay::kBest) {
+      Result<cost::StepEstimate> replayed =
+          judged_replay(question_, plan.plan, question_.budget, &question_.machine);
+      if (!replayed) {
+        return std::move(replayed).error();
+      }
+      if (!is_accepted(question_, *replayed)) {
+        state_.refused.insert(plan.number);
+        anew_ = !stops_at_first(question_);
+        return ok();
+      }
+      one.seconds = replayed->time ? replayed->time->total.value() : one.seconds;
+      one.worth = worth_of(question_, plan.plan, one.seconds, plan.peak);
+      one.worth.number = plan.number;
+      one.estimate = std::move(replayed).value();
+      stream_.note_replay(ranked, one.seconds);
+      replayed_.push_back(
+          {.plan = {.plan = plan, .step = Seconds{one.seconds}}, .cell = ranked.cell});
+    }
+    if (!best_ || one.worth < best_->worth) {
+      best_ = std::move(one);
+      if (has_best()) {
+        stream_.note_best(best_->worth, best_->seconds);
+      }
+      stream_.tell();
+    }
+    return ok();
+  }
+
+  /// Status, bound and gap: no plan that has not come out can be better than `least`.
+  void conclude() {
+    const std::optional<Worth> least = stream_.least();
+    const bool open = least && !(question_.pruning.time_bound && best_ && *least > best_->worth);
+    const bool whole =
+        !open || (best_ && replay_ == Replay::kNone && !stream_.stopped() && !question_.any);
+    PlanResult seen = stream_.seen();
+    result_ = std::move(seen);
+    result_.replays = replayed_.size();
+    if (!has_best()) {
+      result_.late = best_.has_value();
+      const double bound = whole || !least ? 0 : least->first;
+      result_.status = whole ? PlanStatus::kInfeasible : PlanStatus::kUnknown;
+      result_.bound = value_of(question_.objective, bound, question_.space.base.workload.sequence);
+      result_.gap = whole ? 0 : 1;
+      return;
+    }
+    result_.status = whole ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+    const double worth = best_->worth.first;
+    const double bound = whole ? worth : std::min(least->first, worth);
+    // Dividing and multiplying a step time may change its last digit.
+    const bool own = bound == worth && question_.objective == Objective::kThroughput;
+    result_.bound =
+        own ? best_->seconds
+            : value_of(question_.objective, bound, best_->ranked.plan.plan.workload.sequence);
+    result_.gap = worth != 0 ? (worth - bound) / std::abs(worth) : 0;
+    result_.leanest.reset();
+    result_.least_host.reset();
+    result_.best = best_->ranked.plan;
+    result_.estimate = std::move(best_->estimate);
+  }
+
+  /// `SearchQuestion::replays`: replays the first plan of further cells, and lists the best replay
+  /// of each cell.
+  [[nodiscard]] Status replay_others() {
+    if (!has_best() || replay_ == Replay::kNone || question_.replays <= 1) {
+      return ok();
+    }
+    std::set<std::size_t> replayed_cells;
+    for (const Replayed& one : replayed_) {
+      replayed_cells.insert(one.cell);
+      stream_.leave_out(one.cell);
+    }
+    while (replayed_cells.size() < question_.replays && !is_interrupted()) {
+      Result<std::optional<RankedPlan>> next = stream_.next(std::nullopt);
+      if (!next) {
+        return std::move(next).error();
+      }
+      if (!*next) {
+        break;
+      }
+      const std::size_t cell = (*next)->cell;
+      const std::size_t before = replayed_.size();
+      if (Status status = consider(std::move(**next)); !status) {
+        return status;
+      }
+      if (replayed_.size() > before) {
+        replayed_cells.insert(cell);
+        stream_.leave_out(cell);
+      }
+    }
+    list_replayed();
+    return ok();
+  }
+
+  void list_replayed() {
+    std::ranges::stable_sort(replayed_, {}, [](const Replayed& one) { return one.plan.step; });
+    std::set<std::size_t> listed;
+    for (const Replayed& one : replayed_) {
+      if (listed.size() < question_.replays && listed.insert(one.cell).second) {
+        result_.replayed.push_back(one.plan);
+      }
+    }
+  }
+
+  struct Replayed {
+    ReplayedPlan plan;
+    std::size_t cell = 0;
+  };
+
+  SearchState& state_;
+  const SearchQuestion& question_;
+  Replay replay_;
+  PlanStream stream_;
+  std::optional<Champion> best_;
+  std::vector<Replayed> replayed_;
+  bool anew_ = false;
+  PlanResult result_;
+};
+
 Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& records,
                                 Replay replay) {
   Space asked = space_of(question.space);
@@ -441,7 +315,8 @@ Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& r
   const std::vector<BoundedCell> bounded = bounded_cells(state, std::move(cells));
   std::uint64_t evaluated = 0;
   while (true) {
-    Result<PlanResult> found = CellPass(state, bounded)();
+    BestSearch pass(state, bounded, replay);
+    Result<PlanResult> found = pass();
     if (!found) {
       return found;
     }
@@ -450,20 +325,8 @@ Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& r
       return *error;
     }
     evaluated += result.evaluated;
-    if (result.best && replay == Replay::kBest) {
-      const Result<bool> taken = replays(question, result);
-      if (!taken) {
-        return taken.error();
-      }
-      if (!*taken) {
-        state.refused.insert(result.best->number);
-        continue;
-      }
-      if (!result.next.empty() && result.estimate->time) {
-        if (Status status = replay_next(question, result); !status) {
-          return std::move(status).error();
-        }
-      }
+    if (pass.begins_anew()) {
+      continue;
     }
     if (result.leanest) {
       const FrameworkSearch& framework = search_of(result.leanest->plan);

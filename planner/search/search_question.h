@@ -100,9 +100,9 @@ struct PlanResult {
   std::uint64_t rejected = 0;   ///< Plans that fitted according to the fast evaluation only.
   std::optional<RatedPlan> best;
   std::optional<cost::StepEstimate> estimate;  ///< The replay of the best.
-  /// A lower bound for all plans of the space, in the unit of the objective: seconds of a step,
-  /// GPUs, bytes, GPU seconds, sequences of a micro-batch or tokens of a sequence. If the status is
-  /// optimal, it is the value of the best; if infeasible, 0.
+  /// A lower bound for the replays of all plans of the space, in the unit of the objective: seconds
+  /// of a step, GPUs, bytes, GPU seconds, sequences of a micro-batch or tokens of a sequence. If
+  /// the status is optimal, it is the replayed value of the best; if infeasible, 0.
   double bound = 0;
   double gap = 0;  ///< (best - bound) / best.
   /// If nothing fits: the plan with the lowest peak that was found.
@@ -118,11 +118,18 @@ struct PlanResult {
   /// No plan is better than every plan of the front by more than this ratio in time, peak and GPUs.
   /// 0 if the front is whole, infinite if nothing is known.
   double front_gap = 0;
-  std::vector<RatedPlan> next;  ///< The best of other cells, by worth; `replays` - 1 of them.
-  std::vector<ReplayedPlan> replayed;  ///< `best` and `next` by replayed time, if more than one.
+  std::uint64_t replays = 0;  ///< Plans that were replayed to find the best and to prove it.
+  /// If more than one replay is asked for: the best replayed plans of as many cells, by replayed
+  /// time.
+  std::vector<ReplayedPlan> replayed;
   /// If there is no best: whether plans fit, all of them beyond `SearchQuestion::longest`.
   bool late = false;
   MemoryCounts memory;
+
+  /// The step of the best plan, by its replay if there is one.
+  [[nodiscard]] Seconds step() const {
+    return estimate && estimate->time ? estimate->time->total : best->time.total();
+  }
 };
 
 }  // namespace headroom::plan

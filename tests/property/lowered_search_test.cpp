@@ -40,7 +40,7 @@ using test::Setting;
 /// Families whose layers run other kernels, repeat with a period, or stand in two stacks.
 std::vector<ir::ModelSpec> lowered_families() {
   return {model_of(R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
-        "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "num_hidden_layers": 10, "num_attention_heads": 4, "num_key_value_heads": 2,
         "vocab_size": 512, "max_position_embeddings": 4096})"),
           model_of(R"({"model_type": "bloom", "hidden_size": 256, "n_layer": 5, "n_head": 4,
         "vocab_size": 512, "seq_length": 2048})"),
@@ -125,6 +125,7 @@ TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above
   int compared = 0;
   int offloading = 0;
   int without_host = 0;
+  int sampled_plans = 0;
   for (const ir::ModelSpec& model : lowered_families()) {
     for (const char* const gpu : {"a100-80gb", "h100-80gb"}) {
       Setting setting(model, gpu);
@@ -149,7 +150,9 @@ TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above
         CAPTURE(ir::to_json(ir::plan_to_json(plan)));
         LoweredRecords records;
         LoweredPlans plans(model, setting.device, setting.machine, records);
-        AloneBounds bounds(model, setting.device, setting.machine);
+        using Convex = AloneBounds::Convex;
+        AloneBounds bounds(model, setting.device, setting.machine,
+                           plan.runtime == "fsdp" ? Convex::kAlways : Convex::kIfEven);
         const Result<LoweredPlan> made = plans.of(plan, 0);
         if (!made && is_refusal(made.error())) {
           continue;
@@ -167,6 +170,11 @@ TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above
               doctest::Approx(estimate.time->total.value()).epsilon(1e-12));
         CHECK(bounds.least_step(plan) <= lowered.time.total());
         CHECK(bounds.floor(plan) <= lowered.peak);
+        if (const auto sampled = bounds.sampled(plan, plans).value()) {
+          CHECK(sampled->peak <= lowered.peak);
+          CHECK(sampled->step <= lowered.time.total());
+          ++sampled_plans;
+        }
         CHECK((plan.lora || bounds.floor(cell.plan) > Bytes{0}));  // All may be on the host.
         CHECK(bounds.least_step(cell.plan) <= bounds.least_step(plan));
         // Beside adapters only products of 16 bits count, and LLM.int8() has none.
@@ -176,6 +184,7 @@ TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above
     }
   }
   CHECK(compared > 60);
+  CHECK(sampled_plans > 10);
   CHECK(offloading > 20);
   CHECK(without_host > 5);
   CHECK(without_host < 120);

@@ -1,8 +1,11 @@
 #include "runtimes/fsdp/search/search.h"
 
 #include <array>
+#include <memory>
 #include <string_view>
 
+#include "planner/evaluate/plan_bounds.h"
+#include "planner/search/evaluator.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/fsdp/runtime.h"
 #include "runtimes/registry.h"
@@ -139,6 +142,12 @@ class FsdpSearch final : public FrameworkSearch {
 
   [[nodiscard]] std::int64_t read(Axis axis, std::int64_t value) const override {
     return canonical(axis, value);
+  }
+
+  /// A group of parameters is a layer, so that no bucket joins layers.
+  [[nodiscard]] std::unique_ptr<PlanBounds> bounds(const SearchInputs& inputs) const override {
+    return std::make_unique<AloneBounds>(inputs.question.space.model, inputs.device,
+                                         inputs.question.machine, AloneBounds::Convex::kAlways);
   }
 };
 

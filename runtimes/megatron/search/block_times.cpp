@@ -59,13 +59,14 @@ struct PassTimes {
   Seconds attention_again;
   Seconds norms_again;
   Seconds mlp_again;
+  double host_share = 0;  ///< `BlockTimes::host_share`.
 };
 
 /// Reads the times off a priced program.
 class PassReader {
  public:
   PassReader(const ir::RankProgram& program, const cost::StreamTimeline& timeline)
-      : program_(program) {
+      : program_(program), timeline_(timeline) {
     const std::vector<ir::WorkItem>& items = program.work.items;
     computed_.reserve(items.size() + 1);
     computed_.emplace_back();
@@ -81,6 +82,7 @@ class PassReader {
         read_pass(range, layers, false, times);
       } else if (range.kind == ir::RangeKind::kBackwardPass) {
         read_pass(range, layers, true, times);
+        times.before += embedding_after(range.end);
       } else if (range.kind == ir::RangeKind::kRecomputation) {
         read_recomputation(range, times);
       }
@@ -109,6 +111,7 @@ class PassReader {
         ends[static_cast<std::size_t>(layer)] = computed_[i + 1];
       }
     }
+    times.host_share = std::max(times.host_share, host_share_of(range));
     std::vector<Seconds>& out = backward ? times.backward : times.forward;
     out.resize(ends.size());
     Seconds at = first;
@@ -119,6 +122,32 @@ class PassReader {
     }
     (backward ? times.behind : times.before) += first - computed_[range.begin];
     (backward ? times.before : times.behind) += computed_[range.end] - at;
+  }
+
+  /// The share of a pass in which the compute stream waits for the host.
+  [[nodiscard]] double host_share_of(const ir::WorkRange& range) const {
+    Seconds waited;
+    for (const cost::Stall& stall :
+         cost::stalls_of(program_.work, timeline_, {.first = range.begin, .last = range.end})) {
+      waited += stall.blocker == cost::StreamTimeline::kHost ? stall.time : Seconds{};
+    }
+    const Seconds whole = computed_[range.end] - computed_[range.begin];
+    return whole > Seconds{} ? waited / whole : 0;
+  }
+
+  /// The time by which the accumulation of the embedding's gradient outlasts the backward pass that
+  /// ends at `end`. It runs on the stream of gradient hooks, and the next forward waits for it.
+  [[nodiscard]] Seconds embedding_after(std::size_t end) const {
+    const std::string_view embedding = ir::name_of(ir::OpKind::kEmbedding);
+    Seconds last = computed_[end];
+    for (std::size_t i = 0; i < program_.work.items.size(); ++i) {
+      const ir::WorkItem& item = program_.work.items[i];
+      if (item.kind == ir::WorkItem::Kind::kRun && item.stream != 0 &&
+          program_.operations[program_.sites[item.site].operation] == embedding) {
+        last = std::max(last, timeline_.end[i]);
+      }
+    }
+    return last - computed_[end];
   }
 
   /// Core attention and the MLP are recognised by their operators.
@@ -140,6 +169,7 @@ class PassReader {
   }
 
   const ir::RankProgram& program_;
+  const cost::StreamTimeline& timeline_;
   std::vector<Seconds> computed_;  ///< Before each item: when the compute stream's last item ends.
 };
 
@@ -175,6 +205,7 @@ class Sampler {
     if (!plain) {
       return plain.error();
     }
+    blocks.host_share = std::max(blocks.host_share, plain->host_share);
     times.forward = plain->forward[kMiddle];
     times.backward = plain->backward[kMiddle];
     blocks.embedding = plain->before;

@@ -50,6 +50,9 @@ struct BlockTimes {
   /// For interleaved stages, which overlap sending with computation: how much it slows a pass
   /// through a chunk.
   std::array<Seconds, 2> beside;
+  /// The greatest share of a pass in which the device waits for the host. In a whole step the host
+  /// may be ahead, so that the device waits less.
+  double host_share = 0;
   std::int64_t dense_parameters = 0;   ///< Parameters of a dense layer on one rank.
   std::int64_t sparse_parameters = 0;  ///< Parameters of a sparse layer without its experts.
   std::int64_t expert_parameters = 0;  ///< Parameters of a sparse layer's experts on one rank.

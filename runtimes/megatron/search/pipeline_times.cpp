@@ -111,6 +111,10 @@ void PipelineTimes::count_held(const ir::ModelSpec& model) {
       held_ = held;
     }
   }
+  const bool sparse = model.layers.front().moe;
+  held_.table = static_cast<double>(blocks_.table_parameters);
+  held_.layer = static_cast<double>(sparse ? blocks_.sparse_parameters : blocks_.dense_parameters);
+  held_.layer_experts = sparse ? static_cast<double>(blocks_.expert_parameters) : 0;
 }
 
 double PipelineTimes::copies_of(const ir::ParallelPlan& plan, const Stage& stage,

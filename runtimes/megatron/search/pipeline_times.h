@@ -23,6 +23,9 @@ struct HeldParameters {
   double dense = 0;  ///< Includes tables.
   double experts = 0;
   double tables = 0;
+  double table = 0;          ///< One of the tables.
+  double layer = 0;          ///< The first layer, without its experts.
+  double layer_experts = 0;  ///< The experts of a layer.
 };
 
 /// The pipeline of all plans that differ only in recomputation, loss and the order of the mesh.

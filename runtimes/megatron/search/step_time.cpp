@@ -19,12 +19,15 @@ Seconds collective(const cost::Machine& machine, ir::CollectiveKind kind, double
 }
 
 /// The exposed part of a communication of all chunks that overlaps passes of `pass` seconds per
-/// micro-batch, and the time that it takes from these passes.
-Seconds shown(Seconds exchange, Seconds pass, double chunks, double round, double taken) {
+/// micro-batch, and the time that it takes from these passes. At least `edge` is exposed: the
+/// reduction of what backward ends with, or the gather of what forward begins with.
+Seconds shown(Seconds exchange, Seconds edge, Seconds pass, double chunks, double round,
+              double taken) {
   const double all = exchange.value();
   const double own = pass.value() / chunks;
   const double rest = (chunks - 1) * round * own;
-  const double late = std::max({0.0, all / chunks - own, all - own - rest});
+  const double late =
+      std::max({0.0, std::min(edge.value(), all), all / chunks - own, all - own - rest});
   return Seconds{late + taken * (all - late)};
 }
 
@@ -40,9 +43,21 @@ Seconds copied(const cost::DevicePerformance& device, const cost::Machine& machi
                          ir::CopyShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes)});
 }
 
-/// Bytes that AdamW's step reads and writes for each parameter. It reads the fp32 gradient, reads
-/// and writes the master copy and two states, and writes the 16-bit parameter.
-constexpr double kStepBytes = 4 + 3 * 2 * 4 + 2;
+/// Bytes that the optimizer's step reads and writes for each parameter: AdamW's gradient, master
+/// copy and two states, of which it writes the last three; the gradient again for the norm; and,
+/// unless the step does that itself, the copy of masters to the parameters and of 16-bit gradients
+/// to fp32.
+/// Source: optimizer.cpp of the runtime.
+double step_bytes(const ir::ParallelPlan& plan, double gradient) {
+  constexpr double kAdam = 7 * 4;
+  const ir::MegatronPlan& megatron = megatron_of(plan);
+  double bytes = kAdam + gradient;
+  if (!megatron.precision_aware && plan.precision != ir::Precision::kFp32) {
+    bytes += 4 + 2;
+    bytes += megatron.fp32_gradients ? 0 : 2 + 4;
+  }
+  return bytes;
+}
 
 /// The same on the host, where all are fp32. The step reads the gradient, and reads and writes the
 /// parameter and two states.
@@ -99,9 +114,20 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
                  each * (held.dense - held.tables) + 2 * held.tables, groups.dense) +
       collective(machine, ir::CollectiveKind::kAllGather, each * held.experts, groups.experts);
   taken_ = cost::taken_ratio(machine);
-  adam_ = moved(machine, parameters * kStepBytes);
-  sharded_adam_ = moved(machine, shard * kStepBytes);
+  adam_ = moved(machine, parameters * step_bytes(plan, bytes));
+  sharded_adam_ = moved(machine, shard * step_bytes(plan, bytes));
   accumulation_ = moved(machine, parameters * (2 + 2 * bytes));
+  zero_ = moved(machine, parameters * bytes);
+  // The check for NaN reads the gradients; scaling reads and writes them.
+  const bool scaled = groups.dense.ranks() > 1;
+  check_ = moved(machine, parameters * (scaled ? 3 : 1) * bytes);
+  const double table = held.tables > 0 ? held.table : 0;
+  const ir::CollectiveKind reduction = megatron.distributed_optimizer
+                                           ? ir::CollectiveKind::kReduceScatter
+                                           : ir::CollectiveKind::kAllReduce;
+  last_reduce_ = moved(machine, (held.layer + held.layer_experts + table) * 3 * bytes) +
+                 collective(machine, reduction, (held.layer + table) * bytes, groups.dense) +
+                 collective(machine, reduction, held.layer_experts * bytes, groups.experts);
   const cost::DevicePerformance device = cost::performance_in(machine, plan);
   host_adam_ = copied(device, machine, ir::CopyKind::kDeviceToHost, 4 * shard) +
                copied(device, machine, ir::CopyKind::kHostWork, kHostBytes * shard) +
@@ -114,19 +140,23 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
   const Seconds backward = (2.0 / 3) * pipeline.micro_batch;
   const Seconds forward = (1.0 / 3) * pipeline.micro_batch;
   const auto round = static_cast<double>(std::min(plan.mesh.pipeline, plan.workload.accumulation));
-  const auto hidden = [&](Seconds exchange, Seconds pass) {
-    return shown(exchange, pass, static_cast<double>(pipeline.chunks), round, taken_);
+  const auto hidden = [&](Seconds exchange, Seconds edge, Seconds pass) {
+    return shown(exchange, edge, pass, static_cast<double>(pipeline.chunks), round, taken_);
   };
+  // Gathers start with the last bucket of a chunk, so its first layer waits for all of them.
+  const Seconds first_gather = (1 / static_cast<double>(pipeline.chunks)) * gather_;
   const Seconds reduce = megatron.distributed_optimizer ? reduce_scatter_ : all_reduce_;
-  StepParts parts{.forward_backward = pipeline.forward_backward,
+  StepParts parts{.forward_backward = pipeline.forward_backward + zero_,
                   .recomputation = pipeline.recomputation,
                   .bubble = pipeline.bubble,
-                  .exchange = megatron.overlap_grad_reduce ? hidden(reduce, backward) : reduce,
+                  .exchange = megatron.overlap_grad_reduce ? hidden(reduce, last_reduce_, backward)
+                                                           : reduce + check_,
                   .optimizer = megatron.distributed_optimizer ? sharded_adam_ : adam_,
                   .offload = pipeline.copies,
                   .launches = {}};
   if (megatron.distributed_optimizer) {
-    parts.exchange += megatron.overlap_param_gather ? hidden(gather_, forward) : gather_;
+    parts.exchange +=
+        megatron.overlap_param_gather ? hidden(gather_, first_gather, forward) : gather_;
   }
   if (megatron.optimizer_offload > 0) {
     parts.optimizer = (1 - megatron.optimizer_offload) * parts.optimizer;

@@ -33,8 +33,13 @@ class ExchangeTimes {
   Seconds gather_;  ///< All-gather of parameters.
   Seconds adam_;
   Seconds sharded_adam_;
-  Seconds accumulation_;  ///< Separate accumulation of one micro-batch's weight gradients.
-  double taken_ = 0;      ///< `cost::taken_ratio`.
+  /// Separate accumulation of one micro-batch's weight gradients. A replay runs it on a stream of
+  /// its own, as if that had memory bandwidth of its own; here it counts in full.
+  Seconds accumulation_;
+  Seconds zero_;         ///< Filling the gradients with zeros.
+  Seconds check_;        ///< Checking and scaling the gradients.
+  Seconds last_reduce_;  ///< What is reduced last: the first layer and the embedding.
+  double taken_ = 0;     ///< `cost::taken_ratio`.
   /// Step on the host for all of a rank's sharded states, including their copies.
   Seconds host_adam_;
 };

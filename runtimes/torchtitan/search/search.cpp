@@ -328,6 +328,11 @@ std::vector<ParallelPlan> plans_of(const SpaceQuestion& question, const Parallel
   return plans;
 }
 
+/// What a walk over torchtitan's plans remembers.
+struct TitanMemory {
+  bool unknown_model = false;  ///< torchtitan does not train the model, whatever the plan is.
+};
+
 class TitanSearch final : public FrameworkSearch {
  public:
   TitanSearch() : FrameworkSearch("torchtitan") {}
@@ -372,12 +377,18 @@ class TitanSearch final : public FrameworkSearch {
   }
 
   [[nodiscard]] std::uint64_t choose_first(SpaceWalk& walk) const override {
+    bool& unknown_model = walk.memory<TitanMemory>().unknown_model;
+    if (unknown_model) {
+      return 0;
+    }
     const std::vector<TitanChoice> choices = titan_choices(walk.question, walk.plan);
     if (choices.empty()) {
       return 0;
     }
     choices.front().apply_to(walk.plan);
-    return ir::torchtitan::unsupported(walk.question.model, walk.plan) ? 0 : choices.size();
+    const std::optional<Error> error = ir::torchtitan::unsupported(walk.question.model, walk.plan);
+    unknown_model = error && error->key == "model";
+    return error ? 0 : choices.size();
   }
 
   [[nodiscard]] std::unique_ptr<const Choices> choices(const SpaceQuestion& question,

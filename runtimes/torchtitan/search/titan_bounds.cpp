@@ -39,7 +39,8 @@ class TitanBounds final : public PlanBounds {
       : model_(inputs.question.space.model),
         device_(inputs.device),
         records_(inputs.records.lowered),
-        floors_(model_, inputs.device, inputs.question.machine) {}
+        floors_(model_, inputs.device, inputs.question.machine,
+                inputs.records.of<TitanFloor::Samples>()) {}
 
   [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan) override {
     return floors_.least_step(plan);
@@ -49,10 +50,14 @@ class TitanBounds final : public PlanBounds {
   }
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan) override { return floors_.floor(plan); }
 
-  [[nodiscard]] Result<std::optional<Bytes>> sampled_floor(const ir::ParallelPlan& plan) override {
+  [[nodiscard]] Result<std::optional<SampledBound>> sampled(const ir::ParallelPlan& plan,
+                                                            LoweredPlans& /*plans*/) override {
     const Result<Bytes> peak =
         plan.mesh.pipeline == 1 ? line_of_layers(plan) : short_pipeline(plan);
-    return peak ? Result<std::optional<Bytes>>(*peak) : Result<std::optional<Bytes>>(peak.error());
+    if (!peak) {
+      return peak.error();
+    }
+    return std::optional(SampledBound{.peak = *peak, .step = floors_.least_step(plan)});
   }
 
   [[nodiscard]] std::vector<std::vector<std::uint64_t>> lighter(const SpaceQuestion& question,

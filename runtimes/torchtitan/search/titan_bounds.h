@@ -10,7 +10,7 @@ struct SearchInputs;
 
 /// Bounds of torchtitan's plans.
 ///
-/// Model:   `TitanFloor`. `sampled_floor`: for a pipeline, it is the peak of the rank with the
+/// Model:   `TitanFloor`. `sampled`: for a pipeline, it is the peak of the rank with the
 ///          highest floor, in one run with twice as many micro-batches as ranks. With more
 ///          micro-batches the peak is no lower. Without a pipeline, it is the line through the
 ///          peaks of three and of four layers. The peak with more layers is not below that line,

@@ -107,20 +107,21 @@ class Pipelines {
   std::vector<TitanChoice> choices_;
 };
 
-/// Layers of each chunk of each rank, in the order in which the rank counts them.
+/// Layers of each chunk of each rank, in the order in which the rank counts them. Ranks with the
+/// same chunks are listed once.
 std::vector<AxisValues> chunk_layers_of(const ParallelPlan& plan, std::int64_t layers) {
-  std::vector<AxisValues> ranks;
+  if (plan.mesh.pipeline == 1) {
+    return {{layers}};
+  }
+  std::set<AxisValues> ranks;
   for (std::int64_t rank = 0; rank < plan.mesh.pipeline; ++rank) {
-    AxisValues& chunks = ranks.emplace_back();
-    if (plan.mesh.pipeline == 1) {
-      chunks.push_back(layers);
-      continue;
-    }
+    AxisValues chunks;
     for (const ir::TitanChunk& chunk : ir::titan_chunks(plan, layers, rank)) {
       chunks.push_back(chunk.layers.count);
     }
+    ranks.insert(std::move(chunks));
   }
-  return ranks;
+  return {ranks.begin(), ranks.end()};
 }
 
 /// The number of recomputed layers of each chunk, if every `every`-th layer of a rank is

@@ -183,24 +183,24 @@ std::int64_t gathered_layer(const ir::ModelSpec& model, const ParallelPlan& plan
 }  // namespace
 
 TitanFloor::TitanFloor(const ir::ModelSpec& model, const cost::DeviceSpec& device,
-                       const cost::Machine& machine)
-    : model_(model), device_(device), machine_(machine) {}
+                       const cost::Machine& machine, Samples& samples)
+    : model_(model), device_(device), machine_(machine), samples_(samples) {}
 
 TitanFloor::Pieces TitanFloor::pieces(const ParallelPlan& plan, int again) {
   const ParallelPlan one = one_pass_plan(plan, again);
   const TitanPlan& titan = titan_of(one);
   const Key key(one.mesh.tensor, one.mesh.context, one.mesh.expert, titan_expert_tensor(one.mesh),
                 one.workload.micro_batch, one.workload.sequence, one.loss,
-                2 * again + (titan.compiled ? 1 : 0), one.world == 1);
+                2 * again + (titan.compiled ? 1 : 0), one.world == 1, one.precision);
   {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = pieces_.find(key); found != pieces_.end()) {
+    const std::lock_guard lock(samples_.mutex);
+    if (const auto found = samples_.pieces.find(key); found != samples_.pieces.end()) {
       return found->second;
     }
   }
   const Pieces made = sampled(one);
-  const std::lock_guard lock(mutex_);
-  return pieces_.try_emplace(key, made).first->second;
+  const std::lock_guard lock(samples_.mutex);
+  return samples_.pieces.try_emplace(key, made).first->second;
 }
 
 TitanFloor::Pieces TitanFloor::sampled(const ParallelPlan& one) const {

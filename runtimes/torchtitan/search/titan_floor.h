@@ -23,9 +23,11 @@ namespace headroom::plan {
 /// Threads: may be called from any number of threads; answers do not depend on them.
 class TitanFloor {
  public:
-  /// Keeps references to all three arguments.
+  struct Samples;
+
+  /// Keeps references to all arguments.
   TitanFloor(const ir::ModelSpec& model, const cost::DeviceSpec& device,
-             const cost::Machine& machine);
+             const cost::Machine& machine, Samples& samples);
 
   /// A lower bound of the time of a step of `plan`.
   ///
@@ -81,7 +83,7 @@ class TitanFloor {
 
  private:
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                         std::int64_t, ir::LossKind, int, bool>;
+                         std::int64_t, ir::LossKind, int, bool, ir::Precision>;
   /// `again`: 0: nothing is recomputed; 1: selective checkpointing by operators; 2: whole layers.
   [[nodiscard]] Pieces pieces(const ir::ParallelPlan& plan, int again);
   [[nodiscard]] Pieces sampled(const ir::ParallelPlan& one) const;
@@ -97,8 +99,13 @@ class TitanFloor {
   const ir::ModelSpec& model_;
   const cost::DeviceSpec& device_;
   const cost::Machine& machine_;
-  std::mutex mutex_;
-  std::map<Key, Pieces> pieces_;
+  Samples& samples_;
+};
+
+/// Pieces that searches of one model on one machine share.
+struct TitanFloor::Samples {
+  std::mutex mutex;
+  std::map<Key, Pieces> pieces;
 };
 
 }  // namespace headroom::plan
