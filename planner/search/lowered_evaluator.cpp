@@ -137,7 +137,7 @@ class LoweredVisit {
       const Worth least = worth_of_bound(bound);
       const bool found =
           has_best() && (question_.any || (question_.pruning.time_bound &&
-                                             stops_at_first(question_) && least > answer_.worth));
+                                           stops_at_first(question_) && least > answer_.worth));
       if (found || (visit_.limit && least > *visit_.limit)) {
         leave_for_later({.seconds = bound.seconds, .bound = least, .after = last});
         break;

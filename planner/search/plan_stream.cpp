@@ -200,8 +200,7 @@ Visit PlanStream::visit_of(const Open& open, const std::optional<Worth>& cutoff)
     visit.limit = known ? std::optional(std::max(*known, open.form)) : std::nullopt;
     return visit;
   }
-  Worth limit =
-      worth_of(question, cells_[open.cell].cell.plan, kStretch * open.seconds, Bytes{0});
+  Worth limit = worth_of(question, cells_[open.cell].cell.plan, kStretch * open.seconds, Bytes{0});
   limit.number = UINT64_MAX;
   limit = open_.empty() ? limit : std::max(limit, scaled(open_.top().bound, back));
   visit.limit = known ? std::min(limit, std::max(*known, open.form)) : limit;
