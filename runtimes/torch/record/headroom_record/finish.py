@@ -17,7 +17,14 @@ def named_load(scope: Scope, names: List[Tuple[torch.Tensor, str]]) -> List[List
         storage = scope.storages.get(tensor.untyped_storage()._cdata)
         if storage is not None:
             known[storage.owner] = name
-    code = [fold.renamed(instruction, known) for instruction in scope.code if not _only_fills(instruction)]
+    code: List[List[Any]] = []
+    for instruction in scope.code:
+        written = fold.renamed(instruction, known)
+        if _only_fills(instruction):
+            for output in instruction[3]:  # The tensor is called what it was called before.
+                known[output[0]] = written[2][int(output[3].split()[1])]
+        else:
+            code.append(written)
     numbers = {value: index for index, value in enumerate(
         dict.fromkeys(one for instruction in code for one in fold.made(instruction) if isinstance(one, int)))}
     return _plain([fold.renamed(instruction, numbers) for instruction in code])
@@ -79,4 +86,5 @@ def written(forward: List[Any], bodies: List[Any], groups: Groups, index: Dict[s
     paths = {id(module): path for path, module in groups.model.named_modules()}
     layers = [{"module": index[paths[id(layer)]], "body": of_group[group]}
               for layer, group in zip(groups.layers, groups.of_call)]
-    return {"inputs": inputs, "forward": [short(one) for one in forward], "layers": layers, "bodies": [json.loads(one) for one in numbers]}
+    return {"inputs": inputs, "forward": [short(one) for one in forward], "layers": layers,
+            "bodies": [json.loads(one) for one in numbers]}
