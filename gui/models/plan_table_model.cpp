@@ -53,8 +53,10 @@ void PlanTableModel::setResult(std::shared_ptr<const PlanFinder> finder,
   for (const plan::RatedPlan& rated : result.front) {
     add(rated, true);
   }
-  for (const plan::RatedPlan& rated : result.next) {
-    add(rated, false);
+  for (const plan::ReplayedPlan& replayed : result.replayed) {
+    if (!result.best || replayed.plan.number != result.best->number) {
+      add(replayed.plan, false);
+    }
   }
   for (const Row& row : rows_) {
     if (std::ranges::find(runtimes_, row.rated.plan.runtime) == runtimes_.end()) {

@@ -9,9 +9,10 @@
 namespace headroom::ir {
 namespace {
 
-/// The command that answers models of any type, for the end of the advice; empty: there is none
-/// yet. No other place names it.
-constexpr std::string_view kImport;
+/// The command that answers models of any type, for the end of the advice. No other place names it.
+constexpr std::string_view kImport =
+    "with PyTorch and transformers installed, headroom import FILE --output model.json records the "
+    "model from its own code, and model.json takes its place";
 
 constexpr std::string_view kForce = "only if its layers are those of a known family: --as FAMILY";
 
@@ -120,7 +121,7 @@ std::string advice_on(const UnknownType& unknown) {
     const std::string family(name_of(*unknown.alike));
     advice = "its keys are those of " + family + ": if its layers are, too, --as " + family;
   }
-  return kImport.empty() ? advice : advice + "; " + std::string(kImport);
+  return advice + "; " + std::string(kImport);
 }
 
 }  // namespace headroom::ir

@@ -122,6 +122,7 @@ class Step:
             self.buffers[name] = Value(Storage(Memory(), 0), dtype, shape)
             self.buffers[name].storage.hold()
         self.gradients = {}
+        self.kept = []  # Casts of parameters, until autocast ends.
 
     def size(self, text):
         if isinstance(text, int):
@@ -155,8 +156,8 @@ class Step:
             if one is not None and one != result[0]:
                 values[one].storage.drop()
         self.loss = values[result[0]]
-        for one in getattr(self, "autocast", {}).values():
-            one.storage.drop()
+        for one in [cast.storage for cast in getattr(self, "autocast", {}).values()] + self.kept:
+            one.drop()
 
     def run(self, code, values, prefix, scope=None):
         for instruction in code:
@@ -229,6 +230,8 @@ class Step:
                 made[position].storage = Storage(self.memory, sizes[position])
                 made[position].storage.hold()
         self.attach(instruction, values, prefix)
+        if "kept" in extra:
+            self.kept.append(made[0].storage)
 
     def attach(self, instruction, values, prefix):
         extra = instruction[4] if len(instruction) > 4 else {}

@@ -6,7 +6,6 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 
 from .observer import Node, Observer, Scope
-from .schema import geometry
 
 
 def _shape_and_type(function: Any, number: int) -> Tuple[Any, Any]:

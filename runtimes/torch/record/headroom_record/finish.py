@@ -73,4 +73,5 @@ def written(forward: List[Any], bodies: List[Any], groups: Groups, index: Dict[s
     paths = {id(module): path for path, module in groups.model.named_modules()}
     layers = [{"module": index[paths[id(layer)]], "body": of_group[group]}
               for layer, group in zip(groups.layers, groups.of_call)]
-    return {"inputs": inputs, "forward": [short(one) for one in forward], "layers": layers, "bodies": [json.loads(one) for one in numbers]}
+    return {"inputs": inputs, "forward": [short(one) for one in forward], "layers": layers,
+            "bodies": [json.loads(one) for one in numbers]}

@@ -1,7 +1,7 @@
 """Loops of Python whose number of turns grows with the sequence: one turn is written, and how often it runs."""
 
 import json
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .fold import made, numbered, references, renamed
 from .sizes import value_of

@@ -22,7 +22,7 @@ class Refused(Exception):
 
 
 class Mode:
-    """One precision and attention implementation, such as `bf16` or `fp32/bf16/eager`: parameters, autocast, attention."""
+    """One precision and attention implementation: parameters, autocast, attention, as in `fp32/bf16/eager`."""
 
     def __init__(self, text: str):
         parts = text.split("/") + ["", ""]

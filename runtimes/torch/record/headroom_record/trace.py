@@ -1,11 +1,12 @@
 """Runs a model forward and backward at one size, and keeps what it did."""
 
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
 from . import blocks, fold
 from .backward import Backward
+from .merge import Different
 from .modules import Calls
 from .observer import Observer, Scope
 from .schema import DTYPES, geometry
@@ -54,6 +55,8 @@ class Run:
                 if instruction[0] == "layer" and instruction[1] in skipped:
                     first = self.groups.first[self.groups.of_call[instruction[1]]]
                     like = next(one for one in folded.forward if one[0] == "layer" and one[1] == first)
+                    if len(like[3]) != 1:
+                        raise Different("a layer hands on more than its hidden state")
                     instruction[2] += like[2][1:]
         return Trace(point, scope.inputs, folded)
 
@@ -92,6 +95,19 @@ class Run:
         observer.nodes, observer.saved = {}, {}
         return scope, calls
 
+    @staticmethod
+    def _keep_casts(scope: Scope) -> None:
+        """Casts of parameters that autocast keeps until it ends: they say so, and nothing drops them."""
+        end = next(at for at in range(len(scope.code) - 1, -1, -1) if scope.code[at][0] == "#autocast ends")
+        dropped = [one for instruction in scope.code[end + 1:] for one in instruction[1:]]
+        del scope.code[end:], scope.places[end:]
+        for one in dropped:
+            made = scope.made.get(one)
+            if made is not None and made[1] == "_to_copy" and str(made[2][0]).startswith("p:"):
+                made[4]["kept"] = "autocast"
+            else:
+                scope.drop(one)
+
     def _inputs(self, micro_batch: int, sequence: int) -> Dict[str, Any]:
         if self._batch is not None:
             return self._batch(micro_batch, sequence)
@@ -105,6 +121,8 @@ class Run:
             if self._autocast is not None:
                 with torch.autocast("cuda", dtype=self._autocast):
                     result = self._model(**inputs)
+                    scope.emit(["#autocast ends"])
+                self._keep_casts(scope)
             else:
                 result = self._model(**inputs)
         observer.settle()

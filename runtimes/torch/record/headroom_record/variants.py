@@ -14,7 +14,8 @@ def _merged(traces: Sequence[Trace], groups: Groups, sizes: Sizes) -> Tuple[List
     """The forward pass and the body of each group of layers, for all sizes of the traces."""
     given = len(traces[0].inputs)
     forward = _one([trace.folded.forward for trace in traces], [trace.folded.places for trace in traces], given, sizes)
-    forward.insert(0, ["#inputs"] + merge([trace.inputs for trace in traces], [[("", 0)] * given for _ in traces], sizes))
+    nowhere = [[("", 0)] * given for _ in traces]
+    forward.insert(0, ["#inputs"] + merge([trace.inputs for trace in traces], nowhere, sizes))
     bodies = []
     for first in groups.first:
         parts = [trace.folded.bodies[trace.folded.layers[first][1]] for trace in traces]

@@ -11,7 +11,8 @@ def _line(value: Any) -> str:
 def _list(values: List[Any], indent: str) -> str:
     if not values:
         return "[]"
-    return "[\n" + ",\n".join(indent + " " + _instruction(value, indent + " ") for value in values) + "\n" + indent + "]"
+    lines = ",\n".join(indent + " " + _instruction(value, indent + " ") for value in values)
+    return "[\n" + lines + "\n" + indent + "]"
 
 
 def _instruction(value: Any, indent: str) -> str:
