@@ -157,7 +157,8 @@ struct RecordedVariant {
   DType parameters = DType::kBf16;
   std::optional<DType> autocast;
   std::string attention;
-  std::vector<RecordedOutput> inputs;       ///< What the model is given; the ids come first.
+  std::vector<RecordedOutput> inputs;  ///< What the model is given; the ids come first.
+  bool masks_made = false;  ///< For batches whose mask of ones the model makes all the same.
   std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.
   std::int64_t sequence_from = 1;           ///< Sequence lengths for which it holds.
   std::optional<std::int64_t> sequence_below;

@@ -257,6 +257,7 @@ class Reader {
       return false;
     }
     variant.attention = text_of(entry.find("attention"));
+    variant.masks_made = text_of(entry.find("masks")) == "made";
     std::optional<std::int64_t> from, multiple;
     if (!read_bound(entry, "micro_batch", place, variant.micro_batch) ||
         !read_bound(entry, "sequence_from", place, from) ||

@@ -159,7 +159,7 @@ const RecordedVariant* variant_for(const ModelSpec& spec, const ParallelPlan& pl
   for (const RecordedVariant& variant : spec.recording->variants) {
     if (variant.parameters != param_dtype(plan.precision) ||
         variant.autocast != autocast_dtype(plan.precision) || variant.attention != attention ||
-        !variant.takes(sizes_of(plan))) {
+        variant.masks_made || !variant.takes(sizes_of(plan))) {
       continue;
     }
     if (variant.micro_batch) {
