@@ -123,8 +123,7 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
   constraints.of(megatron_axes::kDistributedOptimizer) = some_of(random, {0, 1});
   constraints.of(megatron_axes::kOverlapGradReduce) = some_of(random, {0, 1});
   constraints.of(megatron_axes::kOverlapParamGather) = some_of(random, {0, 1});
-  constraints.of(megatron_axes::kAccumulationFusion) =
-      random.chance(1, 4) ? AxisValues{0, 1} : AxisValues{1};
+  constraints.of(megatron_axes::kAccumulationFusion) = {1};
   constraints.of(Axis::kLoss) = some_of(random, {0, 2});
   constraints.of(megatron_axes::kLoaderMask) = some_of(random, {0, 1});
   if (random.chance(1, 2)) {
