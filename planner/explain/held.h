@@ -9,11 +9,12 @@ namespace headroom::plan {
 /// A budget larger than any plan needs.
 inline constexpr Bytes kNoLimit{std::int64_t{1} << 50};
 
-/// The same question, without progress and only for its best plan.
+/// The same question, without progress and only for its best plan by evaluated times.
 [[nodiscard]] inline SearchQuestion quiet(const SearchQuestion& question) {
   SearchQuestion asked = question;
   asked.front = false;
   asked.replays = 1;
+  asked.proven = false;
   asked.progress = {};
   return asked;
 }

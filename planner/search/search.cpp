@@ -123,9 +123,9 @@ class BestSearch {
       : state_(state),
         question_(state.question),
         replay_(replay),
-        stream_(
-            state, cells,
-            replay == Replay::kBest ? PlanStream::Times::kLeast : PlanStream::Times::kEvaluated) {}
+        stream_(state, cells,
+                replay == Replay::kBest && state.question.proven ? PlanStream::Times::kLeast
+                                                                 : PlanStream::Times::kEvaluated) {}
 
   Result<PlanResult> operator()() {
     if (Status status = find_best(); !status) {
@@ -146,6 +146,9 @@ class BestSearch {
   /// Whether a plan is known that fits and is not late.
   [[nodiscard]] bool has_best() const { return best_ && !best_->worth.late; }
 
+  /// Whether the first plan that comes out and fits is the answer.
+  [[nodiscard]] bool takes_first() const { return replay_ == Replay::kNone || !question_.proven; }
+
   [[nodiscard]] bool is_interrupted() const {
     return question_.stop != nullptr && question_.stop->load();
   }
@@ -163,7 +166,7 @@ class BestSearch {
       if (Status status = consider(std::move(**next)); !status) {
         return status;
       }
-      const bool one = replay_ == Replay::kNone || question_.any || is_interrupted();
+      const bool one = takes_first() || question_.any || is_interrupted();
       if (anew_ || (has_best() && one) || is_interrupted()) {
         return ok();
       }
@@ -210,8 +213,7 @@ class BestSearch {
   void conclude() {
     const std::optional<Worth> least = stream_.least();
     const bool open = least && !(question_.pruning.time_bound && best_ && *least > best_->worth);
-    const bool whole =
-        !open || (best_ && replay_ == Replay::kNone && !stream_.stopped() && !question_.any);
+    const bool whole = !open || (best_ && takes_first() && !stream_.stopped() && !question_.any);
     PlanResult seen = stream_.seen();
     result_ = std::move(seen);
     result_.replays = replayed_.size();

@@ -59,6 +59,9 @@ struct SearchQuestion {
   /// Whether the first plan that fits suffices; for the fewest GPUs, the first on so few. Plans
   /// that were not looked at may be better, even if the status says optimal.
   bool any = false;
+  /// Whether the best plan is proven to be the best by its replay. If not, only the first plan by
+  /// evaluated times that fits is replayed.
+  bool proven = true;
   std::size_t replays = 1;  ///< Number of plans to replay, the best of as many cells.
   cost::Judge judge{};      ///< Applied to every replay; none: the replay's own verdict.
   double confidence = 0;    ///< Least chance to fit of the best plan, where `judge` gives one.

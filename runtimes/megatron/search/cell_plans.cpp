@@ -12,12 +12,16 @@ namespace {
 
 /// Whether another allowed setting of the switches is no slower and no larger, whatever the rest of
 /// the plan is. The data loader's mask is one more tensor that takes no time. Transformer Engine's
-/// cross entropy writes its gradient over the logits.
-bool is_dominated(const Constraints& allowed, const ir::MegatronPlan& with) {
+/// cross entropy writes its gradient over the logits; where the host is the limit, it may be
+/// slower.
+bool is_dominated(const Constraints& allowed, const ir::MegatronPlan& with,
+                  const BlockTimes& blocks) {
   constexpr auto kFused = static_cast<std::int64_t>(ir::MegatronCrossEntropy::kTransformerEngine);
   const bool mask = with.mask_in_dataloader && allowed.allows(megatron_axes::kLoaderMask, 0);
   const bool loss = with.cross_entropy != ir::MegatronCrossEntropy::kTransformerEngine &&
-                    allowed.allows(Axis::kLoss, kFused);
+                    allowed.allows(Axis::kLoss, kFused) &&
+                    blocks.head.at(static_cast<std::size_t>(kFused)) <=
+                        blocks.head.at(static_cast<std::size_t>(with.cross_entropy));
   return mask || loss;
 }
 
@@ -35,6 +39,7 @@ CellPlans::CellPlans(const SearchState& state, PlanMemory& memory, const Bounded
     : state_(state),
       plan_memory_(memory),
       cell_(cell),
+      blocks_(blocks),
       capacity_(capacity_of(state.question, cell.cell.plan)),
       choices_(megatron_choices(state.question.space, cell.cell.plan)),
       loaded_(loaded_choices(state.question, cell.cell.plan)),
@@ -45,9 +50,10 @@ CellPlans::CellPlans(const SearchState& state, PlanMemory& memory, const Bounded
 std::vector<Timed> CellPlans::listed() {
   std::vector<Timed> all;
   for (std::uint64_t index = 0; index < cell_.cell.choices; ++index) {
-    const bool dominated = state_.question.pruning.dominance &&
-                           is_dominated(state_.question.space.constraints,
-                                        choices_.switches[index % choices_.switches.size()]);
+    const bool dominated =
+        state_.question.pruning.dominance &&
+        is_dominated(state_.question.space.constraints,
+                     choices_.switches[index % choices_.switches.size()], blocks_);
     if (!dominated && !state_.refused.contains(cell_.first_number + index)) {
       all.push_back(timed(index));
     }

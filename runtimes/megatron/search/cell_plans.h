@@ -13,7 +13,7 @@ namespace headroom::plan {
 /// The plans of one cell of Megatron: their times, their peaks, and lower bounds of the peaks.
 class CellPlans {
  public:
-  /// Keeps references to the first three arguments.
+  /// Keeps references to all arguments.
   CellPlans(const SearchState& state, PlanMemory& memory, const BoundedCell& cell,
             const BlockTimes& blocks);
 
@@ -49,6 +49,7 @@ class CellPlans {
   const SearchState& state_;
   PlanMemory& plan_memory_;
   const BoundedCell& cell_;
+  const BlockTimes& blocks_;
   Bytes capacity_;
   MegatronChoices choices_;
   /// The same with the load of the busiest rank's experts, if it is not an even share.

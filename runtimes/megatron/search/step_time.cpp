@@ -44,17 +44,16 @@ Seconds copied(const cost::DevicePerformance& device, const cost::Machine& machi
 }
 
 /// Bytes that the optimizer's step reads and writes for each parameter: AdamW's gradient, master
-/// copy and two states, of which it writes the last three; the gradient again for the norm; and,
-/// unless the step does that itself, the copy of masters to the parameters and of 16-bit gradients
+/// copy and two states, of which it writes the last three; the gradient again for the norm; and
+/// the copy of masters to the parameters and of 16-bit gradients
 /// to fp32.
 /// Source: optimizer.cpp of the runtime.
 double step_bytes(const ir::ParallelPlan& plan, double gradient) {
   constexpr double kAdam = 7 * 4;
-  const ir::MegatronPlan& megatron = megatron_of(plan);
   double bytes = kAdam + gradient;
-  if (!megatron.precision_aware && plan.precision != ir::Precision::kFp32) {
+  if (plan.precision != ir::Precision::kFp32) {
     bytes += 4 + 2;
-    bytes += megatron.fp32_gradients ? 0 : 2 + 4;
+    bytes += megatron_of(plan).fp32_gradients ? 0 : 2 + 4;
   }
   return bytes;
 }
@@ -122,12 +121,13 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
   const bool scaled = groups.dense.ranks() > 1;
   check_ = moved(machine, parameters * (scaled ? 3 : 1) * bytes);
   const double table = held.tables > 0 ? held.table : 0;
-  const ir::CollectiveKind reduction = megatron.distributed_optimizer
-                                           ? ir::CollectiveKind::kReduceScatter
-                                           : ir::CollectiveKind::kAllReduce;
-  last_reduce_ = moved(machine, (held.layer + held.layer_experts + table) * 3 * bytes) +
-                 collective(machine, reduction, (held.layer + table) * bytes, groups.dense) +
-                 collective(machine, reduction, held.layer_experts * bytes, groups.experts);
+  const auto last = [&](ir::CollectiveKind kind) {
+    return moved(machine, (held.layer + held.layer_experts + table) * 3 * bytes) +
+           collective(machine, kind, (held.layer + table) * bytes, groups.dense) +
+           collective(machine, kind, held.layer_experts * bytes, groups.experts);
+  };
+  last_all_reduce_ = last(ir::CollectiveKind::kAllReduce);
+  last_reduce_scatter_ = last(ir::CollectiveKind::kReduceScatter);
   const cost::DevicePerformance device = cost::performance_in(machine, plan);
   host_adam_ = copied(device, machine, ir::CopyKind::kDeviceToHost, 4 * shard) +
                copied(device, machine, ir::CopyKind::kHostWork, kHostBytes * shard) +
@@ -146,14 +146,15 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
   // Gathers start with the last bucket of a chunk, so its first layer waits for all of them.
   const Seconds first_gather = (1 / static_cast<double>(pipeline.chunks)) * gather_;
   const Seconds reduce = megatron.distributed_optimizer ? reduce_scatter_ : all_reduce_;
-  StepParts parts{.forward_backward = pipeline.forward_backward + zero_,
-                  .recomputation = pipeline.recomputation,
-                  .bubble = pipeline.bubble,
-                  .exchange = megatron.overlap_grad_reduce ? hidden(reduce, last_reduce_, backward)
-                                                           : reduce + check_,
-                  .optimizer = megatron.distributed_optimizer ? sharded_adam_ : adam_,
-                  .offload = pipeline.copies,
-                  .launches = {}};
+  const Seconds last = megatron.distributed_optimizer ? last_reduce_scatter_ : last_all_reduce_;
+  StepParts parts{
+      .forward_backward = pipeline.forward_backward + zero_,
+      .recomputation = pipeline.recomputation,
+      .bubble = pipeline.bubble,
+      .exchange = megatron.overlap_grad_reduce ? hidden(reduce, last, backward) : reduce + check_,
+      .optimizer = megatron.distributed_optimizer ? sharded_adam_ : adam_,
+      .offload = pipeline.copies,
+      .launches = {}};
   if (megatron.distributed_optimizer) {
     parts.exchange +=
         megatron.overlap_param_gather ? hidden(gather_, first_gather, forward) : gather_;
@@ -193,7 +194,8 @@ Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                    const BlockTimes& blocks) {
   ir::ParallelPlan bare = plan;
   edit_megatron(bare).recompute = ir::MegatronRecompute::kNone;
-  edit_megatron(bare).cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  const auto cheapest = std::ranges::min_element(blocks.head) - blocks.head.begin();
+  edit_megatron(bare).cross_entropy = static_cast<ir::MegatronCrossEntropy>(cheapest);
   edit_megatron(bare).pipeline_before_data = blocks.transfer[1] < blocks.transfer[0];
   const PipelineParts parts = PipelineTimes(model, bare, with_least_copies(blocks)).parts(bare);
   const Seconds least = parts.forward_backward + parts.copies + parts.bubble;

@@ -36,10 +36,12 @@ class ExchangeTimes {
   /// Separate accumulation of one micro-batch's weight gradients. A replay runs it on a stream of
   /// its own, as if that had memory bandwidth of its own; here it counts in full.
   Seconds accumulation_;
-  Seconds zero_;         ///< Filling the gradients with zeros.
-  Seconds check_;        ///< Checking and scaling the gradients.
-  Seconds last_reduce_;  ///< What is reduced last: the first layer and the embedding.
-  double taken_ = 0;     ///< `cost::taken_ratio`.
+  Seconds zero_;   ///< Filling the gradients with zeros.
+  Seconds check_;  ///< Checking and scaling the gradients.
+  /// What is reduced last: the first layer and the embedding.
+  Seconds last_all_reduce_;
+  Seconds last_reduce_scatter_;
+  double taken_ = 0;  ///< `cost::taken_ratio`.
   /// Step on the host for all of a rank's sharded states, including their copies.
   Seconds host_adam_;
 };
