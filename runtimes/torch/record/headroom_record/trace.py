@@ -16,9 +16,10 @@ from .skip import Groups, Skipped
 class Trace:
     """What one run did."""
 
-    def __init__(self, point: Tuple[int, int], inputs: List[List[Any]], folded: fold.Folded):
+    def __init__(self, point: Tuple[int, int], scope: Scope, folded: fold.Folded):
         self.point = point
-        self.inputs = inputs
+        self.inputs = scope.inputs
+        self.over_tokens = scope.why_too_many() if 4 * scope.most[0] >= point[1] else ""  # If there are loops at all.
         self.folded = folded
 
 
@@ -58,11 +59,12 @@ class Run:
                     if len(like[3]) != 1:
                         raise Different("a layer hands on more than its hidden state")
                     instruction[2] += like[2][1:]
-        return Trace(point, scope.inputs, folded)
+        return Trace(point, scope, folded)
 
     def run(self, micro_batch: int, sequence: int, skipped: Optional[Skipped] = None) -> Tuple[Scope, Calls]:
         observer = self._observer
         scope = Scope("forward")
+        scope.sequence = sequence if self.groups is None else 0
         observer.resolve = self._resolve
         observer.nodes, observer.saved, observer.windows = {}, {}, []
         observer._edges, observer._keys, observer._pending = {}, {}, []
