@@ -122,9 +122,9 @@ Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
   }
   if (model.recording && !runtime->runs_recordings()) {
     return Error::invalid_argument("runtime", plan.runtime + " with a model recording",
-                                   "transformers: the recording says what the model's code in "
-                                   "transformers does",
-                                   "use --runtime transformers");
+                                   "transformers or fsdp: the recording says what the model's code "
+                                   "in transformers does",
+                                   "use --runtime transformers or fsdp");
   }
   // The framework's own errors come before the general ones.
   if (Status own = runtime->check(model, plan); !own) {

@@ -84,6 +84,10 @@ Status read_model_part(const Arguments& arguments, const std::string& text, Weig
   if (!model) {
     return std::move(model).error();
   }
+  if (model->spec.recording) {
+    return Error::invalid_argument("MODEL", text, "a model with weight files",
+                                   "name the config.json or the weight files of the model");
+  }
   answer.name = model->label;
   const std::vector<std::string> of_training =
       model->quantisation ? quantisation_notes(model->spec, *model->quantisation)
