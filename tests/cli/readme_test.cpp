@@ -39,7 +39,7 @@ std::vector<std::string> commands_of_readme() {
                           command.find(" --with ") != std::string::npos ||
                           command.find("./run calibrate") == 0 ||
                           command.find("my-model") != std::string::npos ||  // Needs PyTorch.
-                          command == "./run validate plan.json";  // Both need a GPU.
+                          command == "./run validate plan.json";            // Both need a GPU.
     if (command.find(kStart) == 0 && !own_verb) {
       commands.push_back(command.substr(kStart.size()));
     }

@@ -17,8 +17,8 @@ namespace {
 
 void check_recording(const std::string& text) {
   const Result<JsonValue> document = parse_json(text, "r.json");
-  const Result<ModelSpec> model = document ? read_recorded_model(*document, "r.json")
-                                           : Result<ModelSpec>(document.error());
+  const Result<ModelSpec> model =
+      document ? read_recorded_model(*document, "r.json") : Result<ModelSpec>(document.error());
   if (!model) {
     CHECK_FALSE(to_text(model.error()).empty());
     return;

@@ -1,6 +1,6 @@
 // Model recordings: what is read, what is refused, and that the engine gives the bytes of the
-// family that is written by hand. tests/golden/recordings/llama.json was recorded with PyTorch 2.11.0
-// and transformers 5.17.0 by headroom import (two layers of Llama, H 256).
+// family that is written by hand. tests/golden/recordings/llama.json was recorded with
+// PyTorch 2.11.0 and transformers 5.17.0 by headroom import (two layers of Llama, H 256).
 
 #include <array>
 #include <cstdint>
@@ -56,8 +56,8 @@ std::vector<test::RecordedPhase> phases_of(const ModelSpec& model, const Paralle
   std::vector<test::RecordedPhase> phases;
   for (const cost::PhaseMemory& phase :
        cost::replay(program.value(), plan.allocator, Bytes{600'000'000'000}).phases) {
-    phases.push_back({to_text(phase.name), phase.allocated_after.value(),
-                      phase.peak_allocated.value()});
+    phases.push_back(
+        {to_text(phase.name), phase.allocated_after.value(), phase.peak_allocated.value()});
   }
   return phases;
 }
@@ -81,8 +81,11 @@ ParallelPlan plan_of(Precision precision, std::int64_t micro_batch, std::int64_t
 
 TEST_CASE("recording: sizes are sums of products of B, S and quotients") {
   const BatchSizes sizes{.batch = 3, .sequence = 130};
-  for (const auto& [text, value] : {std::pair{"7", 7}, {"B*S", 390}, {"2*B*S*S + 64", 101464},
-                                    {"ceil(S/64)*128 - 4", 380}, {"S*S - S", 16770}}) {
+  for (const auto& [text, value] : {std::pair{"7", 7},
+                                    {"B*S", 390},
+                                    {"2*B*S*S + 64", 101464},
+                                    {"ceil(S/64)*128 - 4", 380},
+                                    {"S*S - S", 16770}}) {
     CAPTURE(text);
     const std::optional<SizeExpression> size = SizeExpression::parse(text);
     REQUIRE(size);
