@@ -223,7 +223,7 @@ TEST_CASE("hf_config: every size that is missing is named at once") {
 TEST_CASE("hf_config: an unknown model_type names its neighbour, or how to force a family") {
   const Error error = refusal(llama_config(R"("model_type": "lama")"));
   CHECK(error.pointer == "/model_type");
-  CHECK(error.fix == "if llama is meant: --as llama");
+  CHECK(error.fix.starts_with("if llama is meant: --as llama"));
   const Error far = refusal(llama_config(R"("model_type": "mamba2")"));
   CHECK(far.fix.find("--as FAMILY") != std::string::npos);
   CHECK(refusal(R"({"hidden_size": 64})").pointer == "/model_type");

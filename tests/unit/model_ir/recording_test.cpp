@@ -30,14 +30,14 @@ std::string recording_text() {
   return read_file(kRecording).value();
 }
 
-Result<ModelSpec> read(const std::string& text) {
+Result<ModelSpec> read_model(const std::string& text) {
   const Result<JsonValue> document = parse_json(text, "llama.json");
   return document ? read_recorded_model(*document, "llama.json")
                   : Result<ModelSpec>(document.error());
 }
 
 ModelSpec recorded() {
-  return read(recording_text()).value();
+  return read_model(recording_text()).value();
 }
 
 /// The same model as its family describes it.
@@ -170,7 +170,7 @@ TEST_CASE("recording: what is wrong in a file is named with its place") {
            {R"("bf16", ["B", "S", 256]])", R"("bf17", ["B", "S", 256]])", "/"},
        }}) {
     CAPTURE(std::string(fault.from));
-    const Result<ModelSpec> model = read(edited(text, fault.from, fault.to));
+    const Result<ModelSpec> model = read_model(edited(text, fault.from, fault.to));
     REQUIRE_FALSE(model);
     CHECK(model.error().code == ErrorCode::kInvalidInput);
     CHECK(model.error().file == "llama.json");
