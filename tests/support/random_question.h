@@ -6,6 +6,7 @@
 #include "planner/space/axis.h"
 #include "runtimes/megatron/search/axes.h"
 #include "tests/support/random.h"
+#include "tests/support/rated_plans.h"
 #include "tests/support/search_models.h"
 
 namespace headroom::test {
