@@ -61,9 +61,6 @@ Result<std::vector<std::string>> recorder_options(const Arguments& arguments) {
   if (!attention->empty()) {
     options.insert(options.end(), {"--attention", *attention});
   }
-  if (arguments.has("trust-remote-code")) {
-    options.emplace_back("--trust-remote-code");
-  }
   return options;
 }
 
@@ -181,9 +178,7 @@ Command import_command() {
                             "precision to record: bf16, fp32 or autocast-bf16"},
                            {"attention", "NAME", "sdpa",
                             "implementation of attention to record: sdpa or eager"},
-                           {"gpu", "NAME", "h100-80gb", "GPU whose kernels are recorded"},
-                           {"trust-remote-code", "", "",
-                            "run Python files that belong to the model's folder"}},
+                           {"gpu", "NAME", "h100-80gb", "GPU whose kernels are recorded"}},
                .example = "import config.json --output my-model.json"},
       .run = run_import};
 }

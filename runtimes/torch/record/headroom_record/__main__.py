@@ -14,7 +14,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--parameters", choices=("bf16", "fp32", "fp16"))
     parser.add_argument("--autocast", choices=("bf16", "fp16"))
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
-    parser.add_argument("--trust-remote-code", action="store_true", help="run Python files of the model's folder")
     parser.add_argument("--modes", help="several of these at once, such as bf16,fp32/bf16 "
                                         "(parameters/autocast/attention)")
     parser.add_argument("--points", help="sizes at which the model runs, such as 2x512,3x320")
