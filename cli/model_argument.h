@@ -20,7 +20,7 @@ struct LoadedModel {
   std::string label;               ///< For the verdict: catalogue name or file name.
   std::string origin;              ///< "catalogue", or the path that was read.
   std::vector<std::string> notes;  ///< Unusual properties that are not errors.
-  /// How the checkpoint stores its weights, if it stores them quantised.
+  /// The storage of the checkpoint's weights, if they are quantised.
   std::optional<ir::CheckpointQuantisation> quantisation{};
 };
 

@@ -425,7 +425,7 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
     return std::move(status).error();
   }
   ParallelPlan filed = request.plan;
-  ir::settle_filed(filed);  // What follows from the file alone was not typed.
+  ir::settle_filed(filed);  // Values that follow from the file alone were not typed.
   if (Status status = apply(arguments, request.plan); !status) {
     return std::move(status).error();
   }

@@ -8,7 +8,7 @@
 
 namespace headroom::cli {
 
-/// What a user who asks about training should know of a checkpoint whose weights are quantised:
+/// Notes on a checkpoint with quantised weights for a user who asks about training:
 /// what they take when they are loaded, and what the answer assumes instead.
 [[nodiscard]] std::vector<std::string> quantisation_notes(
     const ir::ModelSpec& model, const ir::CheckpointQuantisation& quantisation);

@@ -11,7 +11,7 @@
 
 namespace headroom::cli {
 
-/// How tokens spread over experts where --routing-imbalance does not say it: as published trainings
+/// The spread of tokens over experts without --routing-imbalance: as published trainings
 /// had it, or evenly, for comparisons with runs that were measured.
 enum class UsualRouting : std::uint8_t { kPublished, kEven };
 

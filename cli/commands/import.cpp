@@ -44,7 +44,7 @@ Result<std::string> word_among(const Arguments& arguments, std::string_view opti
   return Error::invalid_argument(option, text, "one of " + ir::join(words));
 }
 
-/// What the recorder is told besides the model and the file.
+/// The recorder's options besides the model and the file.
 Result<std::vector<std::string>> recorder_options(const Arguments& arguments) {
   std::vector<std::string> options;
   const Result<std::string> precision =

@@ -110,7 +110,7 @@ Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
   }
   PlanSearch search = std::move(read).value();
   plan::SearchQuestion question = search.question();
-  question.proven = false;  // Of many questions, each is answered by one replay.
+  question.proven = false;  // A sweep replays one plan for each of its questions.
   plan::SearchRecords records;
   const Result<FoundPlans> plans = find_plans(search, question, records);
   if (plans && plans->dropped_masters) {

@@ -24,7 +24,7 @@ using ir::JsonFields;
 using ir::JsonValue;
 using ir::checkpoint::LoadedWeights;
 
-/// What is known of a checkpoint: its headers, its model, or both.
+/// The known parts of a checkpoint: its headers, its model, or both.
 struct WeightsAnswer {
   std::string name;
   std::optional<ir::TensorList> stored;
@@ -93,7 +93,7 @@ Status read_model_part(const Arguments& arguments, const std::string& text, Weig
       model->quantisation ? quantisation_notes(model->spec, *model->quantisation)
                           : std::vector<std::string>{};
   for (const std::string& note : model->notes) {
-    // What an answer about training assumes is no matter here.
+    // Notes about training do not belong here.
     const bool about_training = std::ranges::any_of(
         of_training, [&note](const std::string& ending) { return note.ends_with(ending); });
     if (!about_training) {

@@ -113,7 +113,7 @@ std::string row_text(const PlanAnswer& answer, const PlanChoice& choice, const T
   return text + cell_of(use->run.megawatt_hours, kRunColumns) + "\n";
 }
 
-/// What qualifies the figures of the table.
+/// The notes that qualify the figures of the table.
 std::string table_notes(const PlanAnswer& answer, const Terminal& terminal) {
   std::string text;
   const auto add = [&](const std::string& note) {

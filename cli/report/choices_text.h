@@ -9,12 +9,12 @@
 
 namespace headroom::cli {
 
-/// What each GPU does under the best plan, and what the run takes and costs; a line each.
+/// Lines about the work of each GPU under the best plan, and about the time and cost of the run.
 [[nodiscard]] std::string use_lines(const PlanAnswer& answer, const Terminal& terminal);
 /// Adds the same to the JSON of the best plan.
 void add_use(const PlanAnswer& answer, ir::JsonFields& fields);
 
-/// How long the fastest plan takes, if no plan is in time.
+/// The time of the fastest plan, if no plan is in time.
 [[nodiscard]] std::string late_lines(const PlanAnswer& answer, const Terminal& terminal);
 /// The member `fastest` of `configs/schema/plan_answer.schema.json`.
 [[nodiscard]] ir::JsonValue fastest_json(const PlanAnswer& answer);

@@ -96,7 +96,7 @@ struct HostPerformance {
 /// What one GPU achieves, as opposed to its datasheet.
 struct DevicePerformance {
   std::string device;      ///< Catalogue name.
-  std::string file;        ///< Where the figures come from.
+  std::string file;        ///< The file that the figures come from.
   std::string note;        ///< Empty if the figures were fitted to this device; otherwise names the
                            ///< device they come from.
   bool estimated = false;  ///< Nothing was measured on devices of this family: datasheet rates.

@@ -89,7 +89,7 @@ Result<PlanScenario> read_plan_scenario(const std::string& config_dir, const std
   if (!named->model.empty()) {
     scenario.model = model_source(named->model);
   }
-  // What the file does not say is what it is at the command line, whatever the window shows now.
+  // Settings that the file leaves out are those of the command line, whatever the window shows now.
   const Result<ir::ModelSpec> model = load_source(config_dir, scenario.model);
   Result<ir::PlanFile> file =
       ir::parse_plan_file(*text, name, ir::usual_plan(model ? *model : ir::ModelSpec{}));

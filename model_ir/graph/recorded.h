@@ -5,7 +5,7 @@
 
 namespace headroom::ir {
 
-/// What a recorded model has in common with graphs: its parameters in order, so that parameter i
+/// The part of a recorded model that graphs have, too: its parameters in order, so that parameter i
 /// has TensorId i, and its linear layers as operators, with the weight and the bias. The order in
 /// which they run, and everything between them, is in the recording. Requires that `model` has a
 /// recording.

@@ -170,7 +170,7 @@ void read_bitsandbytes(const JsonObject& json, CheckpointQuantisation& read) {
   read_kept(json, {"llm_int8_skip_modules"}, read);
 }
 
-/// What `weights` of a config group says; nothing with the fault noted.
+/// The content of `weights` of a config group; nothing, with the fault noted, if it is wrong.
 std::optional<QuantGroup> read_scheme(const JsonObject& json, std::string_view format) {
   QuantGroup group;
   group.bits = static_cast<int>(json.integer_or("num_bits", 8, kBits));

@@ -23,7 +23,7 @@ enum class QuantMethod : std::uint8_t {
   kUnknown,
 };
 
-/// Which weights share a scale.
+/// The weights that share a scale.
 enum class ScaleForm : std::uint8_t {
   kTensor,   ///< All of a matrix.
   kChannel,  ///< A row, that is, an output.
@@ -31,7 +31,7 @@ enum class ScaleForm : std::uint8_t {
   kBlock,    ///< A rectangle of `block_rows` x `block_columns`.
 };
 
-/// How the numbers of a weight are stored.
+/// The storage of a weight's numbers.
 enum class PackedForm : std::uint8_t {
   kFp8,        ///< A byte for each weight, floating point.
   kInt8,       ///< A byte for each weight, whole numbers.
@@ -67,7 +67,7 @@ struct CheckpointQuantisation {
   bool double_quant = false;       ///< bitsandbytes: scales are quantised again.
   bool narrow_scales = false;      ///< fp8: scales are E8M0, one byte each.
   bool default_block = false;      ///< fp8: the file says nothing of blocks.
-  /// Why the bytes of the weights cannot be said; empty: they can.
+  /// The reason why the bytes of the weights are not known; empty: they are.
   std::string unanswered;
   friend bool operator==(const CheckpointQuantisation&, const CheckpointQuantisation&) = default;
 };

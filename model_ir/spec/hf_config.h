@@ -27,7 +27,7 @@ struct HfConfig {
   std::vector<std::string> ignored_experts{};
   /// Parts of the model that the file names and `model` leaves out, such as other towers.
   std::vector<std::string> notes;
-  /// How the checkpoint stores its weights, if it stores them quantised.
+  /// The storage of the checkpoint's weights, if they are quantised.
   std::optional<CheckpointQuantisation> quantisation{};
   friend bool operator==(const HfConfig&, const HfConfig&) = default;
 };

@@ -41,7 +41,7 @@ enum class Family : std::uint8_t {
   kStablelm,
   kBert,
   kT5,
-  kRecorded,  ///< What the model does is in `ModelSpec::recording`.
+  kRecorded,  ///< `ModelSpec::recording` describes the model.
 };
 
 enum class Architecture : std::uint8_t { kCausalLm, kMaskedLm, kEncoderDecoder };

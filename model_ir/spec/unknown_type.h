@@ -10,7 +10,7 @@
 
 namespace headroom::ir {
 
-/// What the keys of a configuration say about a model whose `model_type` is not known.
+/// The hints in a configuration's keys about a model whose `model_type` is not known.
 struct UnknownType {
   std::string type;                 ///< `model_type`, as written.
   std::optional<Family> alike;      ///< The known family that has such keys.
@@ -28,7 +28,7 @@ struct UnknownType {
 ///          all.
 [[nodiscard]] UnknownType describe_unknown_type(const JsonObject& config);
 
-/// What to do about it, for the fix of a message: a family whose spelling is near, a family that is
+/// Advice for the fix of a message: a family whose spelling is near, a family that is
 /// alike, or why none is.
 [[nodiscard]] std::string advice_on(const UnknownType& unknown);
 

@@ -24,7 +24,7 @@ struct LoweredPlan {
   Bytes host{};    ///< The same as in `RatedPlan`.
   Bytes host_capacity{};
   bool host_fits = true;
-  Bytes kept;  ///< What the last forward keeps until backward.
+  Bytes kept;  ///< The bytes that the last forward keeps until backward.
 };
 
 /// Results of lowered plans, which searches of one model on one machine share.

@@ -61,7 +61,7 @@ class AloneBounds : public PlanBounds {
  public:
   /// The frameworks whose peaks are convex in the number of layers.
   enum class Convex : std::uint8_t {
-    kIfEven,  ///< Where `ir::Runtime::grows_by_layers` says so.
+    kIfEven,  ///< The line is drawn if `ir::Runtime::grows_by_layers` says so.
     kAlways,
   };
 

@@ -97,7 +97,7 @@ struct SearchInputs {
 
 struct SearchState;
 
-/// How much shorter a replayed step may be than the evaluated one, as a ratio: a replay takes at
+/// The allowed error of an evaluated step against its replay, as a ratio: a replay takes at
 /// least the evaluated time divided by one more than this.
 struct TimeError {
   double of_space = 0;

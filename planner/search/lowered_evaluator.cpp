@@ -36,7 +36,7 @@ std::vector<ir::ParallelPlan> plans_of(const SearchState& state, const Cell& cel
   return plans;
 }
 
-/// What bounds prove of a plan.
+/// The figures of a plan that bounds prove.
 struct Ruled {
   bool too_large = false;
   bool too_slow = false;
@@ -262,8 +262,8 @@ class LoweredVisit {
            (answer_.best && least > answer_.worth);
   }
 
-  /// Where to continue after `last` if times of other plans prove that the plan is beyond the limit
-  /// of this visit.
+  /// The place to continue after `last` if times of other plans prove that the plan is beyond the
+  /// limit of this visit.
   [[nodiscard]] std::optional<Next> beyond_limit(std::uint64_t index,
                                                  const std::optional<Timed>& last) const {
     if (!visit_.limit || !bounds_.learns()) {

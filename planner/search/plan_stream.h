@@ -61,7 +61,7 @@ class PlanStream {
  private:
   /// A cell, or the rest of a visited cell, that has not been searched yet.
   struct Open {
-    Worth bound;  ///< Of the times that order plans.
+    Worth bound;  ///< A bound by the times that order plans.
     Worth form;   ///< The same for times of the fast evaluation.
     double seconds = 0;
     std::size_t cell = 0;

@@ -298,7 +298,7 @@ bool is_experts(const ModelParameter& parameter) {
          (parameter.role == OpRole::kExpertGateUp || parameter.role == OpRole::kExpertDown);
 }
 
-/// Why `loader` cannot hold the experts of such a checkpoint in their packed form, or why that is
+/// The reason why `loader` cannot hold such experts in their packed form, or why that is
 /// not known; empty: it can.
 std::string experts_refusal(QuantMethod method, Loader loader) {
   if (loader == Loader::kVllm) {
@@ -334,7 +334,7 @@ std::string refusal(const ModelSpec& model, const CheckpointQuantisation& quanti
   return model.moe ? experts_refusal(quantisation.method, loader) : std::string();
 }
 
-/// What transformers says to a trainer. Source: trainer_utils.py,
+/// The refusal of transformers' trainer. Source: trainer_utils.py,
 /// validate_quantization_for_training, and is_trainable of each quantizer.
 std::string training_text(QuantMethod method) {
   switch (method) {

@@ -11,7 +11,7 @@
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/checkpoint/loader.h"
 
-/// What the weights of a checkpoint take on the GPU that a program loads them to for inference.
+/// The GPU memory of a checkpoint's weights when a program loads them for inference.
 namespace headroom::ir::checkpoint {
 
 enum class LoadedPart : std::uint8_t {
@@ -27,15 +27,16 @@ enum class LoadedPart : std::uint8_t {
 struct LoadedTotal {
   LoadedPart part = LoadedPart::kOther;
   std::string type;           ///< In safetensors' words: "F8_E4M3".
-  std::int64_t elements = 0;  ///< Of the tensors: a packed tensor counts words.
+  std::int64_t elements = 0;  ///< The elements of the tensors; a packed tensor counts words.
   Bytes bytes;
   friend bool operator==(const LoadedTotal&, const LoadedTotal&) = default;
 };
 
-/// What one program makes of a checkpoint.
+/// A checkpoint as one program loads it.
 struct LoadedWeights {
   Loader loader = Loader::kTransformers;
-  std::string refused;  ///< Why the program cannot load it, or why the bytes are not known.
+  std::string
+      refused;  ///< The reason why the program cannot load it, or why the bytes are not known.
   Bytes total;
   std::vector<LoadedTotal> parts;  ///< By part, then most bytes first.
   std::int64_t quantised_parameters = 0;

@@ -22,7 +22,7 @@ class ModuleFilter {
   [[nodiscard]] std::string_view unread() const { return unread_; }
 
  private:
-  /// How a name in the list is compared with a module.
+  /// The comparison of a name in the list with a module.
   enum class Rule {
     kPrefix,      ///< transformers: re.match, or the module ends with the name.
     kExact,       ///< vLLM: the same name; of experts, a part of the name in the list.
@@ -47,7 +47,7 @@ class ModuleFilter {
   Loader loader_;
   Rule rule_;
   std::vector<Name> kept_;
-  std::vector<std::vector<Name>> targets_;  ///< Of each group.
+  std::vector<std::vector<Name>> targets_;  ///< The names of each group.
 };
 
 }  // namespace headroom::ir::checkpoint

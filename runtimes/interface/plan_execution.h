@@ -16,7 +16,7 @@ struct RecomputedParts {
   bool attention = false;  ///< Attention between the projections (Korthikanti et al. 2022,
                            ///< arXiv:2205.05198, section 5).
   bool mlp = false;        ///< The MLP or the experts.
-  bool on_host = false;    ///< What this layer keeps is on the host until backward.
+  bool on_host = false;    ///< The tensors that this layer keeps are on the host until backward.
   friend bool operator==(const RecomputedParts&, const RecomputedParts&) = default;
 };
 

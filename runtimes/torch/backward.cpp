@@ -21,9 +21,10 @@ struct Pending {
   Gradients buffer;
 };
 
-/// What the nodes of one run of the engine wait for. A node knows its place here, so that finding
-/// it needs no search. A run inside another one, such as that of a checkpoint, can reach nodes of
-/// the outer run, above all the accumulators of parameters: these get their places back at its end.
+/// The gradients that the nodes of one run of the engine wait for. A node knows its place here, so
+/// that finding it needs no search. A run inside another one, such as that of a checkpoint, can
+/// reach nodes of the outer run, above all the accumulators of parameters: these get their places
+/// back at its end.
 class Run {
  public:
   /// Counts, for every node reachable from `root`, the edges that lead to it.

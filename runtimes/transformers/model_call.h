@@ -30,7 +30,7 @@ struct Batch {
   torch::Tensor ids;
   torch::Tensor labels;                 ///< The ids, or a separate tensor.
   torch::Tensor mask{};                 ///< [B, S] of padded batches, int64.
-  std::vector<torch::Tensor> others{};  ///< What a recorded model is given besides.
+  std::vector<torch::Tensor> others{};  ///< Further inputs of a recorded model.
 };
 
 }  // namespace headroom::ir::transformers

@@ -1,5 +1,5 @@
-// How far the closed form of Megatron's step times is from the replay: the source of the error that
-// the search allows for (`TimeError`).
+// The distance of Megatron's closed form of step times from the replay: the source of the error
+// that the search allows for (`TimeError`).
 
 #include <algorithm>
 #include <cstdint>

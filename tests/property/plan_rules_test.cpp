@@ -1,4 +1,4 @@
-// What belongs to a search space, and how a question without any plan is refused.
+// The content of a search space, and the refusal of a question without any plan.
 
 #include <algorithm>
 #include <cstdint>

@@ -25,7 +25,7 @@ inline plan::SearchQuestion random_megatron_question(Random& random, const ir::M
   constraints.of(Axis::kContext) = {1};
   constraints.of(megatron_axes::kOverlapGradReduce) = {random.between(0, 1)};
   constraints.of(megatron_axes::kOverlapParamGather) = {0};
-  // What the device loses outside the allocator, and room for some of the plans only.
+  // The memory that the device loses outside the allocator, and room for some of the plans only.
   question.budget = Bytes{1400 * kMiB + random.between(0, 700) * kMiB};
   return question;
 }

@@ -37,7 +37,7 @@ struct CodeNames {
   std::vector<std::string> modules;
 };
 
-/// What code may refer to besides its own values.
+/// The templates and layers that code may refer to besides its own values.
 struct CodeContext {
   struct Layer {
     std::uint32_t arguments = 0;

@@ -109,7 +109,7 @@ class CodeReader : public OperatorReader {
     return true;
   }
 
-  /// What code that is called drops of its arguments is gone in the calling code, too.
+  /// Arguments that the called code drops are gone in the calling code, too.
   bool consume(const JsonValue& value, const std::vector<std::uint32_t>& consumed,
                const Instruction& instruction) {
     for (const std::uint32_t argument : consumed) {
@@ -278,7 +278,7 @@ class CodeReader : public OperatorReader {
   }
 };
 
-/// Which edges need each instruction and each saved tensor.
+/// Notes the edges that need each instruction and each saved tensor.
 void trace_needs(RecordedGradient& gradient) {
   const std::vector<Instruction>& code = gradient.code.instructions;
   std::vector<std::uint64_t> values(gradient.code.values, 0);

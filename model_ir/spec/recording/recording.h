@@ -43,7 +43,8 @@ struct RecordedOutput {
   Reference target;  ///< A value; while a model is built also a parameter or a buffer.
   DType dtype = DType::kFp32;
   RecordedShape shape;
-  std::optional<SizeExpression> bytes;  ///< Of a new storage, if the shape does not tell them.
+  std::optional<SizeExpression>
+      bytes;  ///< The size of a new storage, if the shape does not tell it.
   How how = How::kNew;
   std::uint32_t input = 0;  ///< The position of that input.
 };
@@ -157,7 +158,7 @@ struct RecordedVariant {
   DType parameters = DType::kBf16;
   std::optional<DType> autocast;
   std::string attention;
-  std::vector<RecordedOutput> inputs;  ///< What the model is given; the ids come first.
+  std::vector<RecordedOutput> inputs;  ///< The model's inputs; the ids come first.
   bool masks_made = false;  ///< For batches whose mask of ones the model makes all the same.
   std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.
   std::int64_t sequence_from = 1;           ///< Sequence lengths for which it holds.
@@ -183,7 +184,7 @@ struct RecordedModule {
   std::string path;
   std::string type;  ///< Its Python class.
   std::int32_t layer = -1;
-  /// Of a Linear: its parameters, the weight first. A tied weight belongs to another module.
+  /// The parameters of a Linear, the weight first. A tied weight belongs to another module.
   std::vector<std::uint32_t> linear;
 };
 

@@ -8,7 +8,7 @@
 
 namespace headroom::ir {
 
-/// What the sizes of a recording depend on.
+/// The numbers on which the sizes of a recording depend.
 struct BatchSizes {
   std::int64_t batch = 1;     ///< B: sequences in a micro-batch.
   std::int64_t sequence = 1;  ///< S: tokens of a sequence.
@@ -23,7 +23,7 @@ class SizeExpression {
     std::int64_t factor = 1;
     int batch_power = 0;
     int sequence_power = 0;
-    std::vector<std::int64_t> divisors;  ///< Of S, one for each factor "ceil(S/d)".
+    std::vector<std::int64_t> divisors;  ///< The divisors of S, one for each factor "ceil(S/d)".
     friend bool operator==(const Term&, const Term&) = default;
   };
 

@@ -169,7 +169,7 @@ std::optional<Next> beyond_limit(const SearchState& state, const BoundedCell& ce
                               : std::nullopt;
 }
 
-/// How far replays were below the closed form, with a margin.
+/// The greatest distance of replays below the closed form, with a margin.
 /// Source: tests/bench/results/form_epyc-2vcpu_2026-11-27.md.
 constexpr TimeError kTimeError{.of_space = 0.03, .of_cell = 0.005};
 

@@ -38,7 +38,7 @@ class ExchangeTimes {
   Seconds accumulation_;
   Seconds zero_;   ///< Filling the gradients with zeros.
   Seconds check_;  ///< Checking and scaling the gradients.
-  /// What is reduced last: the first layer and the embedding.
+  /// The part that is reduced last: the first layer and the embedding.
   Seconds last_all_reduce_;
   Seconds last_reduce_scatter_;
   double taken_ = 0;  ///< `cost::taken_ratio`.

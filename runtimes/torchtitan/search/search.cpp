@@ -328,7 +328,7 @@ std::vector<ParallelPlan> plans_of(const SpaceQuestion& question, const Parallel
   return plans;
 }
 
-/// What a walk over torchtitan's plans remembers.
+/// The memory of a walk over torchtitan's plans.
 struct TitanMemory {
   bool unknown_model = false;  ///< torchtitan does not train the model, whatever the plan is.
 };

@@ -9,7 +9,7 @@
 
 namespace headroom::ir::transformers {
 
-/// What all recorded code of one call shares.
+/// The state that all recorded code of one call shares.
 struct Replay {
   const Recording& recording;
   BatchSizes sizes;

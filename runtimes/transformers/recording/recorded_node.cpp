@@ -11,7 +11,7 @@ using torch::Gradients;
 using torch::Node;
 using torch::Tensor;
 
-/// What a template reads in one run.
+/// The tensors that a template reads in one run.
 struct BackwardFrame {
   const Gradients& gradients;
   const std::vector<Tensor>& saved;

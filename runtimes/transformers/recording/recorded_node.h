@@ -16,7 +16,7 @@ class RecordedNode {
   struct Operands {
     std::vector<torch::Tensor> inputs;
     std::vector<torch::Tensor> others;  ///< One per saved tensor: neither input nor output.
-    torch::Tensor base;                 ///< Of the view into which the operator writes.
+    torch::Tensor base;                 ///< The base of the view into which the operator writes.
   };
   RecordedNode(torch::Eager& eager, std::shared_ptr<const Replay> replay,
                const Instruction& instruction, const Operands& operands);
@@ -33,7 +33,7 @@ class RecordedNode {
   const RecordedGradient* gradient_ = nullptr;
   std::unique_ptr<torch::Record> record_;
   std::uint64_t wanted_ = 0;    ///< Bit i: edge i needs a gradient.
-  std::vector<int> positions_;  ///< Where the node has each saved tensor; -1: not kept.
+  std::vector<int> positions_;  ///< The node's index of each saved tensor; -1: not kept.
   int saved_ = 0;
 };
 

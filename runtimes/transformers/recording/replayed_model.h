@@ -16,7 +16,7 @@ namespace headroom::ir::transformers {
 /// that `spec` has a recording.
 [[nodiscard]] const RecordedVariant* variant_for(const ModelSpec& spec, const ParallelPlan& plan);
 
-/// What a plan asks for that the model's recording cannot answer: a precision or attention that
+/// The error for a plan that the model's recording cannot answer: a precision or attention that
 /// was not recorded, sizes for which it does not hold, options that change the model's code.
 [[nodiscard]] std::optional<Error> recording_trouble(const ModelSpec& spec,
                                                      const ParallelPlan& plan);
@@ -25,7 +25,7 @@ namespace headroom::ir::transformers {
 [[nodiscard]] Model load_recorded(torch::Eager& eager, const ModelSource& source,
                                   const std::function<void(const torch::Tensor&)>& created);
 
-/// What the model is given besides the ids: images and the like.
+/// The model's inputs besides the ids: images and the like.
 [[nodiscard]] std::vector<torch::Tensor> recorded_inputs(torch::Eager& eager, const Model& model);
 
 /// One call of a recorded model.

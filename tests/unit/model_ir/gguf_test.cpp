@@ -491,7 +491,7 @@ TEST_CASE("property: gguf reading never crashes on mutated bytes and says what t
     const auto file = read_gguf(folder.write("fuzz.gguf", bytes));
     if (file) {
       ++accepted;
-      // What lies beyond the end of the file is said in a note.
+      // Tensors beyond the end of the file are mentioned in a note.
       const bool whole_data =
           total_bytes(file->tensors) <= Bytes{static_cast<std::int64_t>(bytes.size())};
       CHECK((whole_data || file->tensors.notes.size() == 1));
