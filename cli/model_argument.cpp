@@ -15,7 +15,6 @@
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_catalogue.h"
-#include "model_ir/spec/recording/recorded_spec.h"
 #include "model_ir/spec/task.h"
 #include "model_ir/spec/weights/gguf.h"
 #include "model_ir/spec/weights/gguf_model.h"
@@ -75,26 +74,9 @@ Result<Reading> read_reading(const Arguments& arguments) {
   return reading;
 }
 
-/// Parses the text of a model recording.
-Result<LoadedModel> parse_recording(std::string_view text, const std::string& file,
-                                    const std::string& label) {
-  const Result<ir::JsonValue> document = ir::parse_json(text, file);
-  if (!document) {
-    return document.error();
-  }
-  Result<ir::ModelSpec> spec = ir::read_recorded_model(*document, file);
-  if (!spec) {
-    return std::move(spec).error();
-  }
-  return LoadedModel{.spec = std::move(spec).value(), .label = label, .origin = file, .notes = {}};
-}
-
 /// Parses the text of a configuration. `file` names it in messages, and `label` names the model.
 Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
                                 const std::string& label, const Reading& reading) {
-  if (text.find("\"headroom_recording\"") != std::string_view::npos) {
-    return parse_recording(text, file, label);
-  }
   Result<ir::HfConfig> config =
       ir::inspect_hf_config(text, file, {.as = reading.as, .name = label});
   if (!config) {

@@ -14,15 +14,6 @@
 namespace headroom::gui {
 namespace {
 
-QWidget* titled(QLabel* title, QWidget* contents) {
-  auto* const part = new QWidget;
-  auto* const column = new QVBoxLayout(part);
-  column->setContentsMargins(0, 0, 0, 0);
-  column->addWidget(title);
-  column->addWidget(contents, 1);
-  return part;
-}
-
 QSplitter* beside(QWidget* left, QWidget* right) {
   auto* const pair = new QSplitter(Qt::Horizontal);
   pair->setChildrenCollapsible(false);
@@ -66,8 +57,8 @@ void MemoryPage::build(Breakdown& breakdown, const QString& title, const QString
   breakdown.bars = new BreakdownView(&breakdown.model, breakdown.table->selectionModel());
   breakdown.bars->setAccessibleName(name);
   breakdown.table_title = section_title({});
-  breakdown.bars_part = titled(section_title(title), breakdown.bars);
-  breakdown.table_part = titled(breakdown.table_title, breakdown.table);
+  breakdown.bars_part = with_title(section_title(title), breakdown.bars);
+  breakdown.table_part = with_title(breakdown.table_title, breakdown.table);
 }
 
 void MemoryPage::setAnswer(const Answer& answer) {

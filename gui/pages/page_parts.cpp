@@ -3,6 +3,7 @@
 #include <QHeaderView>
 #include <QTableView>
 #include <QTreeView>
+#include <QVBoxLayout>
 
 namespace headroom::gui {
 namespace {
@@ -23,6 +24,15 @@ QLabel* section_title(const QString& text) {
   bold.setBold(true);
   label->setFont(bold);
   return label;
+}
+
+QWidget* with_title(QLabel* title, QWidget* contents) {
+  auto* const part = new QWidget;
+  auto* const column = new QVBoxLayout(part);
+  column->setContentsMargins(0, 0, 0, 0);
+  column->addWidget(title);
+  column->addWidget(contents, 1);
+  return part;
 }
 
 QLabel* quiet_label() {

@@ -10,11 +10,15 @@
 class QAbstractItemView;
 class QTableView;
 class QTreeView;
+class QWidget;
 
 namespace headroom::gui {
 
 /// The title of a part of a page.
 [[nodiscard]] QLabel* section_title(const QString& text);
+
+/// A part of a page: `contents` below their title.
+[[nodiscard]] QWidget* with_title(QLabel* title, QWidget* contents);
 
 /// A line of text that is quieter than its surroundings, wraps and can be copied.
 [[nodiscard]] QLabel* quiet_label();

@@ -38,15 +38,6 @@ QString parts_text(const cost::StepTime& time) {
       .arg(time_text(time.total), words.join(QStringLiteral(", ")));
 }
 
-QWidget* with_title(QLabel* title, QWidget* contents) {
-  auto* const part = new QWidget;
-  auto* const column = new QVBoxLayout(part);
-  column->setContentsMargins(0, 0, 0, 0);
-  column->addWidget(title);
-  column->addWidget(contents, 1);
-  return part;
-}
-
 }  // namespace
 
 TimePage::TimePage(std::string config_dir, QWidget* parent)

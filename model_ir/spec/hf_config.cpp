@@ -7,6 +7,8 @@
 
 #include "model_ir/base/file.h"
 #include "model_ir/spec/hf_families.h"
+#include "model_ir/spec/recording/recorded_spec.h"
+#include "model_ir/spec/recording/recording_reader.h"
 #include "model_ir/spec/task.h"
 #include "model_ir/spec/unknown_type.h"
 
@@ -285,8 +287,32 @@ ModelSpec read_hf_object(const JsonObject& config, const HfConfigOptions& option
   return model;
 }
 
+namespace {
+
+/// A model recording in place of a configuration.
+Result<HfConfig> inspect_recording(std::string_view text, std::string_view file,
+                                   const HfConfigOptions& options) {
+  const Result<JsonValue> document = parse_json(text, file);
+  if (!document) {
+    return document.error();
+  }
+  Result<ModelSpec> model = read_recorded_model(*document, file);
+  if (!model) {
+    return std::move(model).error();
+  }
+  HfConfig config;
+  config.model = std::move(model).value();
+  config.model.name = options.name.empty() ? config.model.name : options.name;
+  return config;
+}
+
+}  // namespace
+
 Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
                                    const HfConfigOptions& options) {
+  if (text.find(kRecordingKey) != std::string_view::npos) {
+    return inspect_recording(text, file, options);
+  }
   const Result<JsonReader> reader = JsonReader::from_text(text, file);
   if (!reader) {
     return reader.error();

@@ -51,7 +51,8 @@ struct HfConfig {
 /// As `read_hf_config`, from text; `file` names it in messages.
 [[nodiscard]] Result<ModelSpec> parse_hf_config(std::string_view text, std::string_view file,
                                                 const HfConfigOptions& options = {});
-/// As `parse_hf_config`, with the keys that were ignored.
+/// As `parse_hf_config`, with the keys that were ignored. A model recording (docs/recordings.md)
+/// may stand in place of the configuration.
 [[nodiscard]] Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
                                                  const HfConfigOptions& options = {});
 /// As `parse_hf_config`, from an object inside a larger document. Faults are noted in its reader.

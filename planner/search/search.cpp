@@ -166,8 +166,7 @@ class BestSearch {
       if (Status status = consider(std::move(**next)); !status) {
         return status;
       }
-      const bool spent = question_.most_replays > 0 && replayed_.size() >= question_.most_replays;
-      const bool one = takes_first() || question_.any || spent || is_interrupted();
+      const bool one = takes_first() || question_.any || is_interrupted();
       if (anew_ || (has_best() && one) || is_interrupted()) {
         return ok();
       }

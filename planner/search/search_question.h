@@ -62,10 +62,6 @@ struct SearchQuestion {
   /// Whether the best plan is proven to be the best by its replay. If not, only the first plan by
   /// evaluated times that fits is replayed.
   bool proven = true;
-  /// Number of replays after which the best plan found is the answer, with its gap; 0: no limit.
-  /// Steps of small models wait for the host, which the evaluation does not see, so that a proof
-  /// would replay nearly every plan.
-  std::size_t most_replays = 500;
   std::size_t replays = 1;  ///< Number of plans to replay, the best of as many cells.
   cost::Judge judge{};      ///< Applied to every replay; none: the replay's own verdict.
   double confidence = 0;    ///< Least chance to fit of the best plan, where `judge` gives one.

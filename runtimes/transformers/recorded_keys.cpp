@@ -10,8 +10,6 @@
 #include <utility>
 
 #include "model_ir/spec/hf_config.h"
-#include "model_ir/spec/recording/recorded_spec.h"
-#include "model_ir/spec/recording/recording_reader.h"
 #include "model_ir/spec/task.h"
 #include "runtimes/interface/runs/recorded_keys.h"
 #include "runtimes/transformers/modeling.h"
@@ -92,9 +90,7 @@ void read_run_of_model(RunReader& row, Recorder recorder, RunSetting& run,
     row.fail("config", "absent");
     return;
   }
-  Result<ModelSpec> model = is_recording(*config)
-                                ? read_recorded_model(*config, "case.config")
-                                : parse_hf_config(to_json(*config), "case.config");
+  Result<ModelSpec> model = parse_hf_config(to_json(*config), "case.config");
   if (!model) {
     row.refuse(model.error());
     return;

@@ -503,10 +503,6 @@ class Reader {
 
 }  // namespace
 
-bool is_recording(const JsonValue& document) {
-  return document.find("headroom_recording") != nullptr;
-}
-
 Result<std::shared_ptr<const Recording>> read_recording(const JsonValue& document,
                                                         std::string_view file) {
   return Reader(file).read(document);

@@ -10,8 +10,8 @@
 
 namespace headroom::ir {
 
-/// Whether a JSON document is a model recording.
-[[nodiscard]] bool is_recording(const JsonValue& document);
+/// The key that a model recording has and no configuration of a model, in quotation marks.
+inline constexpr std::string_view kRecordingKey = "\"headroom_recording\"";
 
 /// Reads a model recording. `file` names it in messages.
 ///

@@ -36,8 +36,9 @@ Result<ModelSpec> read_model(const std::string& text) {
                   : Result<ModelSpec>(document.error());
 }
 
+/// As every reader of a model's configuration gets it.
 ModelSpec recorded() {
-  return read_model(recording_text()).value();
+  return read_hf_config(kRecording, {.as = std::nullopt, .name = "recorded"}).value();
 }
 
 /// The same model as its family describes it.
@@ -101,6 +102,7 @@ TEST_CASE("recording: sizes are sums of products of B, S and quotients") {
 
 TEST_CASE("recording: the engine gives the bytes of the family that is written by hand") {
   const ModelSpec recording = recorded();
+  CHECK(recording.name == "recorded");
   CHECK(count_parameters(recording).total() == count_parameters(written()).total());
   const ParallelPlan usual = plan_of(Precision::kBf16, 2, 512);
   std::vector<std::pair<std::string, ParallelPlan>> plans{
