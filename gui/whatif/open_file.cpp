@@ -118,10 +118,11 @@ Result<Opened> opened_configuration(const std::string& config_dir, const std::st
                                       "of a framework");
 }
 
-/// Whether JSON looks like the configuration of a model.
+/// Whether JSON looks like the configuration of a model, or is a model recording.
 bool is_model(const ir::JsonValue& document) {
-  return document.find("model_type") != nullptr || document.find("architectures") != nullptr ||
-         document.find("hidden_size") != nullptr || document.find("n_embd") != nullptr;
+  return document.find("headroom_recording") != nullptr || document.find("model_type") != nullptr ||
+         document.find("architectures") != nullptr || document.find("hidden_size") != nullptr ||
+         document.find("n_embd") != nullptr;
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ struct Opened {
 };
 
 /// Takes a file into `scenario`, whatever it is: a model (config.json, the folder with it,
-/// safetensors, GGUF), a plan file, a program that `headroom dryrun --record` has kept, or the
-/// configuration file of a framework, such as DeepSpeed's. The content decides.
+/// safetensors, GGUF, a recording), a plan file, a program that `headroom dryrun --record` has
+/// kept, or the configuration file of a framework, such as DeepSpeed's. The content decides.
 ///
 /// Errors:  kEnvironment if the file cannot be read; those of `read_plan_scenario`,
 ///          `check::read_recorded_program`, `cost::load_device` and

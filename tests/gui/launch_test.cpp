@@ -271,6 +271,15 @@ TEST_CASE("open_file: a plan file without its version is refused, not read as so
   CHECK(opened.error().pointer == "/schema_version");
 }
 
+TEST_CASE("open_file: a model recording is a model") {
+  const std::string path = HEADROOM_SOURCE_DIR "/tests/golden/recordings/llama.json";
+  const auto opened = open_file(HEADROOM_SOURCE_DIR "/configs", path, default_scenario());
+  REQUIRE(opened);
+  CHECK(opened->scenario.model.text == path);
+  CHECK(opened->scenario.plan.runtime == default_scenario().plan.runtime);
+  CHECK(opened->notes.isEmpty());
+}
+
 TEST_CASE("window_setup: a note says what the window leaves out of a plan file") {
   const QTemporaryDir folder;
   const std::string path = folder.filePath(QStringLiteral("plan.json")).toStdString();
