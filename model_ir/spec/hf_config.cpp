@@ -5,8 +5,10 @@
 #include <string_view>
 #include <utility>
 
+#include "model_ir/base/config_dir.h"
 #include "model_ir/base/file.h"
 #include "model_ir/spec/hf_families.h"
+#include "model_ir/spec/recorded_family/recorded_families.h"
 #include "model_ir/spec/recording/recorded_spec.h"
 #include "model_ir/spec/recording/recording_reader.h"
 #include "model_ir/spec/task.h"
@@ -306,12 +308,82 @@ Result<HfConfig> inspect_recording(std::string_view text, std::string_view file,
   return config;
 }
 
+/// Whether the families that are written by hand have the type of this configuration.
+bool is_written(const JsonValue& config) {
+  const JsonValue* const named = config.find("model_type");
+  const std::string* const type = named == nullptr ? nullptr : named->as_string();
+  return type == nullptr || *type == kMultimodalGemma3 || parse_family(*type).has_value();
+}
+
+/// A configuration of a family that was recorded; nothing if it is of none.
+Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
+                                                        std::string_view file,
+                                                        const HfConfigOptions& options) {
+  const Result<JsonValue> document = parse_json(text, file);
+  if (!document) {
+    return std::optional<HfConfig>();
+  }
+  Result<std::optional<ModelSpec>> model = read_recorded_family(*document, file, options);
+  if (!model) {
+    return std::move(model).error();
+  }
+  if (!*model) {
+    return std::optional<HfConfig>();
+  }
+  HfConfig config;
+  config.model = std::move(**model);
+  if (const Result<JsonReader> reader = JsonReader::from_text(text, file)) {
+    config.quantisation = quantisation_of(reader->root());
+  }
+  for (const char* const tower : {"vision_config", "audio_config"}) {
+    if (document->find(tower) != nullptr) {
+      config.notes.push_back(std::string(tower) +
+                             " is built and has its parameters, but batches "
+                             "are of text alone");
+    }
+  }
+  return std::optional<HfConfig>(std::move(config));
+}
+
 }  // namespace
+
+Result<std::optional<ModelSpec>> read_recorded_family(const JsonValue& config,
+                                                      std::string_view file,
+                                                      const HfConfigOptions& options) {
+  if (options.as || is_written(config)) {
+    return std::optional<ModelSpec>();
+  }
+  std::string catalogue = options.catalogue;
+  if (catalogue.empty()) {
+    const Result<ConfigDir> found = find_config_dir(std::nullopt);
+    if (!found) {
+      return std::optional<ModelSpec>();
+    }
+    catalogue = found->path + "/models";
+  }
+  Result<std::optional<ModelSpec>> read =
+      model_of_family(config, file, catalogue + "/" + std::string(kFamilyFolder));
+  if (!read) {
+    return read;
+  }
+  std::optional<ModelSpec> model = std::move(read).value();
+  if (model) {
+    model->name = options.name.empty() ? std::string(file) : options.name;
+  }
+  return model;
+}
 
 Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
                                    const HfConfigOptions& options) {
   if (text.find(kRecordingKey) != std::string_view::npos) {
     return inspect_recording(text, file, options);
+  }
+  Result<std::optional<HfConfig>> recorded = inspect_recorded_family(text, file, options);
+  if (!recorded) {
+    return std::move(recorded).error();
+  }
+  if (*recorded) {
+    return std::move(**recorded);
   }
   const Result<JsonReader> reader = JsonReader::from_text(text, file);
   if (!reader) {

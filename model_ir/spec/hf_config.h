@@ -16,6 +16,7 @@ namespace headroom::ir {
 struct HfConfigOptions {
   std::optional<Family> as;  ///< Reads the file as this family, whatever its `model_type`.
   std::string name;          ///< `ModelSpec::name`; empty: the file's.
+  std::string catalogue{};   ///< The folder of models; empty: that of `find_config_dir`.
 };
 
 /// The result of reading a configuration.
@@ -40,6 +41,8 @@ struct HfConfig {
 ///          because a guess would change the model's size unnoticed. `model_type` "gemma3" means
 ///          the text part in `text_config`; the published files omit heads and vocabulary there, so
 ///          the defaults apply.
+///          Types that are not written by hand are answered from the recordings of their families
+///          (`model_of_family`).
 /// Errors:  those of `read_file`; kInvalidInput for what is no JSON, an unknown `model_type`
 ///          (with the closest known ones), wrong types, values outside their bounds and sizes that
 ///          do not fit together. Returns one error for all faults: the first, with the rest as
@@ -55,6 +58,11 @@ struct HfConfig {
 /// may stand in place of the configuration.
 [[nodiscard]] Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
                                                  const HfConfigOptions& options = {});
+/// The model of a configuration of a family that was recorded (`model_of_family`); nothing if its
+/// family is written by hand, or is not known at all.
+[[nodiscard]] Result<std::optional<ModelSpec>> read_recorded_family(const JsonValue& config,
+                                                                    std::string_view file,
+                                                                    const HfConfigOptions& options);
 /// As `parse_hf_config`, from an object inside a larger document. Faults are noted in its reader.
 [[nodiscard]] ModelSpec read_hf_object(const JsonObject& config, const HfConfigOptions& options);
 

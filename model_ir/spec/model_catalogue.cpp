@@ -17,6 +17,32 @@ EntryFolder folder_of(const std::string& catalogue) {
   return {.path = catalogue, .kind = "model", .list_command = "headroom catalog models"};
 }
 
+/// The model of an entry, from the recordings of families beside it if its type is not written by
+/// hand. Faults of a configuration that is are noted in its reader.
+Result<ModelSpec> model_of(std::string_view text, std::string_view file, const JsonObject& config,
+                           const std::string& name) {
+  const std::size_t slash = file.rfind('/');
+  const HfConfigOptions options{
+      .as = {},
+      .name = name,
+      .catalogue = std::string(slash == std::string_view::npos ? "" : file.substr(0, slash))};
+  const Result<JsonValue> document = parse_json(text, file);
+  const JsonValue* const found = document ? document->find("config") : nullptr;
+  if (found != nullptr) {
+    Result<std::optional<ModelSpec>> recorded = read_recorded_family(*found, file, options);
+    if (!recorded) {
+      return std::move(recorded).error();
+    }
+    if (*recorded) {
+      for (const std::string& key : config.keys()) {
+        config.accept(key);
+      }
+      return std::move(**recorded);
+    }
+  }
+  return read_hf_object(config, options);
+}
+
 }  // namespace
 
 Result<ModelEntry> parse_entry(std::string_view text, std::string_view file) {
@@ -40,7 +66,11 @@ Result<ModelEntry> parse_entry(std::string_view text, std::string_view file) {
   if ((entry.published_parameters != entry.parameters) == entry.difference.empty()) {
     root.refuse("difference", "a reason if and only if published_parameters is another number");
   }
-  entry.spec = read_hf_object(root.object("config"), {.as = {}, .name = entry.name});
+  Result<ModelSpec> spec = model_of(text, file, root.object("config"), entry.name);
+  if (!spec) {
+    return std::move(spec).error();
+  }
+  entry.spec = std::move(spec).value();
   if (!reader->has_errors() && count_parameters(entry.spec).total() != entry.parameters) {
     root.refuse("parameters", "what the configuration adds up to, " +
                                   std::to_string(count_parameters(entry.spec).total()));

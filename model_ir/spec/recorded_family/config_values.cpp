@@ -1,0 +1,135 @@
+#include "model_ir/spec/recorded_family/config_values.h"
+
+#include <utility>
+
+#include "model_ir/spec/recorded_family/dimension_expression.h"
+#include "model_ir/spec/recorded_family/layer_rule.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr int kDeepest = 8;  // Defaults that are made of defaults.
+constexpr std::int64_t kMostLayers = 4096;
+
+const JsonValue* at_path(const JsonValue& root, std::string_view path) {
+  const JsonValue* value = &root;
+  while (value != nullptr && !path.empty()) {
+    const std::size_t dot = path.find('.');
+    value = value->find(path.substr(0, dot));
+    path = dot == std::string_view::npos ? std::string_view{} : path.substr(dot + 1);
+  }
+  return value;
+}
+
+/// The two parts of a path around its last dot; the first is empty, or ends with the dot.
+std::pair<std::string, std::string> split(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  if (dot == std::string_view::npos) {
+    return {"", std::string(path)};
+  }
+  return {std::string(path.substr(0, dot + 1)), std::string(path.substr(dot + 1))};
+}
+
+/// The type of rotary embedding, which older files keep in rope_scaling and call "type".
+const JsonValue* rope_type(const JsonValue& config, const std::string& owner) {
+  for (const char* const part : {"rope_parameters.", "rope_scaling."}) {
+    for (const char* const name : {"rope_type", "type"}) {
+      const JsonValue* const found = at_path(config, owner + part + name);
+      if (found != nullptr && !found->is_null()) {
+        return found;
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const JsonValue* ConfigValues::given(std::string_view path) const {
+  const auto [owner, name] = split(path);
+  constexpr std::string_view kRope = "rope_parameters.";
+  if (name == "rope_type" && owner.ends_with(kRope)) {
+    return rope_type(config_, owner.substr(0, owner.size() - kRope.size()));
+  }
+  if (const JsonValue* const found = at_path(config_, path)) {
+    return found;
+  }
+  const JsonValue* const aliases = keys_.find("aliases");
+  const JsonValue::Object* const names = aliases == nullptr ? nullptr : aliases->as_object();
+  if (names != nullptr) {
+    for (const JsonMember& alias : *names) {
+      const std::string* const target = alias.value.as_string();
+      if (target != nullptr && *target == path) {
+        return at_path(config_, alias.key);
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::optional<JsonValue> ConfigValues::at(std::string_view path) const {
+  const JsonValue* const own = given(path);
+  const JsonValue* const defaults = keys_.find("defaults");
+  const JsonValue* const rule = defaults == nullptr ? nullptr : defaults->find(path);
+  const bool is_made = rule != nullptr && rule->as_object() != nullptr;
+  if (own != nullptr && !(own->is_null() && is_made)) {
+    return *own;
+  }
+  if (rule == nullptr || depth_ == kDeepest) {
+    return std::nullopt;
+  }
+  ++depth_;
+  std::optional<JsonValue> value = made(*rule);
+  --depth_;
+  return value;
+}
+
+std::optional<std::int64_t> ConfigValues::number(std::string_view path) const {
+  const std::optional<JsonValue> value = at(path);
+  return value ? value->as_integer() : std::nullopt;
+}
+
+std::optional<JsonValue> ConfigValues::made(const JsonValue& rule) const {
+  if (rule.as_object() == nullptr) {
+    return rule;
+  }
+  if (const JsonValue* const expression = rule.find("expression")) {
+    const std::string* const text = expression->as_string();
+    const std::optional<JsonValue> size = text == nullptr ? std::nullopt : size_of(*text, *this);
+    return size;
+  }
+  return list_by_rule(rule);
+}
+
+std::optional<JsonValue> ConfigValues::list_by_rule(const JsonValue& rule) const {
+  const JsonValue* const by = rule.find("by");
+  const JsonValue* const values = rule.find("values");
+  const JsonValue* const key = rule.find("count");
+  if (by == nullptr || values == nullptr || values->as_array() == nullptr || key == nullptr ||
+      key->as_string() == nullptr) {
+    return std::nullopt;
+  }
+  const std::optional<std::int64_t> count = number(*key->as_string());
+  if (!count || *count < 0 || *count > kMostLayers) {
+    return std::nullopt;
+  }
+  JsonValue::Array list;
+  for (std::int64_t layer = 0; layer < *count; ++layer) {
+    const std::optional<std::string> label =
+        layer_label(*by, *this, {.index = layer, .count = *count});
+    const JsonValue* found = nullptr;
+    for (const JsonValue& one : *values->as_array()) {
+      const JsonValue::Array* const pair = one.as_array();
+      if (label && pair != nullptr && pair->size() == 2 && to_json((*pair)[0]) == *label) {
+        found = &(*pair)[1];
+      }
+    }
+    if (found == nullptr) {
+      return std::nullopt;
+    }
+    list.push_back(*found);
+  }
+  return JsonValue(std::move(list));
+}
+
+}  // namespace headroom::ir

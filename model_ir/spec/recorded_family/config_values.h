@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "model_ir/json/json_value.h"
+
+namespace headroom::ir {
+
+/// The values of a config.json as a recording of its family needs them: by path ("hidden_size",
+/// "text_config.head_dim"), with the family's other names of keys and with defaults for what the
+/// file leaves out.
+///
+/// `keys` is the part "keys" of the family (docs/recordings.md); both must outlive this.
+class ConfigValues {
+ public:
+  ConfigValues(const JsonValue& config, const JsonValue& keys) : config_(config), keys_(keys) {}
+
+  /// The value of the file, or the default. A null whose default is made of other keys counts as
+  /// absent. Nothing if there is neither, or if a default needs what is not there.
+  [[nodiscard]] std::optional<JsonValue> at(std::string_view path) const;
+
+  /// As `at`, as a whole number.
+  [[nodiscard]] std::optional<std::int64_t> number(std::string_view path) const;
+
+  /// The value that the file itself has, under this or another name of the key; nullptr: none.
+  [[nodiscard]] const JsonValue* given(std::string_view path) const;
+
+ private:
+  [[nodiscard]] std::optional<JsonValue> made(const JsonValue& rule) const;
+  [[nodiscard]] std::optional<JsonValue> list_by_rule(const JsonValue& rule) const;
+
+  const JsonValue& config_;
+  const JsonValue& keys_;
+  mutable int depth_ = 0;  ///< Of defaults that are made of defaults.
+};
+
+}  // namespace headroom::ir

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "model_ir/json/json_value.h"
+
+namespace headroom::ir {
+
+class ConfigValues;
+
+/// A size of a family's recording ("2*num_attention_heads*head_dim*B*S + hidden_size/2") as the
+/// recording of one configuration has it: a whole number, or an expression of B and S. Terms are
+/// joined by " + " and " - "; a factor is a number, a path of the configuration, B, S or
+/// "ceil(S/d)"; "/" divides without remainder.
+///
+/// Nothing if it is of another form, names what the configuration does not have as a number, leaves
+/// a remainder or exceeds 2^53.
+[[nodiscard]] std::optional<JsonValue> size_of(std::string_view text, const ConfigValues& values);
+
+}  // namespace headroom::ir

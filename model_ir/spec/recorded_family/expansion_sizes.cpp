@@ -1,0 +1,152 @@
+#include "model_ir/spec/recorded_family/expansion_sizes.h"
+
+#include <utility>
+
+#include "model_ir/spec/recorded_family/dimension_expression.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::string_view kBytes = "bytes ";
+
+/// The kind of an instruction; empty if it is none.
+std::string_view kind_of(const JsonValue::Array& instruction) {
+  const std::string* const kind = instruction.empty() ? nullptr : instruction[0].as_string();
+  return kind == nullptr ? std::string_view{} : *kind;
+}
+
+}  // namespace
+
+void ExpansionSizes::refuse(std::string_view got) {
+  if (!fault_) {
+    fault_ = Error::invalid_input(file_, "", got, "the recording of a family");
+  }
+}
+
+JsonValue ExpansionSizes::from_text(const std::string& text) {
+  const auto known = known_.find(text);
+  if (known != known_.end()) {
+    return known->second;
+  }
+  std::optional<JsonValue> size = size_of(text, values_);
+  if (!size) {
+    if (!fault_) {
+      fault_ = Error::invalid_input(file_, "", text, "a whole number with this configuration");
+    }
+    size = JsonValue(std::int64_t{0});
+  }
+  known_.emplace(text, *size);
+  return std::move(*size);
+}
+
+JsonValue ExpansionSizes::size(const JsonValue& size) {
+  return size.as_string() == nullptr ? size : from_text(*size.as_string());
+}
+
+JsonValue ExpansionSizes::shape(const JsonValue& shape) {
+  JsonValue own = shape;
+  if (JsonValue::Array* const sizes = own.as_array()) {
+    for (JsonValue& one : *sizes) {
+      one = one.as_array() != nullptr ? this->shape(one) : size(one);
+    }
+  }
+  return own;
+}
+
+void ExpansionSizes::set_output(JsonValue& output) {
+  JsonValue::Array* const fields = output.as_array();
+  if (fields == nullptr || fields->size() < 3) {
+    return refuse("an output of another form");
+  }
+  (*fields)[2] = shape((*fields)[2]);
+  if (fields->size() == 4) {
+    const std::string* const made = (*fields)[3].as_string();
+    if (made != nullptr && made->starts_with(kBytes)) {
+      const JsonValue bytes = from_text(made->substr(kBytes.size()));
+      const std::string* const text = bytes.as_string();
+      (*fields)[3] = JsonValue(std::string(kBytes) + (text != nullptr ? *text : to_json(bytes)));
+    }
+  }
+}
+
+void ExpansionSizes::set_outputs(JsonValue& outputs) {
+  if (JsonValue::Array* const list = outputs.as_array()) {
+    for (JsonValue& output : *list) {
+      set_output(output);
+    }
+  }
+}
+
+void ExpansionSizes::set_inside(JsonValue& inside) {
+  if (JsonValue::Array* const list = inside.as_array()) {
+    for (JsonValue& one : *list) {
+      JsonValue::Array* const pair = one.as_array();
+      const bool is_size = pair != nullptr && pair->size() == 2 &&
+                           ((*pair)[0].as_string() == nullptr || *(*pair)[0].as_string() != "free");
+      if (is_size) {
+        (*pair)[0] = size((*pair)[0]);
+      }
+    }
+  }
+}
+
+/// Numbers that decide the work; a text that is no expression of the configuration is a text.
+void ExpansionSizes::set_scalars(JsonValue& scalars) {
+  if (JsonValue::Object* const members = scalars.as_object()) {
+    for (JsonMember& member : *members) {
+      const std::string* const text = member.value.as_string();
+      std::optional<JsonValue> size = text == nullptr ? std::nullopt : size_of(*text, values_);
+      if (size) {
+        member.value = std::move(*size);
+      }
+    }
+  }
+}
+
+JsonValue ExpansionSizes::instruction(const JsonValue& instruction) {
+  JsonValue own = instruction;
+  JsonValue::Array* const fields = own.as_array();
+  if (fields == nullptr || fields->empty()) {
+    refuse("an instruction that is no list");
+    return own;
+  }
+  const std::string_view kind = kind_of(*fields);
+  if (kind == "linear" && fields->size() == 4) {
+    set_output((*fields)[3]);
+  } else if (kind == "repeat" && fields->size() == 5) {
+    (*fields)[1] = size((*fields)[1]);
+    if (JsonValue::Object* const turn = (*fields)[3].as_object()) {
+      for (JsonMember& member : *turn) {
+        if (member.key == "code") {
+          member.value = code(member.value);
+        }
+      }
+    }
+  } else if (kind == "op" && fields->size() >= 4) {
+    set_outputs((*fields)[3]);
+  }
+  if ((kind == "op" || kind == "node") && fields->size() == 5) {
+    if (JsonValue::Object* const extra = (*fields)[4].as_object()) {
+      for (JsonMember& member : *extra) {
+        if (member.key == "inside") {
+          set_inside(member.value);
+        } else if (member.key == "scalars") {
+          set_scalars(member.value);
+        }
+      }
+    }
+  }
+  return own;
+}
+
+JsonValue ExpansionSizes::code(const JsonValue& code) {
+  JsonValue::Array result;
+  if (const JsonValue::Array* const instructions = code.as_array()) {
+    for (const JsonValue& one : *instructions) {
+      result.push_back(instruction(one));
+    }
+  }
+  return JsonValue(std::move(result));
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "model_ir/base/error.h"
+#include "model_ir/json/json_value.h"
+#include "model_ir/spec/recorded_family/config_values.h"
+
+namespace headroom::ir {
+
+/// Sizes of a family's recording as those of one configuration. The first fault is kept; what is
+/// written after it has no meaning.
+class ExpansionSizes {
+ public:
+  /// `file` names the recording of the family. `values` must outlive this.
+  ExpansionSizes(const ConfigValues& values, std::string_view file)
+      : values_(values), file_(file) {}
+
+  [[nodiscard]] JsonValue size(const JsonValue& size);
+  [[nodiscard]] JsonValue shape(const JsonValue& shape);
+  [[nodiscard]] JsonValue instruction(const JsonValue& instruction);
+  /// Code without loops over layers.
+  [[nodiscard]] JsonValue code(const JsonValue& code);
+
+  /// Notes that the recording is `got`.
+  void refuse(std::string_view got);
+  [[nodiscard]] const std::optional<Error>& fault() const { return fault_; }
+
+ private:
+  [[nodiscard]] JsonValue from_text(const std::string& text);
+  void set_outputs(JsonValue& outputs);
+  void set_output(JsonValue& output);
+  void set_inside(JsonValue& inside);
+  void set_scalars(JsonValue& scalars);
+
+  const ConfigValues& values_;
+  std::string file_;
+  std::unordered_map<std::string, JsonValue> known_;
+  std::optional<Error> fault_;
+};
+
+}  // namespace headroom::ir

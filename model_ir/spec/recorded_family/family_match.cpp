@@ -1,0 +1,128 @@
+#include "model_ir/spec/recorded_family/family_match.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+namespace headroom::ir {
+namespace {
+
+/// Rotary embeddings whose frequencies are made once, while the model is built: their code is one.
+constexpr std::array<std::string_view, 5> kRopeTypes = {"default", "linear", "llama3", "yarn",
+                                                        "proportional"};
+
+std::string pointer_of(std::string_view path) {
+  std::string pointer = "/" + std::string(path);
+  std::ranges::replace(pointer, '.', '/');
+  return pointer;
+}
+
+bool is_plain_rope(const JsonValue& value) {
+  const std::string* const text = value.as_string();
+  return text != nullptr && std::ranges::find(kRopeTypes, *text) != kRopeTypes.end();
+}
+
+bool is_like(std::string_view path, const JsonValue& got, const JsonValue& wanted) {
+  if (path.ends_with("rope_type")) {
+    if (is_plain_rope(got) && is_plain_rope(wanted)) {
+      return true;
+    }
+  }
+  const std::optional<double> mine = got.as_number();
+  const std::optional<double> theirs = wanted.as_number();
+  if (mine && theirs) {
+    return *mine == *theirs;
+  }
+  return to_json(got) == to_json(wanted);
+}
+
+Status check_fixed(const JsonValue::Object& fixed, const ConfigValues& values,
+                   std::string_view file) {
+  for (const JsonMember& one : fixed) {
+    const std::optional<JsonValue> value = values.at(one.key);
+    if (value && !is_like(one.key, *value, one.value)) {
+      return unlike_family(file, one.key, to_json(*value), to_json(one.value));
+    }
+  }
+  return ok();
+}
+
+Status check_lists(const JsonValue::Object& lists, const ConfigValues& values,
+                   std::string_view file) {
+  for (const JsonMember& one : lists) {
+    const std::optional<JsonValue> value = values.at(one.key);
+    const JsonValue::Array* const got = value ? value->as_array() : nullptr;
+    if (got == nullptr) {
+      continue;
+    }
+    if (const JsonValue* const each = one.value.find("each")) {
+      for (const JsonValue& layer : *got) {
+        if (to_json(layer) != to_json(*each)) {
+          return unlike_family(file, one.key, to_json(layer), to_json(*each) + " for every layer");
+        }
+      }
+    } else if (to_json(*value) != to_json(one.value)) {
+      return unlike_family(file, one.key, to_json(*value).substr(0, 80), to_json(one.value));
+    }
+  }
+  return ok();
+}
+
+Status check_relation(const JsonValue::Array& relation, const ConfigValues& values,
+                      std::string_view file) {
+  const std::string* const key = relation.size() == 3 ? relation[0].as_string() : nullptr;
+  const std::string* const sign = key == nullptr ? nullptr : relation[1].as_string();
+  if (sign == nullptr) {
+    return Error::invalid_input(file, "", "a relation of another form", "[key, sign, key]");
+  }
+  const std::string* const other = relation[2].as_string();
+  const std::optional<std::int64_t> mine = values.number(*key);
+  const std::optional<std::int64_t> theirs =
+      other != nullptr ? values.number(*other) : relation[2].as_integer();
+  if (mine && theirs && (*mine == *theirs) != (*sign == "==")) {
+    const std::string than = other != nullptr ? *other : std::to_string(*theirs);
+    return unlike_family(file, *key, std::to_string(*mine),
+                         (*sign == "==" ? "the value of " : "another value than ") + than);
+  }
+  return ok();
+}
+
+}  // namespace
+
+Error unlike_family(std::string_view file, std::string_view path, std::string_view got,
+                    std::string_view wanted) {
+  return Error::invalid_input(
+      file, pointer_of(path), got, std::string(wanted) + ", as in the recordings of this family",
+      "record this model from its own code: headroom import FILE --output model.json (it needs "
+      "PyTorch and transformers)");
+}
+
+Status check_family(const JsonValue& keys, const ConfigValues& values, std::string_view file) {
+  const JsonValue* const fixed = keys.find("fixed");
+  if (fixed != nullptr && fixed->as_object() != nullptr) {
+    if (Status status = check_fixed(*fixed->as_object(), values, file); !status) {
+      return status;
+    }
+  }
+  const JsonValue* const lists = keys.find("lists");
+  if (lists != nullptr && lists->as_object() != nullptr) {
+    if (Status status = check_lists(*lists->as_object(), values, file); !status) {
+      return status;
+    }
+  }
+  const JsonValue* const where = keys.find("where");
+  if (where != nullptr && where->as_array() != nullptr) {
+    for (const JsonValue& relation : *where->as_array()) {
+      if (relation.as_array() == nullptr) {
+        continue;
+      }
+      if (Status status = check_relation(*relation.as_array(), values, file); !status) {
+        return status;
+      }
+    }
+  }
+  return ok();
+}
+
+}  // namespace headroom::ir

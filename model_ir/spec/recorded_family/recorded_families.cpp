@@ -1,0 +1,75 @@
+#include "model_ir/spec/recorded_family/recorded_families.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "model_ir/base/file.h"
+#include "model_ir/spec/recorded_family/family_expansion.h"
+#include "model_ir/spec/recording/recorded_spec.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr int kMostForms = 64;  // Recordings of one family.
+
+/// Whether a `model_type` can be the name of a file.
+bool is_plain(std::string_view type) {
+  return !type.empty() && type.front() != '.' && std::ranges::all_of(type, [](char one) {
+    return (one >= 'a' && one <= 'z') || (one >= 'A' && one <= 'Z') || (one >= '0' && one <= '9') ||
+           one == '_' || one == '-' || one == '.';
+  });
+}
+
+std::string path_of(const std::string& folder, const std::string& type, int form) {
+  return folder + "/" + type + (form == 1 ? "" : "." + std::to_string(form)) + ".json";
+}
+
+Result<ModelSpec> read_form(const std::string& path, const JsonValue& config,
+                            std::string_view file) {
+  const Result<std::string> text = read_file(path);
+  if (!text) {
+    return text.error();
+  }
+  const Result<JsonValue> family = parse_json(*text, path);
+  if (!family) {
+    return family.error();
+  }
+  const Result<JsonValue> recording = expand_family(*family, path, config, file);
+  if (!recording) {
+    return recording.error();
+  }
+  return read_recorded_model(*recording, path);
+}
+
+}  // namespace
+
+Result<std::optional<ModelSpec>> model_of_family(const JsonValue& config, std::string_view file,
+                                                 const std::string& folder) {
+  const JsonValue* const named = config.find("model_type");
+  const std::string* const type = named == nullptr ? nullptr : named->as_string();
+  if (type == nullptr || !is_plain(*type)) {
+    return std::optional<ModelSpec>();
+  }
+  std::optional<Error> unlike;
+  for (int form = 1; form <= kMostForms; ++form) {
+    const std::string path = path_of(folder, *type, form);
+    std::error_code fault;
+    if (!std::filesystem::exists(path, fault)) {
+      break;
+    }
+    Result<ModelSpec> model = read_form(path, config, file);
+    if (model) {
+      return std::optional<ModelSpec>(std::move(model).value());
+    }
+    if (!unlike) {
+      unlike = std::move(model).error();
+    }
+  }
+  if (unlike) {
+    return *unlike;
+  }
+  return std::optional<ModelSpec>();
+}
+
+}  // namespace headroom::ir

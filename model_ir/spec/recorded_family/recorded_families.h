@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "model_ir/base/result.h"
+#include "model_ir/json/json_value.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir {
+
+/// The folder with the recordings of families inside a catalogue of models.
+inline constexpr std::string_view kFamilyFolder = "families";
+
+/// The model of a config.json whose family (`model_type`) was recorded; nothing if it was not.
+///
+/// Model:   a family has one recording for each code that its configurations lead to:
+///          `folder`/TYPE.json, TYPE.2.json, and so on. The first whose code is that of the
+///          configuration answers (docs/recordings.md, "Recordings of families").
+/// Errors:  kInvalidInput naming the key for which no recording serves, with the command that
+///          records the model itself; kEnvironment or kInvalidInput for files that cannot be read.
+[[nodiscard]] Result<std::optional<ModelSpec>> model_of_family(const JsonValue& config,
+                                                               std::string_view file,
+                                                               const std::string& folder);
+
+}  // namespace headroom::ir

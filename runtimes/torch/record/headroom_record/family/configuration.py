@@ -1,0 +1,23 @@
+"""Configurations as flat tables: keys of nested parts have dots."""
+
+from typing import Any, Dict
+
+
+def flat(config: Dict[str, Any], prefix: str = "", lists: bool = False) -> Dict[str, Any]:
+    """Numbers and texts of a configuration by their paths; lists too if they are asked for."""
+    result: Dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            if key not in ("id2label", "label2id", "task_specific_params"):
+                result.update(flat(value, f"{prefix}{key}.", lists))
+        elif not isinstance(value, list) or lists:
+            result[prefix + key] = value
+    return result
+
+
+def with_value(config: Dict[str, Any], path: str, value: Any) -> Dict[str, Any]:
+    """A copy of a configuration with another value at a path."""
+    head, _, rest = path.partition(".")
+    result = dict(config)
+    result[head] = with_value(dict(config.get(head) or {}), rest, value) if rest else value
+    return result

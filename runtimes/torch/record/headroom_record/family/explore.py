@@ -1,0 +1,315 @@
+"""Finds out what each key of a configuration does to the code of a model, and draws configurations that share code."""
+
+import copy
+import gc
+import json
+import os
+import random
+import tempfile
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ..recording import Mode, record
+from . import stacks
+from .configuration import flat, with_value
+
+POINT = ((2, 96),)
+_FACTORS = (2, 0.5, 1.5, 3, 0.75, 1.25)
+# Numbers that no size depends on, and switches that always change the code: they need no probe.
+_FREE = ("initializer_range", "rms_norm_eps", "layer_norm_eps", "norm_eps", "rope_theta", "router_aux_loss_coef",
+         "pad_token_id", "bos_token_id", "eos_token_id", "sep_token_id", "aux_loss_alpha", "max_position_embeddings")
+_FIXED = ("attention_bias", "mlp_bias", "attention_dropout", "hidden_dropout", "tie_word_embeddings", "hidden_act",
+          "attn_output_gate", "output_router_logits", "use_qk_norm", "router_jitter_noise")
+_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth", "encoder_layers", "decoder_layers")
+
+
+class Probe:
+    """What the model of one configuration does at one size."""
+
+    def __init__(self, recording: Dict[str, Any]):
+        self.config = recording["config"]
+        self.lengths = stacks.lengths(recording)
+        plain = stacks.with_templates(recording)
+        self.text = json.dumps({key: plain[key] for key in ("modules", "parameters", "buffers", "variants")})
+        for key in ("parameters", "buffers"):
+            for entry in plain[key]:
+                entry[1] = len(entry[1])
+        for variant in plain["variants"]:
+            bodies = {id(one["body"]): one["body"]["code"] for one in variant["layers"]}
+            for code in [variant.get("load", []), variant["forward"]] + list(bodies.values()):
+                _strip(code)
+        self.skeleton = json.dumps({key: plain[key] for key in ("modules", "parameters", "buffers", "variants")})
+
+
+def _strip(code: List[Any]) -> None:
+    """Leaves out the sizes of outputs and what is allocated inside."""
+    for one in code:
+        if one[0] == "repeat":
+            one[1] = 0
+            _strip(one[3]["code"])
+        elif one[0] == "linear":
+            one[3][2] = len(one[3][2])
+        elif one[0] in ("op", "node"):
+            for output in one[3] if one[0] == "op" else []:
+                output[2] = len(output[2])
+                if len(output) == 4 and output[3].startswith("bytes"):
+                    output[3] = "bytes"
+            if len(one) == 5:
+                one[4].pop("inside", None)
+                scalars = one[4].get("scalars", {})
+                for key, value in list(scalars.items()):
+                    if not isinstance(value, bool) and isinstance(value, int) and abs(value) > 8:
+                        scalars[key] = "n"
+                if "gradient" in one[4]:
+                    _strip(one[4]["gradient"]["code"])
+
+
+class Explorer:
+    """Tries configurations near one."""
+
+    def __init__(self, fields: Dict[str, Any], seed: int = 1):
+        self._random = random.Random(seed)
+        self._known: Dict[str, Optional[Probe]] = {}
+        self.fields = fields  # What the configuration says; the rest are defaults.
+        self.why = ""  # The last failure.
+        self.tried = 0
+        self._fewer = self._few_layers()
+        base = self.probe(self._fewer)
+        if base is None:
+            raise SystemExit(f"headroom: {fields.get('model_type')}: {self.why}")
+        self.base = base
+        self.values = {key: value for key, value in flat(self.base.config).items() if not _is_name(key)}
+        self.free: List[str] = []
+        self.dimensions: List[str] = []
+        self.counts: List[str] = []
+        self.coupled: List[List[str]] = []
+        self.fixed: List[str] = []
+        self._varied: Dict[str, int] = {}  # In how many draws a dimension had another value than the base.
+
+    def with_changes(self, changes: Dict[str, Any]) -> Dict[str, Any]:
+        fields = self.fields
+        for key, value in changes.items():
+            fields = _with_longer_lists(fields, key, value)
+            fields = with_value(fields, key, value)
+        return fields
+
+    def recorded(self, changes: Dict[str, Any], modes: Sequence[str], points: Any = None) -> Dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "config.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(self.with_changes(changes), file)
+            try:
+                return json.loads(record(path, [Mode(mode) for mode in modes], points))
+            finally:
+                gc.collect()
+
+    def probe(self, changes: Dict[str, Any]) -> Optional[Probe]:
+        key = json.dumps(changes, sort_keys=True)
+        if key not in self._known:
+            self.tried += 1
+            try:
+                self._known[key] = Probe(self.recorded(changes, ("bf16//sdpa",), POINT))
+            except (Exception, SystemExit) as error:  # The model's own code may raise anything.
+                self.why = f"{type(error).__name__}: {str(error)[:300]}"
+                self._known[key] = None
+        return self._known[key]
+
+    def _few_layers(self) -> Dict[str, int]:
+        """Fewer layers than the configuration has, with all kinds of layers that its lists tell: probes are quicker."""
+        from .keys import made
+
+        config = made(self.fields) or {}
+        values = flat(config, lists=True)
+        result: Dict[str, int] = {}
+        for key, value in values.items():
+            if key.rsplit(".", 1)[-1] not in _LAYERS or not isinstance(value, int) or value <= 4:
+                continue
+            lists = [one for one in values.values() if isinstance(one, list) and len(one) == value]
+            first = max((one for name, one in values.items() if "first_k" in name and isinstance(one, int)), default=0)
+            result[key] = next((count for count in (4, 6, 8, 12, 16, 24, 32) if count > first and count < value and all(
+                len({str(one) for one in part[:count]}) == len({str(one) for one in part}) for part in lists)), value)
+        return {key: count for key, count in result.items() if count != values[key]}
+
+    def _at(self, changes: Dict[str, Any]) -> Optional[Probe]:
+        return self.probe(dict(self._fewer, **changes))
+
+    def classify(self) -> None:
+        """Sorts the keys: without effect, dimensions, counts of layers, and those that change the code."""
+        open_keys: List[str] = []
+        for key, value in self.values.items():
+            last = key.rsplit(".", 1)[-1]
+            kind = "fixed" if last in _FIXED else self._kind(key, value)
+            if kind == "free":
+                self.free.append(key)
+            elif kind == "dimension":
+                (self.dimensions if type(value) is int else self.fixed).append(key)
+            elif kind == "count":
+                self.counts.append(key)
+            elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
+                open_keys.append(key)
+            else:
+                self.fixed.append(key)
+        self._couple(open_keys)
+
+    def _kind(self, key: str, value: Any) -> str:
+        if key.rsplit(".", 1)[-1] in _FREE and not self._has_positions():
+            return "free"
+        for other in _others(key, value):
+            found = self._at({key: other})
+            if found is None:
+                continue
+            if found.text == self.base.text:
+                return "free"
+            if found.skeleton == self.base.skeleton:
+                return "dimension"
+            if found.lengths != self.base.lengths:
+                return "count"
+        return "fixed"
+
+    def _has_positions(self) -> bool:
+        """Whether positions are learned: a parameter's size depends on their number."""
+        most = self.values.get("max_position_embeddings")
+        return f"[{most}, " in self.base.text
+
+    def _couple(self, keys: List[str]) -> None:
+        """Keys that share code only if they change together: heads of queries and of keys, or a product and its part."""
+        left = list(keys)
+        while left:
+            key = left.pop(0)
+            same = [other for other in left if self.values[other] == self.values[key]]
+            groups = ([[key] + same] if len(same) > 1 else []) + [[key, other] for other in same] + \
+                [[key, other] for other in self.dimensions + left if other not in same]
+            for group in groups:
+                found = self._at({one: self.values[one] * 2 for one in group})
+                if found is not None and found.skeleton == self.base.skeleton and found.text != self.base.text:
+                    self.coupled.append(group)
+                    left = [one for one in left if one not in group]
+                    break
+            else:
+                self.fixed.append(key)
+
+    def draw(self, number: int) -> Dict[str, Any]:
+        """Changes of as many dimensions as the model takes."""
+        units = [[key] for key in self.dimensions if not any(key in group for group in self.coupled)] + self.coupled
+        self._random.shuffle(units)
+        units.sort(key=lambda group: self._varied.get(group[0], 0))
+        wanted: Dict[str, Any] = {}
+        for group in units:
+            wanted.update(self._one(group, self._random.choice(_FACTORS)))
+        changes = dict(self._fewer)
+        for key in self.counts:
+            few = self._fewer.get(key, self.values[key])
+            changes[key] = few + self._random.choice((1, 2, 3, 4, 5)) if number else few
+        if self._joins(changes) is None:
+            for key in self.counts:
+                changes[key] = self._fewer.get(key, self.values[key])
+        self._add(changes, list(wanted.items()))
+        for group in units:
+            for factor in _FACTORS if number and not self._varied.get(group[0]) else ():
+                if all(changes.get(key, self.values[key]) == self.values[key] for key in group):
+                    self._add(changes, list(self._one(group, factor).items()))
+        for group in units:
+            if changes.get(group[0], self.values[group[0]]) != self.values[group[0]]:
+                self._varied[group[0]] = self._varied.get(group[0], 0) + 1
+        return changes
+
+    def _one(self, group: List[str], factor: float) -> Dict[str, int]:
+        """Another value for each key of a group."""
+        few = self._random.choice((1, 2))
+        return {key: _scaled(self.values[key], factor, few) for key in group}
+
+    def _joins(self, changes: Dict[str, Any]) -> Optional[Probe]:
+        found = self.probe(changes)
+        if found is None:
+            return None
+        return found if found.lengths != self.base.lengths or found.skeleton == self.base.skeleton else None
+
+    def _add(self, changes: Dict[str, Any], wanted: List[Tuple[str, Any]]) -> None:
+        """Adds wanted values, all at once where that works, else by halves."""
+        if not wanted:
+            return
+        tried = dict(changes, **dict(wanted))
+        if self._like_base(tried):
+            changes.update(wanted)
+        elif len(wanted) > 1 and not self._is_group([key for key, _ in wanted]):
+            self._add(changes, wanted[:len(wanted) // 2])
+            self._add(changes, wanted[len(wanted) // 2:])
+
+    def _is_group(self, keys: List[str]) -> bool:
+        return any(set(keys) <= set(group) for group in self.coupled)
+
+    def _like_base(self, changes: Dict[str, Any]) -> bool:
+        """Whether a model with the base's numbers of layers has the base's code."""
+        same = {key: value for key, value in changes.items() if key not in self.counts}
+        found = self._at(same)
+        return found is not None and found.skeleton == self.base.skeleton
+
+    def guards(self, configs: Sequence[Dict[str, Any]]) -> List[List[Any]]:
+        """What must hold between dimensions, for the code to be the recorded one."""
+        flats = [flat(config) for config in configs]
+        numbers = [key for key, value in self.values.items() if isinstance(value, int) and not isinstance(value, bool)
+                   and value > 1 and (key in self.dimensions or any(key in group for group in self.coupled))]
+        result: List[List[Any]] = []
+        for at, key in enumerate(numbers):
+            for other in numbers[at + 1:]:
+                if all(one.get(key) == one.get(other) for one in flats):
+                    result.append([key, "==", other])
+                elif "head" in key and "head" in other and self.values[key] != self.values[other]:
+                    if self._differs({key: max(self.values[key], self.values[other]),
+                                      other: max(self.values[key], self.values[other])}):
+                        result.append([key, "!=", other])
+            if self.values[key] <= 64 and self._differs({key: 1}):
+                result.append([key, "!=", 1])
+        return result
+
+    def _differs(self, changes: Dict[str, Any]) -> bool:
+        found = self._at(changes)
+        return found is not None and found.skeleton != self.base.skeleton
+
+
+def _is_name(key: str) -> bool:
+    last = key.rsplit(".", 1)[-1]
+    return last in ("model_type", "transformers_version", "architectures", "_name_or_path", "dtype", "torch_dtype",
+                    "is_encoder_decoder", "use_cache", "output_attentions", "output_hidden_states", "return_dict",
+                    "problem_type", "chunk_size_feed_forward", "_attn_implementation_autoset")
+
+
+def _others(key: str, value: Any) -> List[Any]:
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, float):
+        return [value * 0.5 if value else 0.1]
+    if value is None:
+        return [1, 64] if key.endswith("_id") else []
+    if isinstance(value, int):
+        if key.endswith("_id") or key.endswith("_index"):
+            return [value + 1, max(0, value - 1)]
+        return [value * 2, value // 2, value * 4, value + 1] if value > 1 else [value + 1]
+    return []
+
+
+def _scaled(value: int, factor: float, few: int) -> int:
+    if value <= 4:  # Counts of heads, groups or experts: both multiples and odd numbers.
+        return {2: value * 2, 0.5: max(2, value // 2), 3: value * 3, 1.25: value * 4}.get(factor, value + few)
+    found = value * factor
+    if value % 8 == 0 and value >= 64:
+        return max(8, int(found) // 8 * 8)
+    return max(2, int(found))
+
+
+def _with_longer_lists(fields: Dict[str, Any], key: str, value: Any) -> Dict[str, Any]:
+    """Lists by layer become as long as the new number of layers."""
+    path, _, last = key.rpartition(".")
+    if last not in _LAYERS:
+        return fields
+    part = fields
+    for name in path.split(".") if path else []:
+        part = part.get(name) or {}
+    before = part.get(last)
+    result = copy.deepcopy(fields)
+    part = result
+    for name in path.split(".") if path else []:
+        part = part.setdefault(name, {})
+    for name, one in list(part.items()):
+        if isinstance(one, list) and isinstance(before, int) and len(one) == before:
+            part[name] = [one[index % before] for index in range(value)]
+    return result

@@ -1,0 +1,110 @@
+"""What a recording of a family asks of a configuration: defaults, values that must be the recorded ones, relations."""
+
+import random
+from typing import Any, Dict, List, Optional, Sequence
+
+from ..merge import Different
+from . import rules
+from .configuration import flat, with_value
+from .symbols import Symbols
+
+
+def made(fields: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    from transformers import AutoConfig
+
+    try:
+        rest = {key: value for key, value in fields.items() if key != "model_type"}
+        return AutoConfig.for_model(fields["model_type"], **rest).to_dict()
+    except Exception:  # A combination that the configuration refuses.
+        return None
+
+
+def _drawn(fields: Dict[str, Any], numbers: Sequence[str], source: random.Random) -> Optional[Dict[str, Any]]:
+    base = flat(made(fields) or {})
+    for key in numbers:
+        value = base.get(key)
+        if isinstance(value, int) and value > 1:
+            factor = source.choice((1, 2, 3, 4, 5, 7))
+            fields = with_value(fields, key, value * factor if value > 16 else value + source.choice((0, 1, 2, 3, 5)))
+    return made(fields)
+
+
+def defaults(model_type: str, numbers: Sequence[str], counts: Sequence[str]) -> Dict[str, Any]:
+    """The value of each key that a config.json may leave out: a constant, an expression, or a rule for a list."""
+    source = random.Random(7)
+    plain = made({"model_type": model_type})
+    if plain is None:
+        return {}
+    drawn = [plain]
+    for _ in range(60):
+        one = _drawn({"model_type": model_type}, list(numbers) + list(counts), source)
+        if one is not None and len(drawn) < 12:
+            drawn.append(one)
+    flats = [flat(one, lists=True) for one in drawn]
+    given = {key: [one.get(key) for one in flats] for key in list(numbers) + list(counts)}
+    symbols = Symbols({key: values for key, values in given.items() if all(isinstance(one, int) for one in values)})
+    result: Dict[str, Any] = {}
+    for key, value in flats[0].items():
+        values = [one.get(key) for one in flats]
+        if isinstance(value, list):
+            found = _of_list(drawn, flats, key, counts)
+            if found is not None:
+                result[key] = found
+        elif all(one == value for one in values):
+            result[key] = value
+        elif key in given:
+            result[key] = value
+        elif all(isinstance(one, int) for one in values):
+            try:
+                found = symbols.expression(values)  # type: ignore[arg-type]
+                result[key] = {"expression": found} if isinstance(found, str) else found
+            except Different:
+                continue
+    return result
+
+
+def _of_list(drawn: Sequence[Dict[str, Any]], flats: Sequence[Dict[str, Any]], key: str, counts: Sequence[str]) \
+        -> Optional[Any]:
+    values = [one[key] for one in flats]
+    for count in counts:
+        if all(isinstance(one, list) and len(one) == other.get(count) for one, other in zip(values, flats)):
+            return rules.default_of_list(drawn, key, count)
+    return values[0] if all(one == values[0] for one in values) else None
+
+
+def aliases(model_type: str) -> Dict[str, str]:
+    """Other names of keys, as transformers takes them."""
+    from transformers import AutoConfig
+
+    try:
+        return dict(type(AutoConfig.for_model(model_type)).attribute_map)
+    except Exception:
+        return {}
+
+
+def lists_of(recordings: Sequence[Dict[str, Any]], features: Sequence[Any], lengths: Sequence[Sequence[int]]) \
+        -> Dict[str, Any]:
+    """Lists of the configuration that no rule reads: their one value for all layers, or the list itself."""
+    read = {feature[1] for feature in features if feature[0] in ("list", "in")}
+    flats = [flat(one["config"], lists=True) for one in recordings]
+    result: Dict[str, Any] = {}
+    for key, value in flats[0].items():
+        if not isinstance(value, list) or key in read or key.endswith(("_id", "_ids")):
+            continue
+        values = [one.get(key) for one in flats]
+        if all(isinstance(one, list) and len(one) in own for one, own in zip(values, lengths)):
+            if all(one == value[0] for own in values for one in own):
+                result[key] = {"each": value[0]}
+        elif all(one == value for one in values):
+            result[key] = value
+    return result
+
+
+def fixed_of(recordings: Sequence[Dict[str, Any]], keys: Sequence[str]) -> Dict[str, Any]:
+    """Keys that had one value in all recordings, and that may change the code."""
+    flats = [flat(one["config"]) for one in recordings]
+    return {key: flats[0].get(key) for key in keys if all(one.get(key) == flats[0].get(key) for one in flats)}
+
+
+def sorted_guards(guards: Sequence[List[Any]]) -> List[List[Any]]:
+    return sorted((list(one) for one in guards), key=str)

@@ -1,0 +1,106 @@
+"""Records a family: explores its configuration, records several, joins them, and checks the result with one more."""
+
+import json
+import sys
+from typing import Any, Dict, List
+
+from ..merge import Different
+from . import keys, stacks, write
+from .configuration import flat
+from .expand import expanded
+from .explore import Explorer
+from .family import family_of
+
+MODES = ("bf16//sdpa", "fp32/bf16/sdpa")
+
+
+def record(fields: Dict[str, Any], count: int, seed: int) -> str:
+    """The text of the recording of the family of a configuration."""
+    explorer = Explorer(fields, seed)
+    explorer.classify()
+    _say(f"{explorer.tried} probes; dimensions: {explorer.dimensions + explorer.counts + explorer.coupled}")
+    recordings = []
+    for number in range(count):
+        changes = explorer.draw(number)
+        _say(f"records {json.dumps(changes)}")
+        recordings.append(explorer.recorded(changes, MODES))
+    numbers = [key for key, value in flat(recordings[0]["config"]).items()
+               if isinstance(value, int) and not isinstance(value, bool) and not key.endswith("_id")]
+    family = family_of(recordings[:-1], numbers)
+    used = _used(family, numbers)
+    family["keys"] = _keys(explorer, recordings, family, used)
+    for recording in recordings:
+        _check(family, recording)
+    return write.text(family)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _used(family: Dict[str, Any], numbers: List[str]) -> List[str]:
+    """The dimensions that expressions name."""
+    text = json.dumps(family)
+    return [key for key in numbers if key in text]
+
+
+def _keys(explorer: Explorer, recordings: List[Dict[str, Any]], family: Dict[str, Any], used: List[str]) \
+        -> Dict[str, Any]:
+    coupled = [key for group in explorer.coupled for key in group]
+    varied = set(explorer.dimensions + explorer.counts + coupled)
+    features = [feature for stack in family["stacks"] for feature in stack["by"]]
+    names = {feature[1] for feature in features if len(feature) > 1 and isinstance(feature[1], str)}
+    fixed = keys.fixed_of(recordings, [key for key in explorer.values if key not in explorer.free
+                                       and key not in names])
+    model_type = explorer.fields["model_type"]
+    lengths = [[length for length in stacks.lengths(one).values()] for one in recordings]
+    defaults = keys.defaults(model_type, [key for key in explorer.dimensions + coupled], explorer.counts)
+    of_lists = {rule[1] for name in names if isinstance(defaults.get(name), dict) for rule in defaults[name].get("by", [])
+                if len(rule) > 1}
+    fixed = {key: value for key, value in fixed.items() if not key.endswith("_id") and key not in of_lists}
+    lists = keys.lists_of(recordings, features, lengths)
+    needed = set(used) | set(fixed) | names | set(lists) | varied
+    needed |= {key for feature in (rule for value in defaults.values() if isinstance(value, dict)
+                                   for rule in value.get("by", [])) for key in feature[1:2] if isinstance(key, str)}
+    return {"defaults": {key: value for key, value in defaults.items() if key in needed},
+            "fixed": fixed, "lists": lists,
+            "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
+            "aliases": keys.aliases(model_type)}
+
+
+def _check(family: Dict[str, Any], recording: Dict[str, Any]) -> None:
+    """Raises Different unless the family says of a configuration what its own recording says."""
+    made, own = (_without_inside(stacks.with_templates(one)) for one in (expanded(family, recording["config"]),
+                                                                       recording))
+    for key in ("modules", "parameters", "buffers", "variants"):
+        different = _first_difference(made[key], own[key], key)
+        if different:
+            raise Different(f"a configuration that was recorded to check the others differs: {different}")
+
+
+def _without_inside(value: Any) -> Any:
+    if isinstance(value, list):
+        for one in value:
+            _without_inside(one)
+        if value and value[0] == "op" and len(value) == 5:
+            value[4].pop("inside", None)
+    elif isinstance(value, dict):
+        for one in value.values():
+            _without_inside(one)
+    return value
+
+
+def _first_difference(one: Any, other: Any, path: str) -> str:
+    if type(one) is not type(other):
+        return f"{path}: {str(one)[:80]}, {str(other)[:80]}"
+    if isinstance(one, dict):
+        if one.keys() != other.keys():
+            return f"{path}: keys {sorted(one.keys() ^ other.keys())}"
+        return next((text for text in (_first_difference(one[key], other[key], f"{path}.{key}") for key in one)
+                     if text), "")
+    if isinstance(one, list):
+        if len(one) != len(other):
+            return f"{path}: {len(one)} and {len(other)} entries"
+        return next((text for text in (_first_difference(first, second, f"{path}[{at}]")
+                                       for at, (first, second) in enumerate(zip(one, other))) if text), "")
+    return "" if one == other else f"{path}: {one}, {other}"
