@@ -353,16 +353,15 @@ Result<std::optional<ModelSpec>> read_recorded_family(const JsonValue& config,
   if (options.as || is_written(config)) {
     return std::optional<ModelSpec>();
   }
-  std::string catalogue = options.catalogue;
-  if (catalogue.empty()) {
+  std::string families = options.families;
+  if (families.empty()) {
     const Result<ConfigDir> found = find_config_dir(std::nullopt);
     if (!found) {
       return std::optional<ModelSpec>();
     }
-    catalogue = found->path + "/models";
+    families = found->path + "/" + std::string(kFamilyFolder);
   }
-  Result<std::optional<ModelSpec>> read =
-      model_of_family(config, file, catalogue + "/" + std::string(kFamilyFolder));
+  Result<std::optional<ModelSpec>> read = model_of_family(config, file, families);
   if (!read) {
     return read;
   }

@@ -16,7 +16,7 @@ namespace headroom::ir {
 struct HfConfigOptions {
   std::optional<Family> as;  ///< Reads the file as this family, whatever its `model_type`.
   std::string name;          ///< `ModelSpec::name`; empty: the file's.
-  std::string catalogue{};   ///< The folder of models; empty: that of `find_config_dir`.
+  std::string families{};    ///< The recordings of families; empty: those of `find_config_dir`.
 };
 
 /// The result of reading a configuration.

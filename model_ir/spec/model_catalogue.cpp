@@ -1,5 +1,6 @@
 #include "model_ir/spec/model_catalogue.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "model_ir/base/file.h"
@@ -7,6 +8,7 @@
 #include "model_ir/json/json_reader.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/param_count.h"
+#include "model_ir/spec/recorded_family/recorded_families.h"
 
 namespace headroom::ir {
 namespace {
@@ -21,11 +23,11 @@ EntryFolder folder_of(const std::string& catalogue) {
 /// hand. Faults of a configuration that is are noted in its reader.
 Result<ModelSpec> model_of(std::string_view text, std::string_view file, const JsonObject& config,
                            const std::string& name) {
-  const std::size_t slash = file.rfind('/');
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   const HfConfigOptions options{
       .as = {},
       .name = name,
-      .catalogue = std::string(slash == std::string_view::npos ? "" : file.substr(0, slash))};
+      .families = folder.empty() ? "" : (folder.parent_path() / kFamilyFolder).string()};
   const Result<JsonValue> document = parse_json(text, file);
   const JsonValue* const found = document ? document->find("config") : nullptr;
   if (found != nullptr) {

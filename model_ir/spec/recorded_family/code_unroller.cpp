@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
+#include <sstream>
 
 namespace headroom::ir {
 namespace {
 
 constexpr std::string_view kIndex = "{i}";
+constexpr std::size_t kWord = 5;  // Characters of "each " and "back ".
 
 bool is_kind(const JsonValue::Array& instruction, std::string_view kind) {
   const std::string* const own = instruction.empty() ? nullptr : instruction[0].as_string();
@@ -142,12 +143,55 @@ void CodeUnroller::refer(JsonValue& reference, const Names& names) {
   }
 }
 
-void CodeUnroller::refer_all(JsonValue& references, const Names& names, std::size_t from) {
-  if (JsonValue::Array* const list = references.as_array()) {
-    for (std::size_t at = from; at < list->size(); ++at) {
-      refer((*list)[at], names);
+/// The values of "each 36 37": outputs 36 and 37 of a loop's first turn, of its second, and so on;
+/// with "back" those of the last turn come first.
+std::optional<std::vector<std::int64_t>> CodeUnroller::of_all_turns(
+    const JsonValue& reference) const {
+  const std::string* const text = reference.as_string();
+  if (text == nullptr || !(text->starts_with("each ") || text->starts_with("back "))) {
+    return std::nullopt;
+  }
+  std::istringstream words(text->substr(kWord));
+  std::vector<const std::vector<std::int64_t>*> slots;
+  for (std::int64_t output = 0; words >> output;) {
+    const auto found = turns_.find(output);
+    if (found == turns_.end()) {
+      return std::vector<std::int64_t>();
+    }
+    slots.push_back(&found->second);
+  }
+  const std::size_t count = slots.empty() ? 0 : slots.front()->size();
+  std::vector<std::int64_t> values;
+  for (std::size_t turn = 0; turn < count; ++turn) {
+    for (const std::vector<std::int64_t>* const slot : slots) {
+      if (slot->size() == count) {
+        values.push_back((*slot)[text->front() == 'e' ? turn : count - 1 - turn]);
+      }
     }
   }
+  return values;
+}
+
+void CodeUnroller::refer_all(JsonValue& references, const Names& names, std::size_t from) {
+  JsonValue::Array* const list = references.as_array();
+  if (list == nullptr) {
+    return;
+  }
+  JsonValue::Array result(list->begin(), list->begin() + static_cast<std::ptrdiff_t>(from));
+  for (std::size_t at = from; at < list->size(); ++at) {
+    if (const auto values = of_all_turns((*list)[at])) {
+      if (values->empty()) {
+        return sizes_.refuse("values of a loop that is not there");
+      }
+      for (const std::int64_t value : *values) {
+        result.emplace_back(value);
+      }
+      continue;
+    }
+    refer((*list)[at], names);
+    result.push_back(std::move((*list)[at]));
+  }
+  *list = std::move(result);
 }
 
 void CodeUnroller::refer_extra(JsonValue& extra, const Names& names) {
@@ -200,7 +244,7 @@ std::vector<std::int64_t> CodeUnroller::numbers_of(const JsonValue& values, cons
   std::vector<std::int64_t> numbers;
   if (const JsonValue::Array* const list = own.as_array()) {
     for (const JsonValue& one : *list) {
-      numbers.push_back(one.as_integer().value_or(0));
+      numbers.push_back(one.as_integer().value_or(-1));  // No turn reads a null.
     }
   }
   return numbers;
@@ -239,6 +283,7 @@ void CodeUnroller::add_loop(const JsonValue::Array& loop) {
   std::vector<std::int64_t> before =
       numbers_of(member(turn, "first"), {.own = outer_, .before = nothing});
   const JsonValue::Array* const kinds = member(turn, "kinds").as_array();
+  std::vector<std::vector<std::int64_t>> handed;
   for (std::size_t index = 0; index < stacks_[stack].kinds.size(); ++index) {
     const auto kind = static_cast<std::size_t>(stacks_[stack].kinds[index]);
     const JsonValue::Array* const code = kinds == nullptr || kind >= kinds->size()
@@ -255,6 +300,7 @@ void CodeUnroller::add_loop(const JsonValue::Array& loop) {
     }
     let_go(member(turn, index == 0 ? "first_drops" : "drops"), before);
     before = numbers_of(member((*kinds)[kind], "hands"), names);
+    handed.push_back(before);
   }
   const JsonValue::Array* const outputs = loop[3].as_array();
   for (std::size_t slot = 0; outputs != nullptr && slot < outputs->size(); ++slot) {
@@ -263,6 +309,11 @@ void CodeUnroller::add_loop(const JsonValue::Array& loop) {
       return sizes_.refuse("a loop with outputs that no turn hands on");
     }
     outer_[*value] = before[slot];
+    for (const std::vector<std::int64_t>& turn_values : handed) {
+      if (slot < turn_values.size()) {
+        turns_[*value].push_back(turn_values[slot]);
+      }
+    }
   }
 }
 

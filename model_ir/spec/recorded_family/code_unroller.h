@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -48,6 +49,8 @@ class CodeUnroller {
   void refer(JsonValue& reference, const Names& names);
   void refer_all(JsonValue& references, const Names& names, std::size_t from = 0);
   void refer_extra(JsonValue& extra, const Names& names);
+  [[nodiscard]] std::optional<std::vector<std::int64_t>> of_all_turns(
+      const JsonValue& reference) const;
 
   const std::vector<LayerStack>& stacks_;
   ExpansionSizes& sizes_;
@@ -55,6 +58,8 @@ class CodeUnroller {
   std::int64_t calls_ = 0;  ///< Of layers.
   Numbers outer_;
   std::vector<std::vector<Numbers>> of_layers_;  ///< By stack and layer.
+  /// The values that the turns of a loop handed on, by the number of the loop's output.
+  std::unordered_map<std::int64_t, std::vector<std::int64_t>> turns_;
   JsonValue::Array code_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace headroom::ir {
 
-/// The folder with the recordings of families inside a catalogue of models.
+/// The folder of `ConfigDir` with the recordings of families.
 inline constexpr std::string_view kFamilyFolder = "families";
 
 /// The model of a config.json whose family (`model_type`) was recorded; nothing if it was not.

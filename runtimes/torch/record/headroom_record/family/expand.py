@@ -143,6 +143,7 @@ class _Unrolled:
         self._expansion = expansion
         self._outer = {value: value for value in range(given)}
         self._of_layer: Dict[Any, Dict[int, int]] = {}
+        self._turns: Dict[int, List[int]] = {}  # What each turn of a loop handed on, by output of the loop.
         self._next = given
         self._calls = 0
         self.code: List[Any] = []
@@ -162,13 +163,21 @@ class _Unrolled:
                 self._next += 1
         if one[0] in ("op", "node") and len(one) == 4:
             one = one + [{}]
+        if one[0] in ("drop", "result"):
+            one = one[:1] + self._all(one[1:])
+        elif one[0] == "op":
+            one = one[:2] + [self._all(one[2])] + one[3:]
         renamed = fold.renamed(one, _Names(own, self._outer, before))
+        def final(value: Any) -> Any:
+            if isinstance(value, str) and value.startswith("#"):
+                return int(value[1:])
+            return before.get(value, value) if isinstance(value, str) else value
+
         for at, values in enumerate(renamed):
             if at >= 1 and isinstance(values, list):
-                renamed[at] = [before.get(value, value) if isinstance(value, str) else value for value in values]
-        if renamed[0] == "drop":
-            values = [before.get(value, value) if isinstance(value, str) else value for value in renamed[1:]]
-            renamed = ["drop"] + values
+                renamed[at] = [final(value) for value in values]
+        if renamed[0] in ("drop", "result"):
+            renamed = renamed[:1] + [final(value) for value in renamed[1:]]
         if renamed[0] == "linear":
             renamed[2] = before.get(renamed[2], renamed[2]) if isinstance(renamed[2], str) else renamed[2]
         if renamed[0] in ("op", "node") and len(renamed) == 5 and "saves" in renamed[4]:
@@ -179,9 +188,22 @@ class _Unrolled:
             self._calls += 1
         self.code.append(renamed[:4] if renamed[0] in ("op", "node") and not renamed[4] else renamed)
 
+    def _all(self, values: List[Any]) -> List[Any]:
+        """Values with those of all turns in place of "each 36 37"; their numbers are final, and begin with "#"."""
+        result: List[Any] = []
+        for value in values:
+            if isinstance(value, str) and value.startswith(("each ", "back ")):
+                of_slots = [self._turns[int(one)] for one in value.split()[1:]]
+                rows = list(zip(*of_slots))
+                result += [f"#{one}" for row in (rows if value.startswith("each") else rows[::-1]) for one in row]
+            else:
+                result.append(value)
+        return result
+
     def _loop(self, loop: List[Any]) -> None:
         stack = self._expansion.stacks[loop[1]]
-        before = {f"<{slot}": self._outer[value] for slot, value in enumerate(loop[2]["first"])}
+        before = {f"<{slot}": self._outer.get(value) for slot, value in enumerate(loop[2]["first"])}
+        turns: List[Dict[str, int]] = []
         for index, kind in enumerate(stack["kinds"]):
             own = self._of_layer.setdefault((loop[1], index), {})
             for one in loop[2]["kinds"][kind]["code"]:
@@ -193,8 +215,10 @@ class _Unrolled:
                 else:
                     self.code.append(["drop"] + sorted(let_go))
             before = {f"<{slot}": own[value] for slot, value in enumerate(loop[2]["kinds"][kind]["hands"])}
+            turns.append(before)
         for slot, value in enumerate(loop[3]):
             self._outer[value] = before[f"<{slot}"]
+            self._turns[value] = [one[f"<{slot}"] for one in turns]
 
 
 class _Names(dict):

@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .. import fold
 from ..merge import Different
@@ -234,7 +234,7 @@ class _Writer:
         self._next = given
         self._outer: Dict[int, Any] = {value: value for value in range(given)}
         self._of_layer: Dict[int, Tuple[int, int, int]] = {}  # Value: stack, layer, number in its kind.
-        self._section_of: Dict[int, int] = {}  # Value: its section.
+        self._gathered: Dict[int, Tuple[int, int]] = {}  # Values of all turns that later code uses: output, turn.
         self._uses = self._find_uses()
 
     def _find_uses(self) -> Dict[int, List[int]]:
@@ -264,10 +264,12 @@ class _Writer:
             for value in fold.made(instruction):
                 if isinstance(value, int):
                     self._outer[value] = self._number()
-            result.append(_renamed(instruction, self._outside))
+            result.append(_with_runs(_renamed(instruction, self._outside)))
         return result
 
     def _outside(self, value: int) -> Any:
+        if value in self._gathered:
+            return "@{}:{}".format(*self._gathered[value])
         if value in self._outer:
             return self._outer[value]
         raise Different("a value of one layer is used far from it")
@@ -275,7 +277,8 @@ class _Writer:
     def _loop(self, section: _Section) -> List[Any]:
         stack = self._stacks[section.number]
         blocks = [self._code[start:end] for start, end in zip(section.starts, section.ends)]
-        handed = [self._handed(section, turn) for turn in range(stack.count)]
+        far = self._far(section)
+        handed = [self._handed(section, turn, far) for turn in range(stack.count)]
         slots = len(handed[0]) if handed else 0
         if any(len(one) != slots for one in handed):
             raise Different(f"layers of {stack.path} hand on unlike numbers of values")
@@ -295,7 +298,8 @@ class _Writer:
             own.update(zip(made, kinds[kind]["numbers"]))
             for value, number in own.items():
                 self._of_layer[value] = (section.number, turn, number)
-            before = {value: f"<{slot}" for slot, value in enumerate(first if turn == 0 else handed[turn - 1])}
+            before = {value: f"<{slot}" for slot, value in enumerate(first if turn == 0 else handed[turn - 1])
+                      if value is not None}
 
             def reference(value: int) -> Any:
                 if value in own:
@@ -321,13 +325,35 @@ class _Writer:
             raise Different(f"layers of {stack.path} let go of unlike values")
         outputs = [self._number() for _ in range(slots)]
         for slot, number in enumerate(outputs):
-            self._outer[handed[-1][slot]] = number
+            if any(one[slot] in far for one in handed):
+                if not all(one[slot] in far for one in handed):
+                    raise Different(f"values of some layers of {stack.path} only are used behind them")
+                self._gathered.update((one[slot], (number, turn)) for turn, one in enumerate(handed))
+            else:
+                self._outer[handed[-1][slot]] = number
         return ["each", section.number,
-                {"first": [self._outside(value) for value in first],
+                {"first": [None if value is None else self._outside(value) for value in first],
                  "drops": drops[1][0] if drops[1] else drops[0][0], "first_drops": drops[0][0],
                  "kinds": [{"code": kind["code"], "hands": kind["hands"]} for kind in kinds]}, outputs]
 
-    def _handed(self, section: _Section, turn: int) -> List[int]:
+    def _far(self, section: _Section) -> Set[int]:
+        """Values of every turn that code behind the loop uses together, such as a cache of keys and values."""
+        places: Set[int] = set()
+        result: Set[int] = set()
+        for turn, (start, end) in enumerate(zip(section.starts, section.ends)):
+            last = turn == len(section.starts) - 1
+            for instruction in self._code[start:end]:
+                for value in fold.made(instruction):
+                    uses = [use for use in self._uses.get(value, []) if use >= section.ends[-1]
+                            and not any(one.starts[0] <= use < one.ends[-1] for one in self._sections)]
+                    if last:
+                        uses = [use for use in uses if use in places]
+                    if uses:
+                        places.update(uses)
+                        result.add(value)
+        return result
+
+    def _handed(self, section: _Section, turn: int, far: Set[int]) -> List[int]:
         """Values that a turn makes and that the next turn, or code behind the loop, uses."""
         start, end = section.starts[turn], section.ends[turn]
         last = turn == len(section.starts) - 1
@@ -340,7 +366,7 @@ class _Writer:
                 later = [use for use in self._uses.get(value, []) if end <= use < limit]
                 if last and later and self._used_by_layers(value, later):
                     continue
-                if later:
+                if later or value in far:
                     result.append(value)
         return result
 
@@ -348,8 +374,18 @@ class _Writer:
         """Whether only a later section uses the value, in the block of the same layer."""
         return all(any(section.starts[-1] <= use < section.ends[-1] for section in self._sections) for use in uses)
 
-    def _first(self, section: _Section, blocks: List[Any], handed: List[List[int]]) -> List[int]:
-        """The values that stand for those of the turn before in the first turn."""
+    def _first(self, section: _Section, blocks: List[Any], handed: List[List[int]]) -> List[Optional[int]]:
+        """The values that stand for those of the turn before in the first turn; None for what no turn reads."""
+        slots = len(handed[0]) if handed else 0
+        used = [any(handed[turn - 1][slot] in fold.references(one) for turn in range(1, len(blocks))
+                    for one in blocks[turn]) for slot in range(slots)]
+        if len(blocks) == 1:
+            used = [value in self._called_with(blocks[0]) for value in (handed[0] if handed else [])]
+        found = iter(self._read_first(section, blocks, [[value for value, is_used in zip(one, used) if is_used]
+                                                        for one in handed]))
+        return [next(found) if is_used else None for is_used in used]
+
+    def _read_first(self, section: _Section, blocks: List[Any], handed: List[List[int]]) -> List[int]:
         slots = len(handed[0]) if handed else 0
         if slots == 0 or len(blocks) == 1:
             return [] if slots == 0 else self._called_with(blocks[0])[:slots]
@@ -400,3 +436,38 @@ def _without_drops(block: List[Any], values: Any) -> Tuple[List[Any], List[int]]
     let_go = [one for one in block[-1][1:] if one in values]
     kept = [one for one in block[-1][1:] if one not in values]
     return block[:-1] + ([["drop"] + kept] if kept else []), let_go
+
+
+def _with_runs(instruction: List[Any]) -> List[Any]:
+    """Values of all turns, one after another ("@36:0", "@37:0", "@36:1", ...), become "each 36 37", or "back 36 37"."""
+    if not any(isinstance(one, str) and one.startswith("@") for part in [instruction] + instruction[1:]
+               if isinstance(part, list) for one in part):
+        return instruction
+    return _run(instruction) if instruction[0] in ("drop", "result") else [
+        _run(part) if isinstance(part, list) else part for part in instruction]
+
+
+def _run(values: List[Any]) -> List[Any]:
+    result: List[Any] = []
+    at = 0
+    while at < len(values):
+        end = at
+        while end < len(values) and isinstance(values[end], str) and values[end].startswith("@"):
+            end += 1
+        if end == at:
+            result.append(values[at])
+            at += 1
+            continue
+        run = [tuple(int(one) for one in text[1:].split(":")) for text in values[at:end]]
+        turns = [turn for _, turn in run]
+        count = max(turns) + 1
+        width = len(run) // count
+        ids = [one for one, _ in run[:width]]
+        for word, order in (("each", range(count)), ("back", range(count - 1, -1, -1))):
+            if run == [(one, turn) for turn in order for one in ids]:
+                result.append(" ".join([word] + [str(one) for one in ids]))
+                break
+        else:
+            raise Different("values of all layers are used in another order")
+        at = end
+    return result

@@ -1,0 +1,211 @@
+// Recordings of families: sizes, rules and defaults from a configuration, and that the recording of
+// a family says of one of its models what that model's own recording says. The latter,
+// tests/golden/recordings/smollm3.json, was recorded with PyTorch 2.11.0 and transformers 5.17.0 by
+// headroom import; no configuration of it was used for configs/families/smollm3.json.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/base/file.h"
+#include "model_ir/spec/hf_config.h"
+#include "model_ir/spec/param_count.h"
+#include "model_ir/spec/recorded_family/config_values.h"
+#include "model_ir/spec/recorded_family/dimension_expression.h"
+#include "model_ir/spec/recorded_family/family_expansion.h"
+#include "model_ir/spec/recorded_family/layer_rule.h"
+#include "model_ir/spec/recording/recorded_spec.h"
+
+namespace headroom::ir {
+namespace {
+
+const std::string kFamily = HEADROOM_SOURCE_DIR "/configs/families/smollm3.json";
+const std::string kOwn = HEADROOM_SOURCE_DIR "/tests/golden/recordings/smollm3.json";
+
+JsonValue json(std::string_view text) {
+  return parse_json(text, "json").value();
+}
+
+/// The configuration of the golden recording, with `more` keys.
+std::string config_text(const std::string& more = "") {
+  return R"({"model_type": "smollm3", "hidden_size": 256, "intermediate_size": 704,
+             "num_hidden_layers": 5, "num_attention_heads": 8, "num_key_value_heads": 2,
+             "vocab_size": 130000)" +
+         more + "}";
+}
+
+/// The size as text.
+std::string size(std::string_view expression) {
+  const JsonValue config = json(R"({"h": 256, "a": 8, "k": 2, "part": {"d": 48}, "name": "x"})");
+  const JsonValue keys = json("{}");
+  const auto found = size_of(expression, ConfigValues(config, keys));
+  return found ? to_json(*found) : "none";
+}
+
+/// The label of a layer among eight.
+std::string label(std::string_view by, std::int64_t index) {
+  const JsonValue config = json(R"({"kinds": ["a", "a", "b", "b", "a", "a", "b", "b"], "dense": 3,
+                                    "every": 4, "some": [1, 6]})");
+  const JsonValue keys = json("{}");
+  const ConfigValues values(config, keys);
+  return layer_label(json(by), values, {.index = index, .count = 8}).value_or("none");
+}
+
+/// Replaces the numbers of templates and bodies by the templates and bodies themselves.
+void set_inline(JsonValue& value, const JsonValue::Array& gradients,
+                const JsonValue::Array& bodies) {
+  if (JsonValue::Array* const list = value.as_array()) {
+    for (JsonValue& one : *list) {
+      set_inline(one, gradients, bodies);
+    }
+  } else if (JsonValue::Object* const members = value.as_object()) {
+    for (JsonMember& one : *members) {
+      const auto index = static_cast<std::size_t>(one.value.as_integer().value_or(-1));
+      if (one.key == "gradient") {
+        one.value = JsonValue(gradients.at(index));
+      } else if (one.key == "body") {
+        one.value = JsonValue(bodies.at(index));
+        set_inline(one.value, gradients, bodies);
+      } else {
+        set_inline(one.value, gradients, bodies);
+      }
+    }
+  }
+}
+
+/// What a recording says of a model, whatever the order of its tables.
+std::vector<std::string> said_by(const JsonValue& recording) {
+  std::vector<std::string> said;
+  for (const char* const key : {"modules", "parameters", "buffers"}) {
+    said.push_back(to_json(*recording.find(key)));
+  }
+  const JsonValue::Array& gradients = *recording.find("gradients")->as_array();
+  for (const JsonValue& variant : *recording.find("variants")->as_array()) {
+    JsonValue own = variant;
+    set_inline(own, gradients, *variant.find("bodies")->as_array());
+    for (const JsonMember& member : *own.as_object()) {
+      if (member.key != "bodies") {
+        said.push_back(member.key + to_json(member.value));
+      }
+    }
+  }
+  return said;
+}
+
+Error refused(const std::string& config) {
+  const Result<ModelSpec> model = parse_hf_config(config, "config.json");
+  REQUIRE_FALSE(model);
+  return model.error();
+}
+
+}  // namespace
+
+TEST_CASE("recorded family: sizes are sums of products of dimensions, B and S") {
+  CHECK(size("7") == "7");
+  CHECK(size("h") == "256");
+  CHECK(size("h/a") == "32");
+  CHECK(size("h*k/a") == "64");
+  CHECK(size("2*part.d*B*S + h") == "\"96*B*S + 256\"");
+  CHECK(size("h*B*ceil(S/64) - a") == "\"256*B*ceil(S/64) - 8\"");
+  CHECK(size("h - 32*a") == "0");
+  CHECK(size("B*S - k") == "\"B*S - 2\"");
+  CHECK(size("a*B - 8*B + k") == "2");
+}
+
+TEST_CASE("recorded family: what is no whole number with this configuration is none") {
+  CHECK(size("h/part.d") == "none");
+  CHECK(size("missing*B") == "none");
+  CHECK(size("name") == "none");
+  CHECK(size("h*h*h*h*h*h*h*h") == "none");
+  CHECK(size("h/0") == "none");
+  CHECK(size("") == "none");
+  CHECK(size("99999999999999999999") == "none");
+}
+
+TEST_CASE("recorded family: features tell the kinds of layers") {
+  CHECK(label("[]", 0) == "[]");
+  CHECK(label(R"([["list", "kinds"]])", 2) == R"(["b"])");
+  CHECK(label(R"([["below", "dense"], ["multiple", "every", 1]])", 3) == "[false, true]");
+  CHECK(label(R"([["multiple", 3, 0]])", 6) == "[true]");
+  CHECK(label(R"([["in", "some"]])", 6) == "[true]");
+  CHECK(label(R"([["in", "some"]])", 5) == "[false]");
+  CHECK(label(R"([["first"], ["last"]])", 7) == "[false, true]");
+  CHECK(label(R"([["list", "kinds"]])", 8) == "none");
+  CHECK(label(R"([["below", "kinds"]])", 1) == "none");
+  CHECK(label(R"([["other", "kinds"]])", 1) == "none");
+}
+
+TEST_CASE("recorded family: defaults are constants, expressions and rules for lists") {
+  const JsonValue keys = json(R"({"defaults": {"a": 8, "d": {"expression": "h/a"},
+      "every": 2, "count": 5, "eps": 0.5, "unset": null,
+      "kinds": {"by": [["multiple", "every", 0]], "values": [[[true], "x"], [[false], "y"]],
+                "count": "count"}},
+      "aliases": {"hidden_size": "h"}})");
+  const JsonValue config = json(R"({"hidden_size": 96, "d": null, "count": 3,
+                                    "rope_scaling": {"type": "yarn"}})");
+  const ConfigValues values(config, keys);
+  CHECK(values.number("h") == 96);
+  CHECK(values.number("a") == 8);
+  CHECK(values.number("d") == 12);
+  CHECK(to_json(values.at("kinds").value()) == R"(["x", "y", "x"])");
+  CHECK(to_json(values.at("rope_parameters.rope_type").value()) == "\"yarn\"");
+  CHECK(values.at("unset")->is_null());
+  CHECK_FALSE(values.at("other"));
+  CHECK_FALSE(values.number("eps"));
+}
+
+TEST_CASE("recorded family: it says of a model what the model's own recording says") {
+  const JsonValue family = parse_json(read_file(kFamily).value(), kFamily).value();
+  const JsonValue own = parse_json(read_file(kOwn).value(), kOwn).value();
+  const JsonValue made = expand_family(family, kFamily, json(config_text()), "config.json").value();
+  const std::vector<std::string> expected = said_by(own);
+  const std::vector<std::string> said = said_by(made);
+  REQUIRE(said.size() == expected.size());
+  for (std::size_t at = 0; at < said.size(); ++at) {
+    CAPTURE(at);
+    CHECK(said[at] == expected[at]);
+  }
+  CHECK(count_parameters(parse_hf_config(config_text(), "config.json").value()).total() ==
+        count_parameters(read_hf_config(kOwn).value()).total());
+}
+
+TEST_CASE("recorded family: a configuration whose code was not recorded is refused by its key") {
+  const Error bias = refused(config_text(R"(, "attention_bias": true)"));
+  CHECK(bias.pointer == "/attention_bias");
+  CHECK(bias.got == "true");
+  CHECK(bias.fix.find("headroom import") != std::string::npos);
+  CHECK(refused(config_text(R"(, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0})")).got ==
+        "\"dynamic\"");
+  CHECK(refused(config_text(R"(, "layer_types": ["sliding_attention"])")).pointer ==
+        "/layer_types");
+  CHECK(refused(config_text(R"(, "no_rope_layers": [1, 1, 1, 1, 7])")).pointer ==
+        "/no_rope_layers");
+  CHECK(refused(R"({"model_type": "smollm3", "num_attention_heads": 4})").pointer ==
+        "/num_attention_heads");
+  CHECK(refused(R"({"model_type": "smollm3", "num_hidden_layers": 0})").pointer ==
+        "/num_hidden_layers");
+}
+
+TEST_CASE("recorded family: keys that change no code are free") {
+  const std::string more = R"(, "rope_theta": 5e6, "rms_norm_eps": 1e-5, "pad_token_id": 7,
+      "rope_scaling": {"rope_type": "yarn", "factor": 4.0}, "unknown": [1])";
+  CHECK(count_parameters(parse_hf_config(config_text(more), "config.json").value()).total() ==
+        count_parameters(read_hf_config(kOwn).value()).total());
+}
+
+TEST_CASE("recorded family: a file that is no recording of a family is refused") {
+  const JsonValue config = json(config_text());
+  for (const char* const text :
+       {"{}", R"({"keys": {}})", R"({"keys": {}, "stacks": [{}]})",
+        R"({"keys": {}, "stacks": [], "model": "m", "task": "t", "versions": {}, "sizes": {},
+            "modules": [{"each": 3, "kinds": []}]})"}) {
+    CAPTURE(text);
+    const Result<JsonValue> made = expand_family(json(text), "family.json", config, "config.json");
+    REQUIRE_FALSE(made);
+    CHECK(made.error().file == "family.json");
+  }
+}
+
+}  // namespace headroom::ir
