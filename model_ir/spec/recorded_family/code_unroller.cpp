@@ -164,8 +164,9 @@ std::optional<std::vector<std::int64_t>> CodeUnroller::of_all_turns(
   std::vector<std::int64_t> values;
   for (std::size_t turn = 0; turn < count; ++turn) {
     for (const std::vector<std::int64_t>* const slot : slots) {
-      if (slot->size() == count) {
-        values.push_back((*slot)[text->front() == 'e' ? turn : count - 1 - turn]);
+      const std::size_t at = text->front() == 'e' ? turn : count - 1 - turn;
+      if (slot->size() == count && (*slot)[at] >= 0) {
+        values.push_back((*slot)[at]);
       }
     }
   }
@@ -298,7 +299,7 @@ void CodeUnroller::add_loop(const JsonValue::Array& loop) {
       set_index(own, index);
       add(std::move(own), names);
     }
-    let_go(member(turn, index == 0 ? "first_drops" : "drops"), before);
+    let_go(index == 0 ? member(turn, "first_drops") : member((*kinds)[kind], "drops"), before);
     before = numbers_of(member((*kinds)[kind], "hands"), names);
     handed.push_back(before);
   }

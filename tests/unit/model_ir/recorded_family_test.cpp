@@ -50,7 +50,8 @@ std::string label(std::string_view by, std::int64_t index) {
                                     "every": 4, "some": [1, 6]})");
   const JsonValue keys = json("{}");
   const ConfigValues values(config, keys);
-  return layer_label(json(by), values, {.index = index, .count = 8}).value_or("none");
+  const auto found = layer_label(json(by), values, {.index = index, .count = 8});
+  return found ? to_json(json(*found)) : "none";
 }
 
 /// Replaces the numbers of templates and bodies by the templates and bodies themselves.

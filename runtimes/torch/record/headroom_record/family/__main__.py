@@ -3,9 +3,26 @@
 import argparse
 import gc
 import json
+import os
 import sys
 import time
 import warnings
+from typing import Any
+
+
+def _gathered(arguments: argparse.Namespace) -> Any:
+    if arguments.gathered and os.path.exists(arguments.gathered):
+        with open(arguments.gathered, encoding="utf-8") as file:
+            return json.load(file)
+    from . import record
+
+    with open(arguments.source, encoding="utf-8") as file:
+        fields = json.load(file)
+    found = record.gather(fields.get("config", fields), arguments.count, arguments.seed)
+    if arguments.gathered:
+        with open(arguments.gathered, "w", encoding="utf-8") as file:
+            json.dump(found, file)
+    return found
 
 
 def main() -> int:
@@ -14,18 +31,16 @@ def main() -> int:
     parser.add_argument("-o", "--output", required=True)
     parser.add_argument("--count", type=int, default=6, help="configurations that are recorded; the last one checks")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--gathered", help="file that keeps what the model's code said; if it is there, no code runs")
     arguments = parser.parse_args()
     gc.disable()
     warnings.filterwarnings("ignore")
-    with open(arguments.source, encoding="utf-8") as file:
-        fields = json.load(file)
-
     from ..merge import Different
     from . import record
 
     start = time.time()
     try:
-        text = record.record(fields.get("config", fields), arguments.count, arguments.seed)
+        text = record.join(_gathered(arguments))
     except Different as error:
         print(f"headroom: {error}", file=sys.stderr)
         return 1

@@ -195,7 +195,8 @@ class _Unrolled:
             if isinstance(value, str) and value.startswith(("each ", "back ")):
                 of_slots = [self._turns[int(one)] for one in value.split()[1:]]
                 rows = list(zip(*of_slots))
-                result += [f"#{one}" for row in (rows if value.startswith("each") else rows[::-1]) for one in row]
+                result += [f"#{one}" for row in (rows if value.startswith("each") else rows[::-1])
+                           for one in row if one is not None]
             else:
                 result.append(value)
         return result
@@ -208,13 +209,14 @@ class _Unrolled:
             own = self._of_layer.setdefault((loop[1], index), {})
             for one in loop[2]["kinds"][kind]["code"]:
                 self._add(_with_index(self._expansion.instruction(one), index), own, before)
-            let_go = [before[one] for one in loop[2]["first_drops" if index == 0 else "drops"]]
+            let_go = [before[one] for one in (loop[2]["first_drops"] if index == 0 else loop[2]["kinds"][kind]["drops"])]
             if let_go:
                 if self.code[-1][0] == "drop" and all(isinstance(one, int) for one in self.code[-1][1:]):
                     self.code[-1] = ["drop"] + sorted(self.code[-1][1:] + let_go)
                 else:
                     self.code.append(["drop"] + sorted(let_go))
-            before = {f"<{slot}": own[value] for slot, value in enumerate(loop[2]["kinds"][kind]["hands"])}
+            before = {f"<{slot}": before.get(value) if isinstance(value, str) else own.get(value)
+                      for slot, value in enumerate(loop[2]["kinds"][kind]["hands"])}
             turns.append(before)
         for slot, value in enumerate(loop[3]):
             self._outer[value] = before[f"<{slot}"]

@@ -99,7 +99,16 @@ class Join:
                 if key == "inside":  # What the engine knows.
                     continue
                 raise Different(f"{path}: \"{key}\" in one configuration, not in another")
-            result[key] = self.joined([part[key] for part in parts], f"{path}.{key}")
+            values = [part[key] for part in parts]
+            if key == "drops":  # Not told where the first layer alone is of a kind.
+                values = [value for value in values if value is not None] or [[]]
+            if key == "hands":  # Not told of what no later code uses.
+                width = max(len(value) for value in values)
+                slots = [[value[at] for value in values if at < len(value) and value[at] is not None] or [None]
+                         for at in range(width)]
+                result[key] = [self.joined(slot, f"{path}.{key}") for slot in slots]
+                continue
+            result[key] = self.joined(values, f"{path}.{key}")
         return result
 
     def _list(self, parts: Sequence[Any], path: str) -> Any:

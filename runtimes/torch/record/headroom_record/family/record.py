@@ -2,20 +2,21 @@
 
 import json
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, List, Set
 
 from ..merge import Different
 from . import keys, stacks, write
 from .configuration import flat
 from .expand import expanded
-from .explore import Explorer
 from .family import family_of
 
 MODES = ("bf16//sdpa", "fp32/bf16/sdpa")
 
 
-def record(fields: Dict[str, Any], count: int, seed: int) -> str:
-    """The text of the recording of the family of a configuration."""
+def gather(fields: Dict[str, Any], count: int, seed: int) -> Dict[str, Any]:
+    """What the real code says: recordings of several configurations, and what its keys do."""
+    from .explore import Explorer  # It needs PyTorch; joining does not.
+
     explorer = Explorer(fields, seed)
     explorer.classify()
     _say(f"{explorer.tried} probes; dimensions: {explorer.dimensions + explorer.counts + explorer.coupled}")
@@ -24,11 +25,21 @@ def record(fields: Dict[str, Any], count: int, seed: int) -> str:
         changes = explorer.draw(number)
         _say(f"records {json.dumps(changes)}")
         recordings.append(explorer.recorded(changes, MODES))
+    coupled = [key for group in explorer.coupled for key in group]
+    return {"recordings": recordings, "free": explorer.free, "values": list(explorer.values),
+            "varied": explorer.dimensions + explorer.counts + coupled,
+            "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
+            "defaults": keys.defaults(fields["model_type"], explorer.dimensions + coupled, explorer.counts),
+            "aliases": keys.aliases(fields["model_type"])}
+
+
+def join(found: Dict[str, Any]) -> str:
+    """The text of the recording of the family; raises Different where its configurations share no code."""
+    recordings = found["recordings"]
     numbers = [key for key, value in flat(recordings[0]["config"]).items()
                if isinstance(value, int) and not isinstance(value, bool) and not key.endswith("_id")]
     family = family_of(recordings[:-1], numbers)
-    used = _used(family, numbers)
-    family["keys"] = _keys(explorer, recordings, family, used)
+    family["keys"] = _keys(found, family, _used(family, numbers))
     for recording in recordings:
         _check(family, recording)
     return write.text(family)
@@ -44,28 +55,24 @@ def _used(family: Dict[str, Any], numbers: List[str]) -> List[str]:
     return [key for key in numbers if key in text]
 
 
-def _keys(explorer: Explorer, recordings: List[Dict[str, Any]], family: Dict[str, Any], used: List[str]) \
-        -> Dict[str, Any]:
-    coupled = [key for group in explorer.coupled for key in group]
-    varied = set(explorer.dimensions + explorer.counts + coupled)
+def _keys(found: Dict[str, Any], family: Dict[str, Any], used: List[str]) -> Dict[str, Any]:
+    recordings, defaults = found["recordings"], found["defaults"]
     features = [feature for stack in family["stacks"] for feature in stack["by"]]
     names = {feature[1] for feature in features if len(feature) > 1 and isinstance(feature[1], str)}
-    fixed = keys.fixed_of(recordings, [key for key in explorer.values if key not in explorer.free
-                                       and key not in names])
-    model_type = explorer.fields["model_type"]
-    lengths = [[length for length in stacks.lengths(one).values()] for one in recordings]
-    defaults = keys.defaults(model_type, [key for key in explorer.dimensions + coupled], explorer.counts)
-    of_lists = {rule[1] for name in names if isinstance(defaults.get(name), dict) for rule in defaults[name].get("by", [])
-                if len(rule) > 1}
-    fixed = {key: value for key, value in fixed.items() if not key.endswith("_id") and key not in of_lists}
+    of_lists = _read_by([defaults.get(name) for name in names])
+    fixed = keys.fixed_of(recordings, [key for key in found["values"] if key not in found["free"]
+                                       and key not in names and key not in of_lists and not key.endswith("_id")])
+    lengths = [list(stacks.lengths(one).values()) for one in recordings]
     lists = keys.lists_of(recordings, features, lengths)
-    needed = set(used) | set(fixed) | names | set(lists) | varied
-    needed |= {key for feature in (rule for value in defaults.values() if isinstance(value, dict)
-                                   for rule in value.get("by", [])) for key in feature[1:2] if isinstance(key, str)}
+    needed = set(used) | set(fixed) | names | set(lists) | set(found["varied"]) | _read_by(defaults.values())
     return {"defaults": {key: value for key, value in defaults.items() if key in needed},
-            "fixed": fixed, "lists": lists,
-            "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
-            "aliases": keys.aliases(model_type)}
+            "fixed": fixed, "lists": lists, "where": found["where"], "aliases": found["aliases"]}
+
+
+def _read_by(defaults: Iterable[Any]) -> Set[str]:
+    """The keys that rules for lists read."""
+    return {rule[1] for one in defaults if isinstance(one, dict) for rule in one.get("by", [])
+            if len(rule) > 1 and isinstance(rule[1], str)}
 
 
 def _check(family: Dict[str, Any], recording: Dict[str, Any]) -> None:

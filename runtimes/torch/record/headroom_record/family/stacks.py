@@ -278,13 +278,11 @@ class _Writer:
         stack = self._stacks[section.number]
         blocks = [self._code[start:end] for start, end in zip(section.starts, section.ends)]
         far = self._far(section)
-        handed = [self._handed(section, turn, far) for turn in range(stack.count)]
-        slots = len(handed[0]) if handed else 0
-        if any(len(one) != slots for one in handed):
-            raise Different(f"layers of {stack.path} hand on unlike numbers of values")
+        handed = self._boundaries(section, far)
+        slots = len(handed[0])
         first = self._first(section, blocks, handed)
         kinds: List[Any] = [None] * (max(stack.kinds) + 1)
-        drops: Tuple[List[Any], List[Any]] = ([], [])
+        first_drops: List[str] = []
         for turn, block in enumerate(blocks):
             kind = stack.kinds[turn]
             own: Dict[int, int] = {}
@@ -314,27 +312,32 @@ class _Writer:
                 raise Different(f"layer {turn} of {stack.path} uses a value of another layer")
 
             block, let_go = _without_drops(block, set(before))
-            drops[turn > 0].append(sorted(before[value] for value in let_go))
+            drops = sorted(before[value] for value in let_go)
+            if turn == 0:
+                first_drops = drops
             code = [_renamed(instruction, reference, stack) for instruction in block]
-            hands = [own[value] for value in handed[turn]]
+            hands = [None if value is None else own.get(value, before.get(value)) for value in handed[turn]]
             if kinds[kind]["code"] is None:
                 kinds[kind].update(code=code, hands=hands)
-            elif kinds[kind]["code"] != code or kinds[kind]["hands"] != hands:
+            known = kinds[kind]["hands"]
+            kinds[kind]["hands"] = [one if other is None else other for one, other in zip(hands, known)]
+            if kinds[kind]["code"] != code or any(None not in (one, other) and one != other
+                                                  for one, other in zip(hands, known)):
                 raise Different(f"code of layer {turn} of {stack.path} is unlike that of others of its kind")
-        if any(one != drops[1][0] for one in drops[1]):
-            raise Different(f"layers of {stack.path} let go of unlike values")
+            if turn > 0 and kinds[kind].setdefault("drops", drops) != drops:
+                raise Different(f"layer {turn} of {stack.path} lets go of other values than others of its kind")
         outputs = [self._number() for _ in range(slots)]
         for slot, number in enumerate(outputs):
             if any(one[slot] in far for one in handed):
-                if not all(one[slot] in far for one in handed):
-                    raise Different(f"values of some layers of {stack.path} only are used behind them")
-                self._gathered.update((one[slot], (number, turn)) for turn, one in enumerate(handed))
-            else:
+                self._gathered.update((one[slot], (number, turn)) for turn, one in enumerate(handed)
+                                      if one[slot] is not None)
+            elif handed[-1][slot] is not None:
                 self._outer[handed[-1][slot]] = number
         return ["each", section.number,
                 {"first": [None if value is None else self._outside(value) for value in first],
-                 "drops": drops[1][0] if drops[1] else drops[0][0], "first_drops": drops[0][0],
-                 "kinds": [{"code": kind["code"], "hands": kind["hands"]} for kind in kinds]}, outputs]
+                 "first_drops": first_drops,
+                 "kinds": [{"code": kind["code"], "hands": kind["hands"], "drops": kind.get("drops")}
+                           for kind in kinds]}, outputs]
 
     def _far(self, section: _Section) -> Set[int]:
         """Values of every turn that code behind the loop uses together, such as a cache of keys and values."""
@@ -353,54 +356,62 @@ class _Writer:
                         result.add(value)
         return result
 
-    def _handed(self, section: _Section, turn: int, far: Set[int]) -> List[int]:
-        """Values that a turn makes and that the next turn, or code behind the loop, uses."""
-        start, end = section.starts[turn], section.ends[turn]
-        last = turn == len(section.starts) - 1
-        result = []
-        for instruction in self._code[start:end]:
-            for value in fold.made(instruction):
-                if not isinstance(value, int):
+    def _boundaries(self, section: _Section, far: Set[int]) -> List[List[Optional[int]]]:
+        """The values that each turn hands on, in slots: those that it makes, and those that pass through it.
+
+        Last come those that code behind the loop uses from all turns.
+        """
+        turns = len(section.starts)
+        result: List[List[Optional[int]]] = []
+        later: List[List[Optional[int]]] = []
+        before: List[Optional[int]] = []
+        for turn, (start, end) in enumerate(zip(section.starts, section.ends)):
+            made = [value for instruction in self._code[start:end] for value in fold.made(instruction)
+                    if isinstance(value, int)]
+            slots = [value if value is not None and self._is_needed(value, end, turn == turns - 1) else None
+                     for value in before]
+            for value in made:
+                if value in far or not self._is_needed(value, end, turn == turns - 1):
                     continue
-                limit = len(self._code) if last else section.ends[turn + 1]
-                later = [use for use in self._uses.get(value, []) if end <= use < limit]
-                if last and later and self._used_by_layers(value, later):
-                    continue
-                if later or value in far:
-                    result.append(value)
-        return result
+                if None in slots:
+                    slots[slots.index(None)] = value
+                else:
+                    slots.append(value)
+            result.append(slots)
+            later.append([value for value in made if value in far])
+            before = slots
+        width, more = max(len(one) for one in result), max(len(one) for one in later)
+        return [one + [None] * (width - len(one)) + two + [None] * (more - len(two))
+                for one, two in zip(result, later)]
 
-    def _used_by_layers(self, value: int, uses: List[int]) -> bool:
-        """Whether only a later section uses the value, in the block of the same layer."""
-        return all(any(section.starts[-1] <= use < section.ends[-1] for section in self._sections) for use in uses)
+    def _is_needed(self, value: int, end: int, is_last: bool) -> bool:
+        """Whether code from `end` on uses the value; the block of the same layer in a later section names it itself."""
+        uses = [use for use in self._uses.get(value, []) if use >= end]
+        if is_last:
+            uses = [use for use in uses if not any(section.starts[-1] <= use < section.ends[-1]
+                                                   for section in self._sections)]
+        else:
+            uses = [use for use in uses if not any(section.starts[0] <= use < section.ends[-1]
+                                                   for section in self._sections if section.starts[0] >= end)]
+        return bool(uses)
 
-    def _first(self, section: _Section, blocks: List[Any], handed: List[List[int]]) -> List[Optional[int]]:
-        """The values that stand for those of the turn before in the first turn; None for what no turn reads."""
-        slots = len(handed[0]) if handed else 0
-        used = [any(handed[turn - 1][slot] in fold.references(one) for turn in range(1, len(blocks))
-                    for one in blocks[turn]) for slot in range(slots)]
-        if len(blocks) == 1:
-            used = [value in self._called_with(blocks[0]) for value in (handed[0] if handed else [])]
-        found = iter(self._read_first(section, blocks, [[value for value, is_used in zip(one, used) if is_used]
-                                                        for one in handed]))
-        return [next(found) if is_used else None for is_used in used]
-
-    def _read_first(self, section: _Section, blocks: List[Any], handed: List[List[int]]) -> List[int]:
-        slots = len(handed[0]) if handed else 0
-        if slots == 0 or len(blocks) == 1:
-            return [] if slots == 0 else self._called_with(blocks[0])[:slots]
+    def _first(self, section: _Section, blocks: List[Any], handed: List[List[Optional[int]]]) \
+            -> List[Optional[int]]:
+        """The values that stand for those of the turn before in the first turn; None for what it does not read."""
         kinds = self._stacks[section.number].kinds
+        slots = len(handed[0])
+        if slots == 0:
+            return []
         like = next((turn for turn in range(1, len(blocks)) if kinds[turn] == kinds[0]), None)
         if like is None:
-            return self._called_with(blocks[0])[:slots]
+            return [value if slot == 0 else None for slot, value in enumerate(
+                (self._called_with(blocks[0])[:1] + [None] * slots)[:slots])]
         known: Dict[int, int] = {}
         for one, other in zip(blocks[0], blocks[like]):
             for mine, theirs in zip(fold.references(one), fold.references(other)):
-                if theirs in handed[like - 1] and isinstance(theirs, int):
-                    known[theirs] = mine
-        if any(value not in known for value in handed[like - 1]):
-            raise Different("a layer hands on what the next does not use")
-        return [known[value] for value in handed[like - 1]]
+                if isinstance(theirs, int) and theirs in handed[like - 1]:
+                    known.setdefault(theirs, mine)
+        return [known.get(value) if value is not None else None for value in handed[like - 1]]
 
     @staticmethod
     def _called_with(block: List[Any]) -> List[int]:
@@ -459,12 +470,10 @@ def _run(values: List[Any]) -> List[Any]:
             at += 1
             continue
         run = [tuple(int(one) for one in text[1:].split(":")) for text in values[at:end]]
-        turns = [turn for _, turn in run]
-        count = max(turns) + 1
-        width = len(run) // count
-        ids = [one for one, _ in run[:width]]
+        count = max(turn for _, turn in run) + 1
+        ids = list(dict.fromkeys(one for one, _ in run))
         for word, order in (("each", range(count)), ("back", range(count - 1, -1, -1))):
-            if run == [(one, turn) for turn in order for one in ids]:
+            if run == [(one, turn) for turn in order for one in ids if (one, turn) in run]:
                 result.append(" ".join([word] + [str(one) for one in ids]))
                 break
         else:

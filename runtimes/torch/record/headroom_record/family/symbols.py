@@ -32,7 +32,7 @@ class Symbols:
         self._monomials = self._tried()
         self._known: Dict[Tuple[int, ...], Optional[str]] = {}
 
-    def _tried(self) -> List[Tuple[Tuple[str, ...], Tuple[str, ...], List[Fraction]]]:
+    def _tried(self) -> List[Tuple[Tuple[str, ...], Tuple[str, ...], List[Fraction], List[float]]]:
         """Products of up to three dimensions, perhaps over one, the simplest first."""
         result = []
         seen = set()
@@ -49,12 +49,13 @@ class Symbols:
                         for name in under:
                             value /= max(1, self._columns[name][at])
                         values.append(value)
-                    if len(set(values)) == 1 or any(value == 0 for value in values):
+                    if len(set(values)) == 1 or any(value == 0 for value in values) or (
+                            under and any(value.denominator != 1 for value in values)):
                         continue
                     key = tuple(value / values[0] for value in values)
                     if key not in seen:
                         seen.add(key)
-                        result.append((names, under, values))
+                        result.append((names, under, values, [float(value) for value in values]))
         return result
 
     def expression(self, values: Sequence[int]) -> Any:
@@ -71,7 +72,7 @@ class Symbols:
 
     def _find(self, values: Tuple[int, ...]) -> Optional[str]:
         simple = [one for one in self._monomials if len(one[0]) <= 2]
-        for names, under, column in self._monomials:
+        for names, under, column, _ in self._monomials:
             ratio = Fraction(values[0]) / column[0]
             if _is_small(ratio) and all(ratio * one == value for one, value in zip(column, values)):
                 return _text(ratio, names, under)
@@ -85,7 +86,11 @@ class Symbols:
         unknowns = count + int(constant)
         if unknowns >= self.count:
             return None
+        one_column = [1.0] * self.count
         for chosen in itertools.combinations(monomials, count):
+            rough = [one[3] for one in chosen] + ([one_column] if constant else [])
+            if unknowns == 2 and not _fits(rough[0], rough[1], values):
+                continue
             columns = [one[2] for one in chosen] + ([[Fraction(1)] * self.count] if constant else [])
             found = _solved(columns, values)
             if found is None or any(number == 0 for number in found):
@@ -112,6 +117,17 @@ def _sum(terms: Sequence[str]) -> str:
 def _is_small(number: Fraction) -> bool:
     return abs(number.denominator) <= _LARGEST and (
         abs(number.numerator) <= _LARGEST or abs(number.numerator) & (abs(number.numerator) - 1) == 0)
+
+
+def _fits(one: Sequence[float], other: Sequence[float], values: Sequence[int]) -> bool:
+    """Whether two columns may add up to the values; quick, and never wrongly false."""
+    under = one[0] * other[1] - one[1] * other[0]
+    if under == 0:
+        return one[0] * values[1] == one[1] * values[0] or len(set(values[:2])) == 1
+    first = (values[0] * other[1] - values[1] * other[0]) / under
+    second = (one[0] * values[1] - one[1] * values[0]) / under
+    return all(abs(first * mine + second * theirs - value) <= 1e-6 * (abs(first * mine) + abs(second * theirs) + 1)
+               for mine, theirs, value in zip(one[2:], other[2:], values[2:]))
 
 
 def _solved(columns: Sequence[Sequence[Fraction]], values: Sequence[int]) -> Optional[List[Fraction]]:

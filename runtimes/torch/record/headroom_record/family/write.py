@@ -23,9 +23,10 @@ def _entry(value: Any, indent: str) -> str:
         return f'{{"each": {value["each"]}, "kinds": [{kinds}]}}'
     if isinstance(value, list) and value and value[0] == "each":
         _, stack, loop, outputs = value
-        kinds = ", ".join(f'{{"code": {_list(kind["code"], indent + " ")}, "hands": {_line(kind["hands"])}}}'
+        kinds = ", ".join(f'{{"code": {_list(kind["code"], indent + " ")}, "hands": {_line(kind["hands"])}, '
+                          f'"drops": {_line(kind["drops"])}}}'
                           for kind in loop["kinds"])
-        head = ", ".join(f"{_line(key)}: {_line(loop[key])}" for key in ("first", "drops", "first_drops"))
+        head = ", ".join(f"{_line(key)}: {_line(loop[key])}" for key in ("first", "first_drops"))
         return f'["each", {stack}, {{{head}, "kinds": [{kinds}]}}, {_line(outputs)}]'
     return _line(value)
 

@@ -1,0 +1,163 @@
+"""Tests how recordings of several configurations become one of their family, without PyTorch."""
+import copy
+import json
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[3] / "runtimes/torch/record")]
+
+from headroom_record.family import expand, family, join, rules, stacks, symbols
+from headroom_record.merge import Different
+
+DIMENSIONS = ["hidden_size", "intermediate_size", "num_heads", "num_layers", "vocab_size", "every"]
+
+
+def config(hidden, intermediate, heads, layers, vocab, every=2):
+    kinds = ["linear" if (index + 1) % every else "full" for index in range(layers)]
+    return {"model_type": "toy", "hidden_size": hidden, "intermediate_size": intermediate, "num_heads": heads,
+            "num_layers": layers, "vocab_size": vocab, "every": every, "layer_types": kinds}
+
+
+CONFIGS = [config(256, 704, 8, 4, 1000), config(384, 1024, 4, 6, 3000), config(512, 960, 16, 5, 2000, 3),
+           config(320, 640, 5, 8, 5000, 4), config(768, 2112, 12, 7, 7000, 3)]
+
+
+def operator(name, inputs, number, shape, **extra):
+    return ["op", name, inputs, [[number, "bf16", shape]]] + ([extra] if extra else [])
+
+
+def recording(of, cached=True, shared=False):
+    """What a recorder would write: layers of two kinds, each keeping a tensor that the model returns at the end."""
+    hidden, heads = of["hidden_size"], of["num_heads"]
+    modules = [["", "Toy"], ["embed", "Embedding"], ["layers", "ModuleList"]]
+    parameters = [["embed.weight", [of["vocab_size"], hidden]]]
+    load = [["op", "empty", [], [["p:embed.weight", "bf16", [of["vocab_size"], hidden]]]]]
+    forward = [operator("embedding", ["p:embed.weight", 0], 1, ["B", "S", hidden], gradient=0)]
+    forward += [operator("arange", [], 2, ["S"])]
+    numbers, started, kept, layers, value, index = {}, [], [], [], 1, None
+    following = 3
+    for at, kind in enumerate(of["layer_types"]):
+        name = f"layers.{at}.up.weight"
+        modules += [[f"layers.{at}", "Layer"], [f"layers.{at}.up", "Linear"]]
+        width = of["intermediate_size"] if kind == "full" else 3 * hidden // heads
+        parameters.append([name, [width, hidden]])
+        load.append(["op", "empty", [], [[f"p:{name}", "bf16", [width, hidden]]]])
+        numbers.setdefault(kind, len(numbers))
+        layers.append({"module": len(modules) - 2, "body": numbers[kind]})
+        arguments = [value, 2] + ([index] if shared and kind == "linear" else [])
+        outputs = [following, following + 1] + ([following + 2] if shared and kind == "full" else [])
+        forward.append(["layer", at, arguments, outputs])
+        index = outputs[2] if len(outputs) == 3 else index
+        if at:
+            forward.append(["drop", value])
+        value, kept = following, [following + 1] + kept
+        following += len(outputs)
+    forward.append(["drop", 1, 2])
+    forward.append(operator("mean", [value], following, []))
+    forward.append(["result", following, None] + (kept if cached else []))
+    bodies = [{"arguments": 2, "code": [operator("mul", [0], 2, ["B", "S", 2 * hidden + heads], saves=["in 0"]),
+                                        ["op", "cat", [2], [[3, "bf16", [1], f"bytes {64 * hidden}*B"]]]],
+               "outputs": [2, 3]} for _ in numbers]
+    for kind, number in numbers.items():
+        if kind == "full":
+            bodies[number]["code"].insert(1, ["enter", "up"])
+    return {"headroom_recording": 1, "model": "toy", "task": "own", "versions": {}, "config": of,
+            "sizes": {"checked": [[2, 96]], "sequence_multiple": 1}, "modules": modules, "parameters": parameters,
+            "buffers": [], "gradients": [{"name": "N", "edges": [0], "code": [operator("zeros", ["g0"], 0, [hidden])],
+                                          "results": [0]}],
+            "variants": [{"parameters": "bf16", "autocast": None, "attention": "sdpa",
+                          "inputs": [["ids", "int64", ["B", "S"]]], "load": load, "forward": forward,
+                          "layers": layers, "bodies": bodies}]}
+
+
+def said(one):
+    one = stacks.with_templates(one)
+    return {key: one[key] for key in ("modules", "parameters", "buffers", "variants")}
+
+
+class Families(unittest.TestCase):
+    def check_all(self, configs=CONFIGS, **how):
+        for held, config_of_it in enumerate(configs):
+            of = [recording(one, **how) for at, one in enumerate(configs) if at != held]
+            found = json.loads(json.dumps(family.family_of(of, DIMENSIONS)))
+            self.assertEqual(said(expand.expanded(found, config_of_it)), said(recording(config_of_it, **how)))
+
+    def test_a_configuration_that_was_left_out_is_what_its_own_recording_says(self):
+        self.check_all()
+        self.check_all(cached=False)
+
+    def test_values_pass_through_layers_that_do_not_use_them(self):
+        self.check_all([dict(one, layer_types=one["layer_types"][one["every"] - 1:] + ["linear"] * (one["every"] - 1))
+                        for one in CONFIGS], shared=True)
+
+
+    def test_kinds_follow_the_configuration(self):
+        found = family.family_of([recording(one) for one in CONFIGS], DIMENSIONS)
+        self.assertEqual(found["stacks"], [{"path": "layers", "by": [["list", "layer_types"]],
+                                            "kinds": [["linear"], ["full"]], "count": "num_layers"}])
+        other = dict(CONFIGS[0], layer_types=["full", "other", "full", "full"])
+        with self.assertRaisesRegex(Different, "layer 1 of layers is .*other"):
+            expand.expanded(found, other)
+
+    def test_other_code_in_one_configuration_is_named(self):
+        of = [recording(one) for one in CONFIGS]
+        of[2]["variants"][0]["forward"][0][1] = "take"
+        with self.assertRaisesRegex(Different, "operators embedding embedding take"):
+            family.family_of(of, DIMENSIONS)
+
+    def test_a_size_that_is_no_expression_is_named(self):
+        of = [recording(one) for one in CONFIGS]
+        for at, one in enumerate(of):
+            one["parameters"][0][1][0] = (17, 171, 30, 1999, 4)[at]
+        with self.assertRaisesRegex(Different, "no expression of the configuration"):
+            family.family_of(of, DIMENSIONS)
+
+
+class Symbols(unittest.TestCase):
+    def setUp(self):
+        self.values = {"h": [256, 384, 512, 320, 768], "a": [8, 4, 16, 5, 12], "k": [2, 4, 8, 1, 3],
+                       "d": [32, 48, 40, 56, 72], "f": [704, 1024, 960, 640, 2112]}
+        self.symbols = symbols.Symbols(self.values)
+
+    def find(self, function):
+        rows = [dict(zip(self.values, row)) for row in zip(*self.values.values())]
+        return self.symbols.expression([function(**row) for row in rows])
+
+    def test_sums_of_products(self):
+        self.assertEqual(self.find(lambda **_: 7), 7)
+        self.assertEqual(self.find(lambda h, **_: 3 * h // 2), "3*h/2")
+        self.assertEqual(self.find(lambda a, d, **_: a * d), "a*d")
+        self.assertEqual(self.find(lambda a, k, d, **_: (a + 2 * k) * d), "a*d + 2*k*d")
+        self.assertEqual(self.find(lambda f, **_: f + 64), "f + 64")
+        self.assertEqual(self.find(lambda f, h, k, **_: 2 * f + h + k), "h + k + 2*f")
+
+    def test_what_is_none_is_refused(self):
+        with self.assertRaises(Different):
+            self.find(lambda h, **_: h * h % 1009)
+
+    def test_expressions_keep_the_powers_of_batch_and_sequence(self):
+        joined = join.Join(self.symbols)
+        self.assertEqual(joined.size([f"{2 * h}*B*S + {f}" for h, f in zip(self.values["h"], self.values["f"])]),
+                         "2*h*B*S + f")
+        self.assertEqual(joined.size(["B*S"] * 5), "B*S")
+
+
+class Rules(unittest.TestCase):
+    def test_defaults_of_lists(self):
+        made = [dict(one, every=every, layer_types=["a" if (index + 1) % every else "b" for index in range(layers)],
+                     num_layers=layers)
+                for one, every, layers in zip(CONFIGS, (2, 3, 4), (6, 7, 9))]
+        found = rules.default_of_list(made, "layer_types", "num_layers")
+        self.assertEqual(found, {"by": [["multiple", "every", 1]], "values": [[[False], "a"], [[True], "b"]],
+                                 "count": "num_layers"})
+
+    def test_no_rule(self):
+        made = copy.deepcopy(CONFIGS[:1])
+        with self.assertRaises(Different):
+            rules.find(made, [[0, 1, 1, 2]], most=0)
+
+
+if __name__ == "__main__":
+    unittest.main()
