@@ -118,6 +118,7 @@ enum class ParameterReader : std::uint8_t {
 };
 
 class KeyValueCache;
+class PreparedModel;
 
 /// What the framework that trains the model changes in the model's own code.
 struct ModelSetting {
@@ -155,7 +156,8 @@ struct Model {
   std::int64_t trainable_count = 0;
   bool training = true;
   ModuleHooks hooks;
-  std::shared_ptr<KeyValueCache> cache;  ///< Generation: a forward appends to it.
+  std::shared_ptr<KeyValueCache> cache;           ///< Generation: a forward appends to it.
+  std::shared_ptr<const PreparedModel> recorded;  ///< The code of a recorded model.
 };
 
 /// What a model is made from.

@@ -1,7 +1,5 @@
 #include "runtimes/transformers/recording/code_runner.h"
 
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "model_ir/base/check.h"
@@ -15,33 +13,9 @@ namespace headroom::ir::transformers {
 using torch::Eager;
 using torch::Tensor;
 
-namespace {
-
-/// The one operator that is recorded as a whole.
-constexpr std::string_view kWholeAttention = "scaled_dot_product_attention";
-
-}  // namespace
-
-CodeRunner::CodeRunner(Eager& eager, Model& model, const RecordedVariant& variant,
-                       const BatchSizes& sizes)
-    : eager_(eager),
-      model_(model),
-      variant_(variant),
-      replay_(std::make_shared<const Replay>(
-          Replay{.recording = *model.spec->recording, .sizes = sizes})),
-      linears_(model.spec->recording->modules.size()) {
-  const Graph& graph = *model.graph;
-  std::unordered_map<std::string_view, const Op*> by_path;
-  for (std::size_t node = 0; node < graph.op_count(); ++node) {
-    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
-    if (op.kind == OpKind::kLinear) {
-      by_path.emplace(graph.tensor(op.outputs[0]).name, &op);
-    }
-  }
-  for (std::size_t i = 0; i < linears_.size(); ++i) {
-    const auto found = by_path.find(replay_->recording.modules[i].path);
-    linears_[i] = found == by_path.end() ? nullptr : found->second;
-  }
+CodeRunner::CodeRunner(Eager& eager, Model& model)
+    : eager_(eager), model_(model), prepared_(model.recorded) {
+  HEADROOM_ASSERT(prepared_ != nullptr);
 }
 
 Tensor CodeRunner::operand(const Reference& reference, const Frame& frame) const {
@@ -66,24 +40,41 @@ std::vector<Tensor> CodeRunner::operands(const Instruction& instruction, const F
   return inputs;
 }
 
+void CodeRunner::read(std::span<const Reference> references, const Frame& frame,
+                      TensorList& tensors) const {
+  for (std::size_t i = 0; i < references.size(); ++i) {
+    tensors[i] = operand(references[i], frame);
+  }
+}
+
+void CodeRunner::read_others(const PreparedInstruction& instruction, const Frame& frame,
+                             TensorList& others) const {
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    others[i] = operand(instruction.recorded->saves[i].other, frame);
+  }
+}
+
 std::vector<Tensor> CodeRunner::forward(const Batch& batch) {
-  Frame frame{.scope = variant_.forward_scope, .values = Values(variant_.forward.values)};
+  const PreparedCode& code = prepared_->forward();
+  Frame frame{.scope = prepared_->variant().forward_scope, .values = Values(code.values)};
   frame.values.set(0, batch.ids);
   for (std::size_t i = 0; i < batch.others.size(); ++i) {
     frame.values.set(static_cast<std::uint32_t>(i + 1), batch.others[i]);
   }
   std::vector<Tensor> result;
-  run(variant_.forward, frame, &result);
+  run(code, frame, &result);
   return result;
 }
 
 void CodeRunner::load() {
-  Frame frame{.scope = variant_.load_scope, .values = Values(variant_.load.values)};
-  for (const Instruction& instruction : variant_.load.instructions) {
-    if (instruction.kind == Instruction::Kind::kOp) {
+  const PreparedCode code = prepared_->load(eager_);
+  eager_.set_site("parameters", -1);
+  Frame frame{.scope = prepared_->variant().load->scope, .values = Values(code.values)};
+  for (const PreparedInstruction& instruction : code.instructions) {
+    if (instruction.recorded->kind == Instruction::Kind::kOp) {
       run_constructor(instruction, frame);
-    } else if (instruction.kind == Instruction::Kind::kDrop) {
-      for (const Reference& dropped : instruction.inputs) {
+    } else if (instruction.recorded->kind == Instruction::Kind::kDrop) {
+      for (const Reference& dropped : instruction.recorded->inputs) {
         frame.values.drop(dropped.index);
       }
     }
@@ -91,14 +82,17 @@ void CodeRunner::load() {
 }
 
 /// An operator outside autograd whose outputs may be parameters and buffers of the model.
-void CodeRunner::run_constructor(const Instruction& instruction, Frame& frame) {
-  const std::vector<Tensor> inputs = operands(instruction, frame);
-  std::vector<Tensor> outputs = run_operator(eager_, *replay_, instruction, inputs);
+void CodeRunner::run_constructor(const PreparedInstruction& instruction, Frame& frame) {
+  const Instruction& recorded = *instruction.recorded;
+  TensorList inputs(recorded.inputs.size());
+  read(recorded.inputs, frame, inputs);
+  TensorList outputs(recorded.outputs.size());
+  run_operator(eager_, instruction, inputs.all(), outputs.all());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (instruction.outputs[i].target.kind == Reference::Kind::kValue) {
-      frame.values.put(instruction, i, std::move(outputs[i]));
+    if (recorded.outputs[i].target.kind == Reference::Kind::kValue) {
+      frame.values.put(recorded, i, std::move(outputs[i]));
     } else {
-      put_loaded(instruction.outputs[i], frame, std::move(outputs[i]));
+      put_loaded(recorded.outputs[i], frame, std::move(outputs[i]));
     }
   }
 }
@@ -113,16 +107,17 @@ void CodeRunner::put_loaded(const RecordedOutput& output, const Frame& frame, Te
   eager_.relabel(tensor, TensorRole::kParameter);
   tensor->leaf_parameter = true;
   tensor->tracked_view = false;
-  tensor->requires_grad = !model_.plan->lora && replay_->recording.parameters[index].trainable;
+  tensor->requires_grad = !model_.plan->lora && prepared_->recording().parameters[index].trainable;
   model_.parameters[index] = std::move(tensor);
 }
 
-void CodeRunner::run(const RecordedCode& code, Frame& frame, std::vector<Tensor>* result) {
+void CodeRunner::run(const PreparedCode& code, Frame& frame, std::vector<Tensor>* result) {
   using Kind = Instruction::Kind;
-  for (const Instruction& instruction : code.instructions) {
+  for (const PreparedInstruction& prepared : code.instructions) {
+    const Instruction& instruction = *prepared.recorded;
     switch (instruction.kind) {
       case Kind::kOp:
-        run_op(instruction, frame);
+        run_op(prepared, frame);
         break;
       case Kind::kLinear:
         run_linear(instruction, frame);
@@ -140,10 +135,10 @@ void CodeRunner::run(const RecordedCode& code, Frame& frame, std::vector<Tensor>
         run_layer(instruction, frame);
         break;
       case Kind::kRepeat:
-        run_loop(instruction, frame);
+        run_loop(prepared, frame);
         break;
       case Kind::kNode:
-        attach_node(instruction, frame);
+        attach_node(prepared, frame);
         break;
       case Kind::kResult:
         *result = operands(instruction, frame);
@@ -153,8 +148,7 @@ void CodeRunner::run(const RecordedCode& code, Frame& frame, std::vector<Tensor>
 }
 
 /// torch.nn.functional.scaled_dot_product_attention, which chooses its kernel by device and sizes.
-Tensor CodeRunner::run_attention(const Instruction& instruction,
-                                 const std::vector<Tensor>& inputs) {
+Tensor CodeRunner::run_attention(const Instruction& instruction, std::span<const Tensor> inputs) {
   for (std::size_t i = 0; i < instruction.rows_first.size(); ++i) {
     inputs[i]->layout =
         instruction.rows_first[i] ? torch::Layout::kSwapped : torch::Layout::kContiguous;
@@ -174,66 +168,68 @@ Tensor CodeRunner::run_attention(const Instruction& instruction,
   return torch::sdpa(eager_, inputs[0], inputs[1], inputs[2], options);
 }
 
-void CodeRunner::run_op(const Instruction& instruction, Frame& frame) {
-  const std::vector<Tensor> inputs = operands(instruction, frame);
-  eager_.set_site(instruction.name, eager_.layer());
-  if (instruction.name == kWholeAttention) {
-    frame.values.set(instruction.outputs[0].target.index, run_attention(instruction, inputs));
+void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
+  const Instruction& recorded = *instruction.recorded;
+  TensorList inputs(recorded.inputs.size());
+  read(recorded.inputs, frame, inputs);
+  eager_.set_site(instruction.operation, eager_.layer());
+  if (instruction.traits.attends) {
+    frame.values.set(recorded.outputs[0].target.index, run_attention(recorded, inputs.all()));
     return;
   }
-  if (instruction.kept && eager_.autocast()) {
+  if (recorded.kept && eager_.autocast()) {
     const auto cached = eager_.autocast_cache().find(inputs[0].impl());
     if (cached != eager_.autocast_cache().end()) {
-      frame.values.set(instruction.outputs[0].target.index, cached->second);
+      frame.values.set(recorded.outputs[0].target.index, cached->second);
       return;
     }
   }
-  RecordedNode node(eager_, replay_, instruction, node_operands(instruction, inputs, frame));
-  std::vector<Tensor> outputs = run_operator(eager_, *replay_, instruction, inputs);
-  if (instruction.base) {
+  TensorList others(instruction.refers ? recorded.saves.size() : 0);
+  read_others(instruction, frame, others);
+  RecordedNode node(eager_, instruction,
+                    {.inputs = inputs.all(),
+                     .others = others.all(),
+                     .base = recorded.base ? frame.values[*recorded.base] : Tensor{}});
+  TensorList outputs(recorded.outputs.size());
+  run_operator(eager_, instruction, inputs.all(), outputs.all());
+  if (recorded.base) {
     // The base's node is that of the write; it is the same memory.
-    const Tensor& base = frame.values[*instruction.base];
-    std::vector<Tensor> written{eager_.alias(base, base.shape(), false)};
-    node.finish(written);
-    frame.values.replace(*instruction.base, std::move(written.front()));
+    const Tensor& base = frame.values[*recorded.base];
+    Tensor written = eager_.alias(base, base.shape(), false);
+    node.finish({&written, 1});
+    frame.values.replace(*recorded.base, std::move(written));
   } else {
-    node.finish(outputs);
+    node.finish(outputs.all());
   }
-  if (instruction.kept && eager_.autocast()) {
+  if (recorded.kept && eager_.autocast()) {
     eager_.autocast_cache().emplace(inputs[0].impl(), outputs[0]);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    frame.values.put(instruction, i, std::move(outputs[i]));
+    frame.values.put(recorded, i, std::move(outputs[i]));
   }
 }
 
-RecordedNode::Operands CodeRunner::node_operands(const Instruction& instruction,
-                                                 std::vector<Tensor> inputs,
-                                                 const Frame& frame) const {
-  RecordedNode::Operands operands{.inputs = std::move(inputs), .others = {}, .base = {}};
-  if (instruction.base) {
-    operands.base = frame.values[*instruction.base];
+void CodeRunner::attach_node(const PreparedInstruction& instruction, const Frame& frame) {
+  const Instruction& recorded = *instruction.recorded;
+  eager_.set_site(instruction.operation, eager_.layer());
+  TensorList inputs(recorded.inputs.size());
+  read(recorded.inputs, frame, inputs);
+  TensorList others(instruction.refers ? recorded.saves.size() : 0);
+  read_others(instruction, frame, others);
+  RecordedNode node(eager_, instruction,
+                    {.inputs = inputs.all(),
+                     .others = others.all(),
+                     .base = recorded.base ? frame.values[*recorded.base] : Tensor{}});
+  TensorList outputs(recorded.outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i] = operand(recorded.outputs[i].target, frame);
   }
-  for (const SavedReference& saved : instruction.saves) {
-    operands.others.push_back(operand(saved.other, frame));
-  }
-  return operands;
-}
-
-void CodeRunner::attach_node(const Instruction& instruction, const Frame& frame) {
-  eager_.set_site(instruction.name, eager_.layer());
-  RecordedNode node(eager_, replay_, instruction,
-                    node_operands(instruction, operands(instruction, frame), frame));
-  std::vector<Tensor> outputs;
-  for (const RecordedOutput& output : instruction.outputs) {
-    outputs.push_back(operand(output.target, frame));
-  }
-  node.finish(outputs);
+  node.finish(outputs.all());
 }
 
 void CodeRunner::run_linear(const Instruction& instruction, Frame& frame) {
   const std::uint32_t module = frame.scope.modules[instruction.index];
-  const Op* const op = linears_[module];
+  const Op* const op = prepared_->linear(module);
   HEADROOM_ASSERT(op != nullptr);
   const Tensor input = operand(instruction.inputs[0], frame);
   eager_.set_site("linear", eager_.layer());
@@ -264,9 +260,10 @@ std::vector<Tensor> CodeRunner::hand_over(const Instruction& instruction, const 
   return arguments;
 }
 
-void CodeRunner::run_loop(const Instruction& instruction, Frame& frame) {
+void CodeRunner::run_loop(const PreparedInstruction& prepared, Frame& frame) {
+  const Instruction& instruction = *prepared.recorded;
   const RecordedLoop& loop = *instruction.loop;
-  const std::int64_t turns = loop.turns.at(replay_->sizes).value_or(0);
+  const std::int64_t turns = prepared.turns;
   std::vector<Tensor> arguments = hand_over(instruction, loop.body, frame);
   std::vector<Tensor> outputs(loop.body.outputs.size());
   for (std::int64_t turn = 0; turn < turns; ++turn) {
@@ -275,7 +272,7 @@ void CodeRunner::run_loop(const Instruction& instruction, Frame& frame) {
       inner.values.set(static_cast<std::uint32_t>(i),
                        loop.next[i] ? std::move(arguments[i]) : arguments[i]);
     }
-    run(loop.body.code, inner, nullptr);
+    run(*prepared.loop, inner, nullptr);
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (loop.next[i]) {
         arguments[i] = inner.values[*loop.next[i]];
@@ -294,12 +291,12 @@ void CodeRunner::run_loop(const Instruction& instruction, Frame& frame) {
 
 std::vector<Tensor> CodeRunner::run_body(const RecordedLayer& layer,
                                          std::vector<Tensor> arguments) {
-  const RecordedBody& body = variant_.bodies[layer.body];
+  const RecordedBody& body = prepared_->variant().bodies[layer.body];
   Frame frame{.scope = layer.scope, .values = Values(body.code.values)};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     frame.values.set(static_cast<std::uint32_t>(i), std::move(arguments[i]));
   }
-  run(body.code, frame, nullptr);
+  run(prepared_->body(layer.body), frame, nullptr);
   std::vector<Tensor> outputs;
   for (const std::uint32_t output : body.outputs) {
     outputs.push_back(frame.values[output]);
@@ -313,7 +310,7 @@ std::vector<Tensor> CodeRunner::run_hooked(std::int32_t layer, std::vector<Tenso
     model_.hooks.before(layer, arguments);
   }
   std::vector<Tensor> outputs =
-      run_body(variant_.layers[static_cast<std::size_t>(layer)], std::move(arguments));
+      run_body(prepared_->variant().layers[static_cast<std::size_t>(layer)], std::move(arguments));
   if (hooked) {
     model_.hooks.after(layer, outputs);
   }
@@ -336,8 +333,9 @@ std::vector<Tensor> CodeRunner::run_recomputed(std::int32_t layer, std::vector<T
 void CodeRunner::run_layer(const Instruction& instruction, Frame& frame) {
   const auto layer = static_cast<std::int32_t>(instruction.index);
   eager_.set_layer(layer);
-  const RecordedLayer& called = variant_.layers[instruction.index];
-  std::vector<Tensor> arguments = hand_over(instruction, variant_.bodies[called.body], frame);
+  const RecordedLayer& called = prepared_->variant().layers[instruction.index];
+  std::vector<Tensor> arguments =
+      hand_over(instruction, prepared_->variant().bodies[called.body], frame);
   const ParallelPlan& plan = *model_.plan;
   if (model_.hooks.around_checkpoint) {
     model_.hooks.before(layer, arguments);
@@ -360,7 +358,7 @@ void CodeRunner::run_layer(const Instruction& instruction, Frame& frame) {
 void CodeRunner::call_hook(const Instruction& instruction, const Frame& frame) {
   const std::uint32_t module = frame.scope.modules[instruction.index];
   const bool embedding =
-      model_.hooks.before && module == replay_->recording.parameters.front().module;
+      model_.hooks.before && module == prepared_->recording().parameters.front().module;
   if (!embedding) {
     return;
   }

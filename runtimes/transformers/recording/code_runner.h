@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtimes/torch/checkpoint.h"
@@ -8,15 +9,16 @@
 #include "runtimes/transformers/model.h"
 #include "runtimes/transformers/model_call.h"
 #include "runtimes/transformers/recording/operator_run.h"
-#include "runtimes/transformers/recording/recorded_node.h"
+#include "runtimes/transformers/recording/prepared_code.h"
+#include "runtimes/transformers/recording/tensor_list.h"
 
 namespace headroom::ir::transformers {
 
 /// Runs the recorded code of a model: its constructors, its forward, its layers.
 class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
  public:
-  CodeRunner(torch::Eager& eager, Model& model, const RecordedVariant& variant,
-             const BatchSizes& sizes);
+  /// Requires that `model.recorded` is set.
+  CodeRunner(torch::Eager& eager, Model& model);
 
   /// Runs the model's call and returns the values of its result: loss, logits.
   [[nodiscard]] std::vector<torch::Tensor> forward(const Batch& batch);
@@ -28,17 +30,17 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
     const RecordedScope& scope;
     Values values;
   };
-  void run(const RecordedCode& code, Frame& frame, std::vector<torch::Tensor>* result);
+  void run(const PreparedCode& code, Frame& frame, std::vector<torch::Tensor>* result);
   [[nodiscard]] torch::Tensor run_attention(const Instruction& instruction,
-                                            const std::vector<torch::Tensor>& inputs);
-  void run_op(const Instruction& instruction, Frame& frame);
-  void run_constructor(const Instruction& instruction, Frame& frame);
+                                            std::span<const torch::Tensor> inputs);
+  void run_op(const PreparedInstruction& instruction, Frame& frame);
+  void run_constructor(const PreparedInstruction& instruction, Frame& frame);
   void put_loaded(const RecordedOutput& output, const Frame& frame, torch::Tensor tensor);
-  void attach_node(const Instruction& instruction, const Frame& frame);
+  void attach_node(const PreparedInstruction& instruction, const Frame& frame);
   void run_linear(const Instruction& instruction, Frame& frame);
   [[nodiscard]] std::vector<torch::Tensor> hand_over(const Instruction& instruction,
                                                      const RecordedBody& body, Frame& frame) const;
-  void run_loop(const Instruction& instruction, Frame& frame);
+  void run_loop(const PreparedInstruction& prepared, Frame& frame);
   void run_layer(const Instruction& instruction, Frame& frame);
   [[nodiscard]] std::vector<torch::Tensor> run_body(const RecordedLayer& layer,
                                                     std::vector<torch::Tensor> arguments);
@@ -48,18 +50,17 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   [[nodiscard]] std::vector<torch::Tensor> run_hooked(std::int32_t layer,
                                                       std::vector<torch::Tensor> arguments);
   void call_hook(const Instruction& instruction, const Frame& frame);
-  [[nodiscard]] RecordedNode::Operands node_operands(const Instruction& instruction,
-                                                     std::vector<torch::Tensor> inputs,
-                                                     const Frame& frame) const;
   [[nodiscard]] torch::Tensor operand(const Reference& reference, const Frame& frame) const;
   [[nodiscard]] std::vector<torch::Tensor> operands(const Instruction& instruction,
                                                     const Frame& frame) const;
+  void read(std::span<const Reference> references, const Frame& frame, TensorList& tensors) const;
+  /// The tensors that a node saves besides inputs and outputs.
+  void read_others(const PreparedInstruction& instruction, const Frame& frame,
+                   TensorList& others) const;
 
   torch::Eager& eager_;
   Model& model_;
-  const RecordedVariant& variant_;
-  std::shared_ptr<const Replay> replay_;
-  std::vector<const Op*> linears_;  ///< By module; null for others.
+  std::shared_ptr<const PreparedModel> prepared_;
 };
 
 }  // namespace headroom::ir::transformers
