@@ -19,13 +19,12 @@ class PlainReader {
       : at_(text.data()),
         end_(text.data() + text.size()),
         depth_(std::min(limits.depth, kDeepest)),
-        values_(limits.values) {}
+        left_(limits.values) {}
 
   std::optional<JsonValue> read() {
-    JsonValue root;
-    const bool whole = read_value(root);
+    const bool whole = read_value();
     skip_blanks();
-    return whole && at_ == end_ ? std::optional(std::move(root)) : std::nullopt;
+    return whole && at_ == end_ ? std::optional(std::move(values_.back())) : std::nullopt;
   }
 
  private:
@@ -45,33 +44,35 @@ class PlainReader {
     return true;
   }
 
-  bool read_value(JsonValue& value) {
+  /// Adds a value to `values_`.
+  bool read_value() {
     skip_blanks();
-    if (at_ == end_ || values_ == 0) {
+    if (at_ == end_ || left_ == 0) {
       return false;
     }
-    --values_;
+    --left_;
     switch (*at_) {
       case '[':
-        return read_array(value);
+        return read_array();
       case '{':
-        return read_object(value);
+        return read_object();
       case '"': {
         std::string text;
         const bool whole = read_string(text);
-        value = JsonValue(std::move(text));
+        values_.emplace_back(std::move(text));
         return whole;
       }
       case 't':
-        value = JsonValue(true);
+        values_.emplace_back(true);
         return read_word("true");
       case 'f':
-        value = JsonValue(false);
+        values_.emplace_back(false);
         return read_word("false");
       case 'n':
+        values_.emplace_back();
         return read_word("null");
       default:
-        return read_number(value);
+        return read_number();
     }
   }
 
@@ -81,34 +82,32 @@ class PlainReader {
     return left.starts_with(word);
   }
 
-  bool read_array(JsonValue& value) {
+  bool read_array() {
     if (depth_ == 0) {
       return false;
     }
     --depth_;
     ++at_;
-    const std::size_t first = items_.size();
+    const std::size_t first = values_.size();
     bool more = !accept(']');
     while (more) {
-      JsonValue item;
-      if (!read_value(item)) {
+      if (!read_value()) {
         return false;
       }
-      items_.push_back(std::move(item));
       more = accept(',');
       if (!more && !accept(']')) {
         return false;
       }
     }
-    const auto begin = items_.begin() + static_cast<std::ptrdiff_t>(first);
-    value = JsonValue(
-        JsonValue::Array(std::make_move_iterator(begin), std::make_move_iterator(items_.end())));
-    items_.erase(begin, items_.end());
+    const auto begin = values_.begin() + static_cast<std::ptrdiff_t>(first);
+    JsonValue::Array items(std::make_move_iterator(begin), std::make_move_iterator(values_.end()));
+    values_.erase(begin, values_.end());
+    values_.emplace_back(std::move(items));
     ++depth_;
     return true;
   }
 
-  bool read_object(JsonValue& value) {
+  bool read_object() {
     if (depth_ == 0) {
       return false;
     }
@@ -117,20 +116,20 @@ class PlainReader {
     JsonValue::Object members;
     bool more = !accept('}');
     while (more) {
-      JsonMember member;
+      std::string key;
       skip_blanks();
-      if (at_ == end_ || *at_ != '"' || !read_string(member.key) || !accept(':') ||
-          !read_value(member.value)) {
+      if (at_ == end_ || *at_ != '"' || !read_string(key) || !accept(':') || !read_value()) {
         return false;
       }
-      members.push_back(std::move(member));
+      members.push_back({.key = std::move(key), .value = std::move(values_.back())});
+      values_.pop_back();
       more = accept(',');
       if (!more && !accept('}')) {
         return false;
       }
     }
     const bool unique = has_unique_keys(members);
-    value = JsonValue(std::move(members));
+    values_.emplace_back(std::move(members));
     ++depth_;
     return unique;
   }
@@ -162,7 +161,11 @@ class PlainReader {
     for (const char* begin = at_; at_ != end_; ++at_) {
       const auto code = static_cast<unsigned char>(*at_);
       if (code == '"') {
-        text.append(begin, at_);
+        if (text.empty()) {
+          text.assign(begin, at_);
+        } else {
+          text.append(begin, at_);
+        }
         ++at_;
         return true;
       }
@@ -201,7 +204,7 @@ class PlainReader {
     return at_ != begin;
   }
 
-  bool read_number(JsonValue& value) {
+  bool read_number() {
     const char* const begin = at_;
     at_ += *at_ == '-' ? 1 : 0;
     const char* const digits = at_;
@@ -224,22 +227,23 @@ class PlainReader {
         return false;
       }
     }
-    return whole ? convert<std::int64_t>(begin, value) : convert<double>(begin, value);
+    return whole ? convert<std::int64_t>(begin) : convert<double>(begin);
   }
 
   template <typename Number>
-  bool convert(const char* begin, JsonValue& value) {
+  bool convert(const char* begin) {
     Number number{};
     const auto [last, fault] = std::from_chars(begin, at_, number);
-    value = JsonValue(number);
+    values_.emplace_back(number);
     return fault == std::errc{} && last == at_;
   }
 
   const char* at_;
   const char* end_;
-  std::size_t depth_;             ///< Arrays and objects that may still be opened.
-  std::size_t values_;            ///< Values that may still be read.
-  std::vector<JsonValue> items_;  ///< Items of the open arrays, the outermost first.
+  std::size_t depth_;  ///< Arrays and objects that may still be opened.
+  std::size_t left_;   ///< Values that may still be read.
+  /// Values that are in no array or object yet: the items of the open arrays, the outermost first.
+  std::vector<JsonValue> values_;
 };
 
 }  // namespace

@@ -182,11 +182,12 @@ transformers::Model make_model(Eager& eager, const ModelSpec& spec, const Parall
                                const Graph& graph, ZeroInit* zero_init) {
   const PhaseScope phase(eager, PhaseKind::kModel);
   const auto partition = [&](const Tensor& parameter) { zero_init->partition(parameter); };
-  const transformers::ModelSource source{
-      .spec = spec,
-      .plan = plan,
-      .graph = graph,
-      .setting = {.reads_weights = has_zero(plan), .narrows_buffers = zero_of(plan).stage == 3}};
+  const transformers::ModelSource source{.spec = spec,
+                                         .plan = plan,
+                                         .graph = graph,
+                                         .setting = {.reads_weights = has_zero(plan),
+                                                     .narrows_buffers = zero_of(plan).stage == 3,
+                                                     .hooks_modules = zero_of(plan).stage == 3}};
   transformers::Model model = zero_init != nullptr
                                   ? transformers::load_model(eager, source, partition)
                                   : transformers::load_model(eager, source);

@@ -51,10 +51,12 @@ struct ModuleCall {
     kHead,         ///< BERT's head; in it:
     kPredictions,  ///< Owns the bias of the output layer.
     kTransform,
+    kRecorded,  ///< A module of a recording, by its index; linear layers and layers are as above.
   };
   Part part = Part::kModel;
   std::int32_t layer = -1;
   const Op* op = nullptr;  ///< The operator; for a block, its first.
+  std::uint32_t module = 0;  ///< kRecorded
 };
 
 /// The module that runs only `op`.
@@ -126,6 +128,8 @@ struct ModelSetting {
   bool reads_weights = false;
   /// New floating-point tensors have the type of the parameters (deepspeed.zero.Init).
   bool narrows_buffers = false;
+  /// A wrapper hooks every module (`ModuleHooks::enter`), not only those that FSDP wraps.
+  bool hooks_modules = false;
   /// The codes of quantised weights are stored in the type of the other weights.
   bool wide_codes = false;
   bool buffers_on_host = false;

@@ -1,9 +1,12 @@
 #include "runtimes/transformers/recording/code_runner.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "model_ir/base/check.h"
 #include "runtimes/torch/functions.h"
+#include "runtimes/torch/launch.h"
 #include "runtimes/transformers/adapter.h"
 #include "runtimes/transformers/layers.h"
 #include "runtimes/transformers/recording/recorded_node.h"
@@ -54,67 +57,33 @@ void CodeRunner::read_others(const PreparedInstruction& instruction, const Frame
   }
 }
 
+CodeRunner::Frame CodeRunner::frame_of(const PreparedCode& code, const RecordedScope& scope,
+                                       const ModuleCalls::Code& hooked) const {
+  const auto slots = static_cast<std::uint32_t>(hooked.calls.size());
+  return {.scope = scope, .values = Values(code.values + slots), .hooked = hooked};
+}
+
 std::vector<Tensor> CodeRunner::forward(const Batch& batch) {
-  const PreparedCode& code = prepared_->forward();
-  Frame frame{.scope = prepared_->variant().forward_scope, .values = Values(code.values)};
+  const bool hooked = model_.hooks.enter && prepared_->calls();
+  Frame frame = frame_of(prepared_->forward(), prepared_->variant().forward_scope,
+                         hooked ? prepared_->calls()->forward() : ModuleCalls::Code{});
   frame.values.set(0, batch.ids);
   for (std::size_t i = 0; i < batch.others.size(); ++i) {
     frame.values.set(static_cast<std::uint32_t>(i + 1), batch.others[i]);
   }
+  enter_part(model_.hooks, {.part = ModuleCall::Part::kModel}, {});
   std::vector<Tensor> result;
-  run(code, frame, &result);
+  run(prepared_->forward(), frame, &result);
+  leave_part(model_.hooks, {.part = ModuleCall::Part::kModel}, {&result[0]});
   return result;
-}
-
-void CodeRunner::load() {
-  const PreparedCode code = prepared_->load(eager_);
-  eager_.set_site("parameters", -1);
-  Frame frame{.scope = prepared_->variant().load->scope, .values = Values(code.values)};
-  for (const PreparedInstruction& instruction : code.instructions) {
-    if (instruction.recorded->kind == Instruction::Kind::kOp) {
-      run_constructor(instruction, frame);
-    } else if (instruction.recorded->kind == Instruction::Kind::kDrop) {
-      for (const Reference& dropped : instruction.recorded->inputs) {
-        frame.values.drop(dropped.index);
-      }
-    }
-  }
-}
-
-/// An operator outside autograd whose outputs may be parameters and buffers of the model.
-void CodeRunner::run_constructor(const PreparedInstruction& instruction, Frame& frame) {
-  const Instruction& recorded = *instruction.recorded;
-  TensorList inputs(recorded.inputs.size());
-  read(recorded.inputs, frame, inputs);
-  TensorList outputs(recorded.outputs.size());
-  run_operator(eager_, instruction, inputs.all(), outputs.all());
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (recorded.outputs[i].target.kind == Reference::Kind::kValue) {
-      frame.values.put(recorded, i, std::move(outputs[i]));
-    } else {
-      put_loaded(recorded.outputs[i], frame, std::move(outputs[i]));
-    }
-  }
-}
-
-void CodeRunner::put_loaded(const RecordedOutput& output, const Frame& frame, Tensor tensor) {
-  if (output.target.kind == Reference::Kind::kBuffer) {
-    eager_.relabel(tensor, TensorRole::kBuffer);
-    model_.buffers[frame.scope.buffers[output.target.index]] = std::move(tensor);
-    return;
-  }
-  const std::uint32_t index = frame.scope.parameters[output.target.index];
-  eager_.relabel(tensor, TensorRole::kParameter);
-  tensor->leaf_parameter = true;
-  tensor->tracked_view = false;
-  tensor->requires_grad = !model_.plan->lora && prepared_->recording().parameters[index].trainable;
-  model_.parameters[index] = std::move(tensor);
 }
 
 void CodeRunner::run(const PreparedCode& code, Frame& frame, std::vector<Tensor>* result) {
   using Kind = Instruction::Kind;
-  for (const PreparedInstruction& prepared : code.instructions) {
+  for (std::uint32_t at = 0; at < code.instructions.size(); ++at) {
+    const PreparedInstruction& prepared = code.instructions[at];
     const Instruction& instruction = *prepared.recorded;
+    begin_calls(at, frame);
     switch (instruction.kind) {
       case Kind::kOp:
         run_op(prepared, frame);
@@ -128,7 +97,10 @@ void CodeRunner::run(const PreparedCode& code, Frame& frame, std::vector<Tensor>
         }
         break;
       case Kind::kEnter:
+        call_hook(instruction, frame);
+        break;
       case Kind::kLeave:
+        require_gradient_of(code, at, frame);
         call_hook(instruction, frame);
         break;
       case Kind::kLayer:
@@ -143,6 +115,89 @@ void CodeRunner::run(const PreparedCode& code, Frame& frame, std::vector<Tensor>
       case Kind::kResult:
         *result = operands(instruction, frame);
         break;
+    }
+    end_calls(at, frame);
+  }
+}
+
+std::uint32_t CodeRunner::slot_of(const Frame& frame, std::size_t call) {
+  return frame.values.count() - static_cast<std::uint32_t>(frame.hooked.calls.size() - call);
+}
+
+/// Runs a wrapper's hooks before the calls that begin at an instruction.
+void CodeRunner::begin_calls(std::uint32_t at, Frame& frame) {
+  for (; frame.next < frame.hooked.calls.size() && frame.hooked.calls[frame.next].first == at;
+       ++frame.next) {
+    const CodeCall& call = frame.hooked.calls[frame.next];
+    Tensor given = call.input ? frame.values[*call.input] : Tensor{};
+    const bool passed = given.defined();
+    if (passed) {  // The caller keeps its own tensor.
+      frame.values.set_shared(slot_of(frame, frame.next), *call.input, given);
+    }
+    model_.hooks.enter({.part = ModuleCall::Part::kRecorded,
+                        .layer = eager_.layer(),
+                        .module = frame.hooked.modules[frame.next]},
+                       {&given});
+    if (passed) {
+      frame.values.replace(*call.input, std::move(given));
+    }
+    frame.open.push_back(frame.next);
+  }
+}
+
+/// The same after the calls that end at an instruction.
+void CodeRunner::end_calls(std::uint32_t at, Frame& frame) {
+  while (!frame.open.empty() && frame.hooked.calls[frame.open.back()].last == at) {
+    const std::size_t index = frame.open.back();
+    const CodeCall& call = frame.hooked.calls[index];
+    frame.open.pop_back();
+    if (const Tensor own = frame.values[slot_of(frame, index)]; own.defined()) {
+      frame.values.replace(*call.input, own);
+      frame.values.replace(slot_of(frame, index), {});
+    }
+    std::array<Tensor, 3> outputs;
+    const std::size_t count = std::min(outputs.size(), call.outputs.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      outputs[i] = frame.values[call.outputs[i]];
+    }
+    model_.hooks.leave({.part = ModuleCall::Part::kRecorded,
+                        .layer = eager_.layer(),
+                        .module = frame.hooked.modules[index]},
+                       {&outputs[0], &outputs[1], &outputs[2]});
+    for (std::size_t i = 0; i < count; ++i) {
+      frame.values.replace(call.outputs[i], std::move(outputs[i]));
+    }
+  }
+}
+
+/// A wrapper learns of parameters that the running module takes from another one. Buffers that a
+/// wrapper has made narrow are cast for the arithmetic.
+void CodeRunner::read_attributes(const PreparedInstruction& instruction, const Frame& frame) {
+  const Recording& recording = prepared_->recording();
+  for (const Reference& input : instruction.recorded->inputs) {
+    if (input.kind == Reference::Kind::kBuffer) {
+      const std::uint32_t index = frame.scope.buffers[input.index];
+      const Tensor& buffer = model_.buffers[index];
+      if (buffer.defined() && buffer.dtype() != recording.buffers[index].dtype) {
+        const Tensor wide = torch::computed(eager_, buffer.shape(), recording.buffers[index].dtype);
+      }
+    }
+    if (input.kind != Reference::Kind::kParameter || !model_.hooks.read) {
+      continue;
+    }
+    const std::uint32_t index = frame.scope.parameters[input.index];
+    const std::uint32_t owner = recording.parameters[index].module;
+    const bool runs = std::ranges::any_of(
+        frame.open, [&](std::size_t call) { return frame.hooked.modules[call] == owner; });
+    if (!runs) {
+      const ModuleCall outer{
+          .part = eager_.layer() < 0 ? ModuleCall::Part::kModel : ModuleCall::Part::kLayer,
+          .layer = eager_.layer()};
+      const ModuleCall inner{
+          .part = ModuleCall::Part::kRecorded,
+          .layer = eager_.layer(),
+          .module = frame.open.empty() ? 0 : frame.hooked.modules[frame.open.back()]};
+      model_.hooks.read(frame.open.empty() ? outer : inner, model_.parameters[index]);
     }
   }
 }
@@ -170,6 +225,9 @@ Tensor CodeRunner::run_attention(const Instruction& instruction, std::span<const
 
 void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   const Instruction& recorded = *instruction.recorded;
+  if (model_.setting.hooks_modules) {
+    read_attributes(instruction, frame);
+  }
   TensorList inputs(recorded.inputs.size());
   read(recorded.inputs, frame, inputs);
   eager_.set_site(instruction.operation, eager_.layer());
@@ -239,8 +297,11 @@ void CodeRunner::run_linear(const Instruction& instruction, Frame& frame) {
   if (head) {
     model_.hooks.before(kHeadModule, given);
   }
-  Tensor output = adapted ? adapted_linear(eager_, model_, *op, given[0])
-                          : frozen_linear(eager_, model_, *op, given[0]);
+  ModuleCall call = module_of(*op);
+  call.part = adapted ? ModuleCall::Part::kAdapted : call.part;
+  Tensor output = call_module(model_.hooks, call, given[0], [&](const Tensor& x) {
+    return adapted ? adapted_linear(eager_, model_, *op, x) : frozen_linear(eager_, model_, *op, x);
+  });
   if (head) {
     model_.hooks.after(kHeadModule, {output});
   }
@@ -267,7 +328,7 @@ void CodeRunner::run_loop(const PreparedInstruction& prepared, Frame& frame) {
   std::vector<Tensor> arguments = hand_over(instruction, loop.body, frame);
   std::vector<Tensor> outputs(loop.body.outputs.size());
   for (std::int64_t turn = 0; turn < turns; ++turn) {
-    Frame inner{.scope = frame.scope, .values = Values(loop.body.code.values)};
+    Frame inner = frame_of(*prepared.loop, frame.scope, {});
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       inner.values.set(static_cast<std::uint32_t>(i),
                        loop.next[i] ? std::move(arguments[i]) : arguments[i]);
@@ -289,10 +350,13 @@ void CodeRunner::run_loop(const PreparedInstruction& prepared, Frame& frame) {
   }
 }
 
-std::vector<Tensor> CodeRunner::run_body(const RecordedLayer& layer,
-                                         std::vector<Tensor> arguments) {
+std::vector<Tensor> CodeRunner::run_body(std::int32_t index, std::vector<Tensor> arguments) {
+  const RecordedLayer& layer = prepared_->variant().layers[static_cast<std::size_t>(index)];
+  const bool hooked = model_.hooks.enter && prepared_->calls();
   const RecordedBody& body = prepared_->variant().bodies[layer.body];
-  Frame frame{.scope = layer.scope, .values = Values(body.code.values)};
+  Frame frame = frame_of(
+      prepared_->body(layer.body), layer.scope,
+      hooked ? prepared_->calls()->layer(static_cast<std::size_t>(index)) : ModuleCalls::Code{});
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     frame.values.set(static_cast<std::uint32_t>(i), std::move(arguments[i]));
   }
@@ -309,8 +373,10 @@ std::vector<Tensor> CodeRunner::run_hooked(std::int32_t layer, std::vector<Tenso
   if (hooked) {
     model_.hooks.before(layer, arguments);
   }
-  std::vector<Tensor> outputs =
-      run_body(prepared_->variant().layers[static_cast<std::size_t>(layer)], std::move(arguments));
+  const ModuleCall call{.part = ModuleCall::Part::kLayer, .layer = layer};
+  enter_part(model_.hooks, call, {&arguments[0]});
+  std::vector<Tensor> outputs = run_body(layer, std::move(arguments));
+  leave_part(model_.hooks, call, {&outputs[0]});
   if (hooked) {
     model_.hooks.after(layer, outputs);
   }
@@ -355,11 +421,30 @@ void CodeRunner::run_layer(const Instruction& instruction, Frame& frame) {
   eager_.set_layer(-1);
 }
 
+bool CodeRunner::is_embedding(const Instruction& instruction, const Frame& frame) const {
+  return frame.scope.modules[instruction.index] == prepared_->recording().parameters.front().module;
+}
+
+/// PEFT's hook of the embedding, which requires a gradient of its rows where layers are recomputed.
+void CodeRunner::require_gradient_of(const PreparedCode& code, std::size_t leave,
+                                     const Frame& frame) {
+  if (!is_embedding(*code.instructions[leave].recorded, frame)) {
+    return;
+  }
+  for (std::size_t at = leave; at-- > 0;) {
+    const Instruction& instruction = *code.instructions[at].recorded;
+    if (instruction.kind == Instruction::Kind::kOp && !instruction.outputs.empty()) {
+      const Tensor rows = operand(instruction.outputs.front().target, frame);
+      if (rows.defined()) {
+        require_gradient(model_, rows);
+      }
+      return;
+    }
+  }
+}
+
 void CodeRunner::call_hook(const Instruction& instruction, const Frame& frame) {
-  const std::uint32_t module = frame.scope.modules[instruction.index];
-  const bool embedding =
-      model_.hooks.before && module == prepared_->recording().parameters.front().module;
-  if (!embedding) {
+  if (!model_.hooks.before || !is_embedding(instruction, frame)) {
     return;
   }
   std::vector<Tensor> none;

@@ -133,6 +133,14 @@ void Values::set_shared(std::uint32_t value, std::uint32_t base, Tensor tensor) 
   slot.next = std::exchange(slots_[slot.root].next, value);
 }
 
+void Values::forget(const Tensor& tensor) {
+  for (Slot& slot : slots_) {
+    if (slot.tensor.defined() && slot.tensor->storage == tensor->storage) {
+      slot.tensor.reset();
+    }
+  }
+}
+
 void Values::drop(std::uint32_t value) {
   for (std::uint32_t each = slots_[value].root; each != kNone; each = slots_[each].next) {
     slots_[each].tensor.reset();

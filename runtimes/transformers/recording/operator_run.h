@@ -22,6 +22,7 @@ class Values {
  public:
   explicit Values(std::uint32_t count) : slots_(count) {}
 
+  [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(slots_.size()); }
   [[nodiscard]] const torch::Tensor& operator[](std::uint32_t value) const {
     return slots_[value].tensor;
   }
@@ -38,6 +39,8 @@ class Values {
     slots_[value].tensor = std::move(tensor);
   }
   void drop(std::uint32_t value);
+  /// Drops all values on the storage of `tensor`.
+  void forget(const torch::Tensor& tensor);
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;

@@ -60,10 +60,6 @@ PreparedModel::PreparedModel(Eager& eager, const Recording& recording,
   }
 }
 
-PreparedCode PreparedModel::load(Eager& eager) const {
-  return prepare(eager, variant_.load->code);
-}
-
 Shape PreparedModel::shape_of(const RecordedShape& shape) const {
   std::array<std::int64_t, Shape::kMaxRank> dims{};
   for (std::size_t i = 0; i < shape.size(); ++i) {

@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "model_ir/graph/graph.h"
 #include "model_ir/spec/recording/recording.h"
 #include "runtimes/torch/eager.h"
 #include "runtimes/torch/tensor.h"
+#include "runtimes/transformers/recording/module_calls.h"
 #include "runtimes/transformers/recording/operator_work.h"
 
 namespace headroom::ir::transformers {
@@ -52,6 +54,8 @@ class PreparedModel {
   /// Requires that `graph` is that of the recording, and that all sizes are within bounds.
   PreparedModel(torch::Eager& eager, const Recording& recording, const RecordedVariant& variant,
                 const Graph& graph, const BatchSizes& sizes);
+  /// Finds the calls of all modules, for a wrapper that hooks them.
+  void find_calls() { calls_.emplace(recording_, variant_); }
   PreparedModel(const PreparedModel&) = delete;
   PreparedModel& operator=(const PreparedModel&) = delete;
 
@@ -61,13 +65,13 @@ class PreparedModel {
   [[nodiscard]] const PreparedCode& body(std::size_t index) const { return bodies_[index]; }
   /// The operator of a linear layer; null for other modules.
   [[nodiscard]] const Op* linear(std::size_t module) const { return linears_[module]; }
-  /// The constructors, which run once.
-  [[nodiscard]] PreparedCode load(torch::Eager& eager) const;
+  /// Nothing, unless they have been asked for.
+  [[nodiscard]] const std::optional<ModuleCalls>& calls() const { return calls_; }
+  /// `code` in the same way, which outlives the result.
+  [[nodiscard]] PreparedCode prepare(torch::Eager& eager, const RecordedCode& code) const;
   [[nodiscard]] torch::Shape shape_of(const RecordedShape& shape) const;
 
  private:
-  [[nodiscard]] PreparedCode prepare(torch::Eager& eager, const RecordedCode& code) const;
-
   const Recording& recording_;
   const RecordedVariant& variant_;
   BatchSizes sizes_;
@@ -75,6 +79,7 @@ class PreparedModel {
   std::vector<PreparedGradient> gradients_;
   PreparedCode forward_;
   std::vector<PreparedCode> bodies_;
+  std::optional<ModuleCalls> calls_;
 };
 
 }  // namespace headroom::ir::transformers

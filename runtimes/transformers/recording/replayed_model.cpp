@@ -11,6 +11,7 @@
 #include "model_ir/base/check.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/transformers/recording/code_runner.h"
+#include "runtimes/transformers/recording/constructors.h"
 #include "runtimes/transformers/recording/prepared_code.h"
 
 namespace headroom::ir::transformers {
@@ -191,9 +192,13 @@ Model load_recorded(Eager& eager, const ModelSource& source,
   model.setting = source.setting;
   model.parameters.resize(source.graph.tensor_count());
   model.buffers.resize(recording.buffers.size());
-  model.recorded = std::make_shared<const PreparedModel>(eager, recording, *variant, source.graph,
-                                                         sizes_of(source.plan));
-  CodeRunner(eager, model).load();
+  const auto prepared = std::make_shared<PreparedModel>(eager, recording, *variant, source.graph,
+                                                        sizes_of(source.plan));
+  if (model.setting.hooks_modules) {
+    prepared->find_calls();
+  }
+  model.recorded = prepared;
+  run_constructors(eager, model, created);
   for (std::size_t i = 0; i < recording.parameters.size(); ++i) {
     const Tensor& parameter = model.parameters[i];
     HEADROOM_ASSERT(parameter.defined());
@@ -201,9 +206,6 @@ Model load_recorded(Eager& eager, const ModelSource& source,
     if (parameter.requires_grad()) {
       model.trainable.push_back(parameter);
       model.trainable_count += parameter.elements();
-    }
-    if (created) {
-      created(parameter);
     }
   }
   eager.program().parameters = model.parameter_count;
