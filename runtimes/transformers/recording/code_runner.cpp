@@ -422,7 +422,8 @@ void CodeRunner::run_layer(const Instruction& instruction, Frame& frame) {
 }
 
 bool CodeRunner::is_embedding(const Instruction& instruction, const Frame& frame) const {
-  return frame.scope.modules[instruction.index] == prepared_->recording().parameters.front().module;
+  const std::vector<RecordedParameter>& parameters = prepared_->recording().parameters;
+  return !parameters.empty() && frame.scope.modules[instruction.index] == parameters.front().module;
 }
 
 /// PEFT's hook of the embedding, which requires a gradient of its rows where layers are recomputed.

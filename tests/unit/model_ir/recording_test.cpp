@@ -136,6 +136,10 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
     plan.lora = test::all_linear(8);
     plan.recompute = Recompute::kFull;
   });
+  changed("adapters, recomputed inside backward", [](ParallelPlan& plan) {
+    plan.lora = test::all_linear(8);
+    plan.recompute = Recompute::kFullReentrant;
+  });
   changed("accumulation", [](ParallelPlan& plan) { plan.workload.accumulation = 2; });
   changed("shards", [](ParallelPlan& plan) {
     plan.runtime = "fsdp";
@@ -225,6 +229,17 @@ TEST_CASE("recording: what was not recorded is refused") {
   plan = plan_of(Precision::kBf16, 2, 512);
   plan.runtime = "torchtitan";
   CHECK(test::refused_by_check(model, plan) == "torchtitan with a model recording");
+  // DeepSpeed gathers such blocks as one module.
+  const ModelSpec experts =
+      read_model(edited(recording_text(), R"("LlamaMLP"])", R"("Qwen3MoeSparseMoeBlock"])"))
+          .value();
+  plan = plan_of(Precision::kBf16Master, 2, 512);
+  plan.runtime = "deepspeed";
+  plan.world = 4;
+  edit_zero(plan).stage = 3;
+  CHECK(test::refused_by_lowering(experts, plan) == "zero");
+  edit_zero(plan).stage = 2;
+  CHECK(test::refused_by_lowering(experts, plan).empty());
 }
 
 TEST_CASE("recording: what is wrong in a file is named with its place") {
