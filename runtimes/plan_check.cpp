@@ -121,10 +121,14 @@ Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
     return parts;
   }
   if (model.recording && !runtime->runs_recordings()) {
+    std::vector<std::string> able = runtime_names();
+    std::erase_if(able,
+                  [](const std::string& name) { return !find_runtime(name)->runs_recordings(); });
     return Error::invalid_argument("runtime", plan.runtime + " with a model recording",
-                                   "transformers or fsdp: the recording says what the model's code "
-                                   "in transformers does",
-                                   "use --runtime transformers or fsdp");
+                                   "one of " + join(able) +
+                                       ": the recording says what the model's code in "
+                                       "transformers does",
+                                   "use --runtime transformers");
   }
   // The framework's own errors come before the general ones.
   if (Status own = runtime->check(model, plan); !own) {

@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model_ir/json/plain_json.h"
+
 namespace headroom::ir {
 namespace {
 
@@ -243,6 +245,9 @@ Result<JsonValue> parse_json(std::string_view text, std::string_view file,
   // nlohmann's parser takes a NUL for the end of the text and ignores what follows.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
     return Error::invalid_input(file, "byte " + std::to_string(nul + 1), "a NUL byte", "JSON");
+  }
+  if (std::optional<JsonValue> plain = read_plain_json(text, limits)) {
+    return *std::move(plain);
   }
   Builder builder(limits);
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {

@@ -1,5 +1,8 @@
 #include "runtimes/deepspeed/leaf_modules.h"
 
+#include <algorithm>
+#include <array>
+
 namespace headroom::ir::deepspeed {
 
 std::string_view experts_class(Family family) {
@@ -19,6 +22,24 @@ std::string_view experts_class(Family family) {
     default:
       return "";
   }
+}
+
+namespace {
+
+constexpr std::array kFamilies = {Family::kMixtral,    Family::kQwen2Moe,   Family::kQwen3Moe,
+                                  Family::kDeepseekV2, Family::kDeepseekV3, Family::kGptOss};
+
+}  // namespace
+
+bool is_experts_class(std::string_view type) {
+  return std::ranges::any_of(kFamilies,
+                             [&](Family family) { return experts_class(family) == type; });
+}
+
+bool is_default_leaf_class(std::string_view type) {
+  return std::ranges::any_of(kFamilies, [&](Family family) {
+    return is_default_leaf(family) && experts_class(family) == type;
+  });
 }
 
 bool is_default_leaf(Family family) {

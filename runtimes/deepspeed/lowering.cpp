@@ -1,5 +1,6 @@
 #include "runtimes/deepspeed/lowering.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,9 +10,11 @@
 
 #include "model_ir/graph/decoder.h"
 #include "model_ir/plan/plan_words.h"
+#include "model_ir/spec/recording/recording.h"
 #include "runtimes/deepspeed/base_optimizer.h"
 #include "runtimes/deepspeed/bf16_optimizer.h"
 #include "runtimes/deepspeed/full_masters.h"
+#include "runtimes/deepspeed/leaf_modules.h"
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/save.h"
 #include "runtimes/deepspeed/wrapper.h"
@@ -141,6 +144,26 @@ Error refused(std::string_view key, std::string_view got, std::string_view wante
                                  "leave out this option, or use --runtime transformers");
 }
 
+/// The error for blocks of experts that stage 3 gathers as one module, which is not modelled for
+/// recordings.
+std::optional<Error> leaf_trouble(const ModelSpec& spec, const ZeroPlan& zero) {
+  if (!spec.recording || zero.stage != 3) {
+    return std::nullopt;
+  }
+  const std::vector<RecordedModule>& modules = spec.recording->modules;
+  const auto leaf = std::ranges::find_if(modules, [&](const RecordedModule& module) {
+    return zero.leaf == ZeroLeaf::kExperts ? is_experts_class(module.type)
+                                           : is_default_leaf_class(module.type);
+  });
+  if (leaf == modules.end()) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument("zero", "stage 3 with a recording of " + leaf->type,
+                                 "stages 0 to 2: DeepSpeed gathers these experts as one module, "
+                                 "which is not modelled for recordings",
+                                 "use --zero 2 or --fsdp");
+}
+
 /// The error for what is not modelled under ZeRO, in addition to what the model code refuses.
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
                                  const DeviceTraits& device) {
@@ -156,6 +179,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return refused("generate", "is not supported with DeepSpeed", "");
   }
   if (std::optional<Error> error = transformers::unsupported(spec, plan, device)) {
+    return error;
+  }
+  if (std::optional<Error> error = leaf_trouble(spec, zero_of(plan))) {
     return error;
   }
   return has_zero(plan) ? transformers::sharding_trouble(spec, plan) : std::nullopt;
@@ -182,11 +208,12 @@ transformers::Model make_model(Eager& eager, const ModelSpec& spec, const Parall
                                const Graph& graph, ZeroInit* zero_init) {
   const PhaseScope phase(eager, PhaseKind::kModel);
   const auto partition = [&](const Tensor& parameter) { zero_init->partition(parameter); };
-  const transformers::ModelSource source{
-      .spec = spec,
-      .plan = plan,
-      .graph = graph,
-      .setting = {.reads_weights = has_zero(plan), .narrows_buffers = zero_of(plan).stage == 3}};
+  const transformers::ModelSource source{.spec = spec,
+                                         .plan = plan,
+                                         .graph = graph,
+                                         .setting = {.reads_weights = has_zero(plan),
+                                                     .narrows_buffers = zero_of(plan).stage == 3,
+                                                     .hooks_modules = zero_of(plan).stage == 3}};
   transformers::Model model = zero_init != nullptr
                                   ? transformers::load_model(eager, source, partition)
                                   : transformers::load_model(eager, source);

@@ -34,6 +34,7 @@ class Deepspeed final : public Runtime {
     static const std::array<const PlanPart*, 1> parts = {&options()};
     return parts;
   }
+  [[nodiscard]] bool runs_recordings() const override { return true; }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
     return check_deepspeed(plan);
   }

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "model_ir/spec/recording/recording.h"
 #include "runtimes/deepspeed/memory_efficient_linear.h"
 #include "runtimes/deepspeed/site_scope.h"
 #include "runtimes/torch/record.h"
@@ -167,6 +168,13 @@ std::set<std::size_t> ZeroPartitions::parameters_of(const ModuleCall& call) cons
     own.insert(parameters_.index_of(call.part == Part::kAdapterA   ? adapter.a
                                     : call.part == Part::kAdapterB ? adapter.b
                                                                    : adapter.magnitude));
+  } else if (call.part == Part::kRecorded) {
+    const std::vector<RecordedParameter>& parameters = state_.model.spec->recording->parameters;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (parameters[i].module == call.module) {
+        own.insert(parameters_.index_of(state_.model.parameters[i]));
+      }
+    }
   } else if (call.part == Part::kPredictions) {
     own.insert(weight_index(*call.op, call.op->parameters.size() - 1));
   }
@@ -182,7 +190,8 @@ bool ZeroPartitions::is_saved(const ModuleCall& call) const {
 }
 
 std::size_t ZeroPartitions::module_of(const ModuleCall& call) {
-  const auto [entry, fresh] = modules_.try_emplace(ModuleKey{call.part, call.layer, call.op});
+  const auto [entry, fresh] =
+      modules_.try_emplace(ModuleKey{call.part, call.layer, call.op, call.module});
   if (fresh) {
     const std::set<std::size_t> own = parameters_of(call);
     const std::set<std::size_t> nested = !leaves_.empty() ? nested_parameters(call) : own;

@@ -109,7 +109,8 @@ class ZeroPartitions : public OptimizerWrapper {
   GradientPartitions gradients_;
   std::vector<SubGroup> groups_;
   std::vector<std::size_t> persistent_;  ///< In the order of the modules.
-  using ModuleKey = std::tuple<transformers::ModuleCall::Part, std::int32_t, const Op*>;
+  using ModuleKey =
+      std::tuple<transformers::ModuleCall::Part, std::int32_t, const Op*, std::uint32_t>;
   std::map<ModuleKey, std::size_t> modules_;
   std::set<const Op*> leaves_;  ///< First operators of blocks that are treated as one module.
   const Op* leaf_ = nullptr;    ///< First operator of the running leaf, whose parts have no hooks.

@@ -51,10 +51,12 @@ struct ModuleCall {
     kHead,         ///< BERT's head; in it:
     kPredictions,  ///< Owns the bias of the output layer.
     kTransform,
+    kRecorded,  ///< A module of a recording, by its index; linear layers and layers are as above.
   };
   Part part = Part::kModel;
   std::int32_t layer = -1;
   const Op* op = nullptr;  ///< The operator; for a block, its first.
+  std::uint32_t module = 0;  ///< kRecorded
 };
 
 /// The module that runs only `op`.
@@ -118,6 +120,7 @@ enum class ParameterReader : std::uint8_t {
 };
 
 class KeyValueCache;
+class PreparedModel;
 
 /// What the framework that trains the model changes in the model's own code.
 struct ModelSetting {
@@ -125,6 +128,8 @@ struct ModelSetting {
   bool reads_weights = false;
   /// New floating-point tensors have the type of the parameters (deepspeed.zero.Init).
   bool narrows_buffers = false;
+  /// A wrapper hooks every module (`ModuleHooks::enter`), not only those that FSDP wraps.
+  bool hooks_modules = false;
   /// The codes of quantised weights are stored in the type of the other weights.
   bool wide_codes = false;
   bool buffers_on_host = false;
@@ -155,7 +160,8 @@ struct Model {
   std::int64_t trainable_count = 0;
   bool training = true;
   ModuleHooks hooks;
-  std::shared_ptr<KeyValueCache> cache;  ///< Generation: a forward appends to it.
+  std::shared_ptr<KeyValueCache> cache;           ///< Generation: a forward appends to it.
+  std::shared_ptr<const PreparedModel> recorded;  ///< The code of a recorded model.
 };
 
 /// What a model is made from.

@@ -8,12 +8,18 @@
 #include "model_ir/base/file.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/recording/recorded_spec.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/registry.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/support/random.h"
 
 namespace headroom::ir {
 namespace {
+
+void check_lowering(const ModelSpec& model, const ParallelPlan& plan) {
+  const Result<RankProgram> program = lower(model, plan, Rank{0}, DeviceTraits{});
+  CHECK((program ? !program->events.empty() : !to_text(program.error()).empty()));
+}
 
 void check_recording(const std::string& text) {
   const Result<JsonValue> document = parse_json(text, "r.json");
@@ -30,8 +36,12 @@ void check_recording(const std::string& text) {
   plan.workload.micro_batch = 2;
   plan.workload.sequence = 64;
   plan.workload.steps = 1;
-  const Result<RankProgram> program = lower(*model, plan, Rank{0}, DeviceTraits{});
-  CHECK((program ? !program->events.empty() : !to_text(program.error()).empty()));
+  check_lowering(*model, plan);
+  plan.precision = Precision::kBf16Master;
+  plan.runtime = "deepspeed";
+  plan.world = 2;
+  edit_zero(plan).stage = 3;
+  check_lowering(*model, plan);
 }
 
 }  // namespace

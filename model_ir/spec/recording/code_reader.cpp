@@ -33,13 +33,13 @@ class CodeReader : public OperatorReader {
     for (std::uint32_t number = 0; number < given; ++number) {
       static_cast<void>(make(number));
     }
+    place_ = {.list = place, .entry = 0};
+    code.instructions.reserve(instructions->size());
     for (const JsonValue& each : *instructions) {
-      place_ = place + "/" + std::to_string(code.instructions.size());
-      Instruction instruction;
-      if (!read_instruction(each, instruction)) {
+      place_.entry = code.instructions.size();
+      if (!read_instruction(each, code.instructions.emplace_back())) {
         return false;
       }
-      code.instructions.push_back(std::move(instruction));
     }
     code.values = static_cast<std::uint32_t>(roots_.size());
     return true;
@@ -57,8 +57,6 @@ class CodeReader : public OperatorReader {
     input.dtype = *dtype;
     return read_shape((*fields)[2], input.shape);
   }
-
-  /// In a template, references lead to gradients and saved tensors.
 
  private:
   bool read_instruction(const JsonValue& value, Instruction& instruction) {
@@ -158,13 +156,13 @@ class CodeReader : public OperatorReader {
 
   /// The code of one turn, whose values are its own.
   bool read_turn(const JsonValue& value, RecordedLoop& loop) {
-    const std::string place = place_;
+    const Place place = place_;
     const auto roots = roots_;
     const auto alive = alive_;
     const auto consumed = consumed_;
     const std::uint32_t given = given_;
     ++depth_;
-    const bool read = read_part(value, place + "/3", loop.body) && read_next(value, loop);
+    const bool read = read_part(value, place.text() + "/3", loop.body) && read_next(value, loop);
     --depth_;
     roots_ = roots;
     alive_ = alive;
@@ -207,9 +205,9 @@ class CodeReader : public OperatorReader {
     if (!read(value.find("code"), place + "/code", *count, body.code)) {
       return false;
     }
-    place_ = place + "/outputs";
+    set_place(place + "/outputs");
     if (outputs == nullptr || outputs->as_array() == nullptr) {
-      return faults_.refuse(place_, outputs, "a list of values");
+      return faults_.refuse(place_.list, outputs, "a list of values");
     }
     for (const JsonValue& each : *outputs->as_array()) {
       const std::optional<std::uint32_t> output = index_of(each);

@@ -1,7 +1,7 @@
 #include "model_ir/spec/recording/operator_reader.h"
 
 #include <algorithm>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +17,7 @@ bool OperatorReader::read_operator(const JsonValue& value, const JsonValue::Arra
   if (!read_references(*fields[2].as_array(), 0, instruction.inputs)) {
     return false;
   }
+  instruction.outputs.reserve(fields[3].as_array()->size());
   for (const JsonValue& each : *fields[3].as_array()) {
     RecordedOutput output;
     const bool read = instruction.kind == Instruction::Kind::kNode
@@ -80,9 +81,10 @@ bool OperatorReader::read_output(const JsonValue& value, std::size_t inputs,
 }
 
 bool OperatorReader::read_how(const JsonValue& value, std::size_t inputs, RecordedOutput& output) {
-  const std::string text = value.as_string() == nullptr ? std::string{} : *value.as_string();
+  const std::string_view text =
+      value.as_string() == nullptr ? std::string_view{} : *value.as_string();
   if (constexpr std::string_view kBytes = "bytes "; text.starts_with(kBytes)) {
-    output.bytes = SizeExpression::parse(std::string_view(text).substr(kBytes.size()));
+    output.bytes = SizeExpression::parse(text.substr(kBytes.size()));
     return output.bytes.has_value() || refuse(value, "\"bytes\" and an expression of B and S");
   }
   const auto view = number_after(text, "view of ");
@@ -161,7 +163,8 @@ bool OperatorReader::read_saves(const JsonValue& saves, Instruction& instruction
     return refuse(saves, "a list such as [\"in 0\", \"out 1\"]");
   }
   for (const JsonValue& each : *saves.as_array()) {
-    const std::string text = each.as_string() == nullptr ? std::string{} : *each.as_string();
+    const std::string_view text =
+        each.as_string() == nullptr ? std::string_view{} : *each.as_string();
     const auto input = number_after(text, "in ");
     const auto output = number_after(text, "out ");
     SavedReference saved;

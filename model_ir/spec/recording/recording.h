@@ -153,6 +153,12 @@ struct RecordedGradient {
   std::vector<std::uint64_t> saved_for;
 };
 
+/// The code that builds the model.
+struct RecordedLoad {
+  RecordedCode code;
+  RecordedScope scope;
+};
+
 /// The code under one precision and one attention implementation.
 struct RecordedVariant {
   DType parameters = DType::kBf16;
@@ -172,8 +178,8 @@ struct RecordedVariant {
            sizes.sequence % sequence_multiple == 0 &&
            (!sequence_no_multiple || sizes.sequence % *sequence_no_multiple != 0);
   }
-  RecordedCode load;
-  RecordedScope load_scope;
+  /// The constructors, which variants with the same type of parameters share. Never null.
+  std::shared_ptr<const RecordedLoad> load;
   RecordedCode forward;
   RecordedScope forward_scope;
   std::vector<RecordedLayer> layers;

@@ -151,9 +151,12 @@ class Reader {
   /// Finds the parameters of linear layers under all their names.
   void note_linears() {
     for (RecordedModule& module : recording_->modules) {
+      if (module.type != "Linear") {
+        continue;
+      }
       for (const char* const name : {".weight", ".bias"}) {
         const auto found = names_.parameters.find(module.path + name);
-        if (module.type == "Linear" && found != names_.parameters.end()) {
+        if (found != names_.parameters.end()) {
           module.linear.push_back(found->second);
         }
       }
@@ -396,16 +399,16 @@ class Reader {
       for (const RecordedVariant& before : recording_->variants) {
         if (before.parameters == variant.parameters) {
           variant.load = before.load;
-          variant.load_scope = before.load_scope;
           return true;
         }
       }
     }
     CodeNames names;
-    return read_code(entry.find("load"), place + "/load", faults_, context, 0, variant.load,
-                     names) &&
-           resolve(variant.load, names, "", place + "/load", variant.load_scope) &&
-           check_load(entry.find("load"), place, variant);
+    const auto load = std::make_shared<RecordedLoad>();
+    variant.load = load;
+    return read_code(entry.find("load"), place + "/load", faults_, context, 0, load->code, names) &&
+           resolve(load->code, names, "", place + "/load", load->scope) &&
+           check_load(entry.find("load"), place, *load);
   }
 
   /// Finds what the names of a code stand for in the module `path`.
@@ -453,19 +456,19 @@ class Reader {
   }
 
   /// The constructors make every parameter.
-  bool check_load(const JsonValue* load, const std::string& place, const RecordedVariant& variant) {
+  bool check_load(const JsonValue* value, const std::string& place, const RecordedLoad& load) {
     std::vector<bool> made(recording_->parameters.size(), false);
-    for (const Instruction& instruction : variant.load.instructions) {
+    for (const Instruction& instruction : load.code.instructions) {
       for (const RecordedOutput& output : instruction.outputs) {
         if (output.target.kind == Reference::Kind::kParameter) {
-          made[variant.load_scope.parameters[output.target.index]] = true;
+          made[load.scope.parameters[output.target.index]] = true;
         }
       }
     }
     const auto missing = std::ranges::find(made, false);
     return missing == made.end() ||
            faults_.refuse(
-               place + "/load", load,
+               place + "/load", value,
                "code that makes every parameter, also " +
                    recording_->parameters[static_cast<std::size_t>(missing - made.begin())].name);
   }

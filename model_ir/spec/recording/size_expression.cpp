@@ -126,24 +126,32 @@ std::optional<std::int64_t> value_of(const SizeExpression::Term& term, const Bat
 
 }  // namespace
 
-SizeExpression::SizeExpression(std::int64_t number) : terms_{Term{}} {
-  terms_.front().factor = number;
-}
-
 std::optional<SizeExpression> SizeExpression::parse(std::string_view text) {
   std::optional<std::vector<Term>> terms = Parser(text).sum();
-  return terms ? std::optional(SizeExpression(std::move(*terms))) : std::nullopt;
+  if (!terms) {
+    return std::nullopt;
+  }
+  SizeExpression expression;
+  for (Term& term : *terms) {
+    const bool depends = term.batch_power > 0 || term.sequence_power > 0 || !term.divisors.empty();
+    if (depends) {
+      expression.terms_.push_back(std::move(term));
+    } else if (__builtin_add_overflow(expression.number_, term.factor, &expression.number_)) {
+      return std::nullopt;
+    }
+  }
+  return expression;
 }
 
-std::optional<std::int64_t> SizeExpression::at(const BatchSizes& sizes) const {
-  std::int64_t sum = 0;
+std::optional<std::int64_t> SizeExpression::sum_at(const BatchSizes& sizes) const {
+  std::int64_t sum = number_;
   for (const Term& term : terms_) {
     const std::optional<std::int64_t> value = value_of(term, sizes);
     if (!value || __builtin_add_overflow(sum, *value, &sum)) {
       return std::nullopt;
     }
   }
-  return sum >= 0 && sum <= kGreatest ? std::optional(sum) : std::nullopt;
+  return sum;
 }
 
 }  // namespace headroom::ir

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace headroom::ir {
@@ -28,20 +27,25 @@ class SizeExpression {
   };
 
   SizeExpression() = default;  ///< 0
-  explicit SizeExpression(std::int64_t number);
-  explicit SizeExpression(std::vector<Term> terms) : terms_(std::move(terms)) {}
+  explicit SizeExpression(std::int64_t number) : number_(number) {}
 
   /// Reads the text form; nothing if it has none of that form, or has numbers beyond 2^53.
   [[nodiscard]] static std::optional<SizeExpression> parse(std::string_view text);
 
   /// The value; nothing if it is negative or above `kGreatest`.
-  [[nodiscard]] std::optional<std::int64_t> at(const BatchSizes& sizes) const;
+  [[nodiscard]] std::optional<std::int64_t> at(const BatchSizes& sizes) const {
+    const std::optional<std::int64_t> sum = terms_.empty() ? number_ : sum_at(sizes);
+    return sum && *sum >= 0 && *sum <= kGreatest ? sum : std::nullopt;
+  }
 
   static constexpr std::int64_t kGreatest = std::int64_t{1} << 53;
 
   friend bool operator==(const SizeExpression&, const SizeExpression&) = default;
 
  private:
+  [[nodiscard]] std::optional<std::int64_t> sum_at(const BatchSizes& sizes) const;
+
+  std::int64_t number_ = 0;  ///< The sum of the terms that depend on nothing.
   std::vector<Term> terms_;
 };
 

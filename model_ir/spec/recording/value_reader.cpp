@@ -1,6 +1,8 @@
 #include "model_ir/spec/recording/value_reader.h"
 
+#include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace headroom::ir {
 
@@ -64,7 +66,7 @@ bool ValueReader::read_reference(const JsonValue& value, Reference& reference) {
 }
 
 bool ValueReader::refuse(const JsonValue& got, std::string_view wanted) {
-  return faults_.refuse(place_, &got, wanted);
+  return faults_.refuse(place_.text(), &got, wanted);
 }
 
 bool ValueReader::is_alive(std::uint32_t value) const {
@@ -101,6 +103,7 @@ void ValueReader::let_go(std::uint32_t value) {
 
 bool ValueReader::read_references(const JsonValue::Array& fields, std::size_t first,
                                   std::vector<Reference>& inputs) {
+  inputs.reserve(fields.size() - std::min(first, fields.size()));
   for (std::size_t i = first; i < fields.size(); ++i) {
     Reference reference;
     if (!read_reference(fields[i], reference)) {
@@ -117,12 +120,12 @@ bool ValueReader::read_size(const JsonValue& value, SizeExpression& size) {
     return (*number >= 0 && *number <= SizeExpression::kGreatest) ||
            refuse(value, "a size from 0 to 2^53");
   }
-  const std::optional<SizeExpression> parsed =
+  std::optional<SizeExpression> parsed =
       value.as_string() == nullptr ? std::nullopt : SizeExpression::parse(*value.as_string());
   if (!parsed) {
     return refuse(value, "a number, or an expression of B and S such as \"2*B*S\"");
   }
-  size = *parsed;
+  size = *std::move(parsed);
   return true;
 }
 
@@ -131,6 +134,7 @@ bool ValueReader::read_shape(const JsonValue& value, RecordedShape& shape) {
   if (sizes == nullptr || sizes->size() > kMostDims) {
     return refuse(value, "a list of at most 8 sizes");
   }
+  shape.reserve(sizes->size());
   for (const JsonValue& each : *sizes) {
     shape.emplace_back();
     if (!read_size(each, shape.back())) {

@@ -26,9 +26,9 @@ inline constexpr std::size_t kMostEdges = 64;
 class NameList {
  public:
   explicit NameList(std::vector<std::string>& list) : list_(list) {}
+  /// Requires that the text behind `name`, a part of the document, outlives the list.
   [[nodiscard]] std::uint32_t index(std::string_view name) {
-    const auto [entry, fresh] =
-        numbers_.emplace(std::string(name), static_cast<std::uint32_t>(list_.size()));
+    const auto [entry, fresh] = numbers_.emplace(name, static_cast<std::uint32_t>(list_.size()));
     if (fresh) {
       list_.emplace_back(name);
     }
@@ -37,7 +37,7 @@ class NameList {
 
  private:
   std::vector<std::string>& list_;
-  std::unordered_map<std::string, std::uint32_t> numbers_;
+  std::unordered_map<std::string_view, std::uint32_t> numbers_;
 };
 
 /// Reads operands of recorded code, and knows which values are alive.
@@ -47,7 +47,7 @@ class ValueReader {
 
   /// In a template, references lead to gradients and saved tensors.
   void set_template(bool is_template) { template_ = is_template; }
-  void set_place(std::string place) { place_ = std::move(place); }
+  void set_place(std::string place) { place_ = {std::move(place), std::nullopt}; }
   [[nodiscard]] bool read_reference(const JsonValue& value, Reference& reference);
   [[nodiscard]] bool refuse(const JsonValue& got, std::string_view wanted);
 
@@ -67,7 +67,15 @@ class ValueReader {
   const CodeContext& context_;
   NameList parameters_, buffers_, modules_;
   static constexpr std::uint32_t kNotMade = UINT32_MAX;
-  std::string place_;
+  /// The place in the document, for messages.
+  struct Place {
+    std::string list;
+    std::optional<std::size_t> entry;
+    [[nodiscard]] std::string text() const {
+      return entry ? list + "/" + std::to_string(*entry) : list;
+    }
+  };
+  Place place_;
   std::vector<std::uint32_t> roots_;  ///< By value: the one that owns the storage.
   std::vector<bool> alive_;           ///< By value that owns a storage.
   std::uint32_t given_ = 0;           ///< Arguments of the code.

@@ -1,11 +1,12 @@
 #include "runtimes/transformers/recording/code_runner.h"
 
-#include <string_view>
-#include <unordered_map>
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "model_ir/base/check.h"
 #include "runtimes/torch/functions.h"
+#include "runtimes/torch/launch.h"
 #include "runtimes/transformers/adapter.h"
 #include "runtimes/transformers/layers.h"
 #include "runtimes/transformers/recording/recorded_node.h"
@@ -15,33 +16,9 @@ namespace headroom::ir::transformers {
 using torch::Eager;
 using torch::Tensor;
 
-namespace {
-
-/// The one operator that is recorded as a whole.
-constexpr std::string_view kWholeAttention = "scaled_dot_product_attention";
-
-}  // namespace
-
-CodeRunner::CodeRunner(Eager& eager, Model& model, const RecordedVariant& variant,
-                       const BatchSizes& sizes)
-    : eager_(eager),
-      model_(model),
-      variant_(variant),
-      replay_(std::make_shared<const Replay>(
-          Replay{.recording = *model.spec->recording, .sizes = sizes})),
-      linears_(model.spec->recording->modules.size()) {
-  const Graph& graph = *model.graph;
-  std::unordered_map<std::string_view, const Op*> by_path;
-  for (std::size_t node = 0; node < graph.op_count(); ++node) {
-    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
-    if (op.kind == OpKind::kLinear) {
-      by_path.emplace(graph.tensor(op.outputs[0]).name, &op);
-    }
-  }
-  for (std::size_t i = 0; i < linears_.size(); ++i) {
-    const auto found = by_path.find(replay_->recording.modules[i].path);
-    linears_[i] = found == by_path.end() ? nullptr : found->second;
-  }
+CodeRunner::CodeRunner(Eager& eager, Model& model)
+    : eager_(eager), model_(model), prepared_(model.recorded) {
+  HEADROOM_ASSERT(prepared_ != nullptr);
 }
 
 Tensor CodeRunner::operand(const Reference& reference, const Frame& frame) const {
@@ -66,63 +43,50 @@ std::vector<Tensor> CodeRunner::operands(const Instruction& instruction, const F
   return inputs;
 }
 
+void CodeRunner::read(std::span<const Reference> references, const Frame& frame,
+                      TensorList& tensors) const {
+  for (std::size_t i = 0; i < references.size(); ++i) {
+    tensors[i] = operand(references[i], frame);
+  }
+}
+
+void CodeRunner::read_others(const PreparedInstruction& instruction, const Frame& frame,
+                             TensorList& others) const {
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    others[i] = operand(instruction.recorded->saves[i].other, frame);
+  }
+}
+
+CodeRunner::Frame CodeRunner::frame_of(const PreparedCode& code, const RecordedScope& scope,
+                                       const ModuleCalls::Code& hooked) const {
+  const auto slots = static_cast<std::uint32_t>(hooked.calls.size());
+  return {.scope = scope, .values = Values(code.values + slots), .hooked = hooked};
+}
+
 std::vector<Tensor> CodeRunner::forward(const Batch& batch) {
-  Frame frame{.scope = variant_.forward_scope, .values = Values(variant_.forward.values)};
+  const bool hooked = model_.hooks.enter && prepared_->calls();
+  Frame frame = frame_of(prepared_->forward(), prepared_->variant().forward_scope,
+                         hooked ? prepared_->calls()->forward() : ModuleCalls::Code{});
   frame.values.set(0, batch.ids);
   for (std::size_t i = 0; i < batch.others.size(); ++i) {
     frame.values.set(static_cast<std::uint32_t>(i + 1), batch.others[i]);
   }
+  enter_part(model_.hooks, {.part = ModuleCall::Part::kModel}, {});
   std::vector<Tensor> result;
-  run(variant_.forward, frame, &result);
+  run(prepared_->forward(), frame, &result);
+  leave_part(model_.hooks, {.part = ModuleCall::Part::kModel}, {&result[0]});
   return result;
 }
 
-void CodeRunner::load() {
-  Frame frame{.scope = variant_.load_scope, .values = Values(variant_.load.values)};
-  for (const Instruction& instruction : variant_.load.instructions) {
-    if (instruction.kind == Instruction::Kind::kOp) {
-      run_constructor(instruction, frame);
-    } else if (instruction.kind == Instruction::Kind::kDrop) {
-      for (const Reference& dropped : instruction.inputs) {
-        frame.values.drop(dropped.index);
-      }
-    }
-  }
-}
-
-/// An operator outside autograd whose outputs may be parameters and buffers of the model.
-void CodeRunner::run_constructor(const Instruction& instruction, Frame& frame) {
-  const std::vector<Tensor> inputs = operands(instruction, frame);
-  std::vector<Tensor> outputs = run_operator(eager_, *replay_, instruction, inputs);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (instruction.outputs[i].target.kind == Reference::Kind::kValue) {
-      frame.values.put(instruction, i, std::move(outputs[i]));
-    } else {
-      put_loaded(instruction.outputs[i], frame, std::move(outputs[i]));
-    }
-  }
-}
-
-void CodeRunner::put_loaded(const RecordedOutput& output, const Frame& frame, Tensor tensor) {
-  if (output.target.kind == Reference::Kind::kBuffer) {
-    eager_.relabel(tensor, TensorRole::kBuffer);
-    model_.buffers[frame.scope.buffers[output.target.index]] = std::move(tensor);
-    return;
-  }
-  const std::uint32_t index = frame.scope.parameters[output.target.index];
-  eager_.relabel(tensor, TensorRole::kParameter);
-  tensor->leaf_parameter = true;
-  tensor->tracked_view = false;
-  tensor->requires_grad = !model_.plan->lora && replay_->recording.parameters[index].trainable;
-  model_.parameters[index] = std::move(tensor);
-}
-
-void CodeRunner::run(const RecordedCode& code, Frame& frame, std::vector<Tensor>* result) {
+void CodeRunner::run(const PreparedCode& code, Frame& frame, std::vector<Tensor>* result) {
   using Kind = Instruction::Kind;
-  for (const Instruction& instruction : code.instructions) {
+  for (std::uint32_t at = 0; at < code.instructions.size(); ++at) {
+    const PreparedInstruction& prepared = code.instructions[at];
+    const Instruction& instruction = *prepared.recorded;
+    begin_calls(at, frame);
     switch (instruction.kind) {
       case Kind::kOp:
-        run_op(instruction, frame);
+        run_op(prepared, frame);
         break;
       case Kind::kLinear:
         run_linear(instruction, frame);
@@ -133,28 +97,113 @@ void CodeRunner::run(const RecordedCode& code, Frame& frame, std::vector<Tensor>
         }
         break;
       case Kind::kEnter:
+        call_hook(instruction, frame);
+        break;
       case Kind::kLeave:
+        require_gradient_of(code, at, frame);
         call_hook(instruction, frame);
         break;
       case Kind::kLayer:
         run_layer(instruction, frame);
         break;
       case Kind::kRepeat:
-        run_loop(instruction, frame);
+        run_loop(prepared, frame);
         break;
       case Kind::kNode:
-        attach_node(instruction, frame);
+        attach_node(prepared, frame);
         break;
       case Kind::kResult:
         *result = operands(instruction, frame);
         break;
     }
+    end_calls(at, frame);
+  }
+}
+
+std::uint32_t CodeRunner::slot_of(const Frame& frame, std::size_t call) {
+  return frame.values.count() - static_cast<std::uint32_t>(frame.hooked.calls.size() - call);
+}
+
+/// Runs a wrapper's hooks before the calls that begin at an instruction.
+void CodeRunner::begin_calls(std::uint32_t at, Frame& frame) {
+  for (; frame.next < frame.hooked.calls.size() && frame.hooked.calls[frame.next].first == at;
+       ++frame.next) {
+    const CodeCall& call = frame.hooked.calls[frame.next];
+    Tensor given = call.input ? frame.values[*call.input] : Tensor{};
+    const bool passed = given.defined();
+    if (passed) {  // The caller keeps its own tensor.
+      frame.values.set_shared(slot_of(frame, frame.next), *call.input, given);
+    }
+    model_.hooks.enter({.part = ModuleCall::Part::kRecorded,
+                        .layer = eager_.layer(),
+                        .module = frame.hooked.modules[frame.next]},
+                       {&given});
+    if (passed) {
+      frame.values.replace(*call.input, std::move(given));
+    }
+    frame.open.push_back(frame.next);
+  }
+}
+
+/// The same after the calls that end at an instruction.
+void CodeRunner::end_calls(std::uint32_t at, Frame& frame) {
+  while (!frame.open.empty() && frame.hooked.calls[frame.open.back()].last == at) {
+    const std::size_t index = frame.open.back();
+    const CodeCall& call = frame.hooked.calls[index];
+    frame.open.pop_back();
+    if (const Tensor own = frame.values[slot_of(frame, index)]; own.defined()) {
+      frame.values.replace(*call.input, own);
+      frame.values.replace(slot_of(frame, index), {});
+    }
+    std::array<Tensor, 3> outputs;
+    const std::size_t count = std::min(outputs.size(), call.outputs.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      outputs[i] = frame.values[call.outputs[i]];
+    }
+    model_.hooks.leave({.part = ModuleCall::Part::kRecorded,
+                        .layer = eager_.layer(),
+                        .module = frame.hooked.modules[index]},
+                       {&outputs[0], &outputs[1], &outputs[2]});
+    for (std::size_t i = 0; i < count; ++i) {
+      frame.values.replace(call.outputs[i], std::move(outputs[i]));
+    }
+  }
+}
+
+/// A wrapper learns of parameters that the running module takes from another one. Buffers that a
+/// wrapper has made narrow are cast for the arithmetic.
+void CodeRunner::read_attributes(const PreparedInstruction& instruction, const Frame& frame) {
+  const Recording& recording = prepared_->recording();
+  for (const Reference& input : instruction.recorded->inputs) {
+    if (input.kind == Reference::Kind::kBuffer) {
+      const std::uint32_t index = frame.scope.buffers[input.index];
+      const Tensor& buffer = model_.buffers[index];
+      if (buffer.defined() && buffer.dtype() != recording.buffers[index].dtype) {
+        const Tensor wide = torch::computed(eager_, buffer.shape(), recording.buffers[index].dtype);
+      }
+    }
+    if (input.kind != Reference::Kind::kParameter || !model_.hooks.read) {
+      continue;
+    }
+    const std::uint32_t index = frame.scope.parameters[input.index];
+    const std::uint32_t owner = recording.parameters[index].module;
+    const bool runs = std::ranges::any_of(
+        frame.open, [&](std::size_t call) { return frame.hooked.modules[call] == owner; });
+    if (!runs) {
+      const ModuleCall outer{
+          .part = eager_.layer() < 0 ? ModuleCall::Part::kModel : ModuleCall::Part::kLayer,
+          .layer = eager_.layer()};
+      const ModuleCall inner{
+          .part = ModuleCall::Part::kRecorded,
+          .layer = eager_.layer(),
+          .module = frame.open.empty() ? 0 : frame.hooked.modules[frame.open.back()]};
+      model_.hooks.read(frame.open.empty() ? outer : inner, model_.parameters[index]);
+    }
   }
 }
 
 /// torch.nn.functional.scaled_dot_product_attention, which chooses its kernel by device and sizes.
-Tensor CodeRunner::run_attention(const Instruction& instruction,
-                                 const std::vector<Tensor>& inputs) {
+Tensor CodeRunner::run_attention(const Instruction& instruction, std::span<const Tensor> inputs) {
   for (std::size_t i = 0; i < instruction.rows_first.size(); ++i) {
     inputs[i]->layout =
         instruction.rows_first[i] ? torch::Layout::kSwapped : torch::Layout::kContiguous;
@@ -174,66 +223,71 @@ Tensor CodeRunner::run_attention(const Instruction& instruction,
   return torch::sdpa(eager_, inputs[0], inputs[1], inputs[2], options);
 }
 
-void CodeRunner::run_op(const Instruction& instruction, Frame& frame) {
-  const std::vector<Tensor> inputs = operands(instruction, frame);
-  eager_.set_site(instruction.name, eager_.layer());
-  if (instruction.name == kWholeAttention) {
-    frame.values.set(instruction.outputs[0].target.index, run_attention(instruction, inputs));
+void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
+  const Instruction& recorded = *instruction.recorded;
+  if (model_.setting.hooks_modules) {
+    read_attributes(instruction, frame);
+  }
+  TensorList inputs(recorded.inputs.size());
+  read(recorded.inputs, frame, inputs);
+  eager_.set_site(instruction.operation, eager_.layer());
+  if (instruction.traits.attends) {
+    frame.values.set(recorded.outputs[0].target.index, run_attention(recorded, inputs.all()));
     return;
   }
-  if (instruction.kept && eager_.autocast()) {
+  if (recorded.kept && eager_.autocast()) {
     const auto cached = eager_.autocast_cache().find(inputs[0].impl());
     if (cached != eager_.autocast_cache().end()) {
-      frame.values.set(instruction.outputs[0].target.index, cached->second);
+      frame.values.set(recorded.outputs[0].target.index, cached->second);
       return;
     }
   }
-  RecordedNode node(eager_, replay_, instruction, node_operands(instruction, inputs, frame));
-  std::vector<Tensor> outputs = run_operator(eager_, *replay_, instruction, inputs);
-  if (instruction.base) {
+  TensorList others(instruction.refers ? recorded.saves.size() : 0);
+  read_others(instruction, frame, others);
+  RecordedNode node(eager_, instruction,
+                    {.inputs = inputs.all(),
+                     .others = others.all(),
+                     .base = recorded.base ? frame.values[*recorded.base] : Tensor{}});
+  TensorList outputs(recorded.outputs.size());
+  run_operator(eager_, instruction, inputs.all(), outputs.all());
+  if (recorded.base) {
     // The base's node is that of the write; it is the same memory.
-    const Tensor& base = frame.values[*instruction.base];
-    std::vector<Tensor> written{eager_.alias(base, base.shape(), false)};
-    node.finish(written);
-    frame.values.replace(*instruction.base, std::move(written.front()));
+    const Tensor& base = frame.values[*recorded.base];
+    Tensor written = eager_.alias(base, base.shape(), false);
+    node.finish({&written, 1});
+    frame.values.replace(*recorded.base, std::move(written));
   } else {
-    node.finish(outputs);
+    node.finish(outputs.all());
   }
-  if (instruction.kept && eager_.autocast()) {
+  if (recorded.kept && eager_.autocast()) {
     eager_.autocast_cache().emplace(inputs[0].impl(), outputs[0]);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    frame.values.put(instruction, i, std::move(outputs[i]));
+    frame.values.put(recorded, i, std::move(outputs[i]));
   }
 }
 
-RecordedNode::Operands CodeRunner::node_operands(const Instruction& instruction,
-                                                 std::vector<Tensor> inputs,
-                                                 const Frame& frame) const {
-  RecordedNode::Operands operands{.inputs = std::move(inputs), .others = {}, .base = {}};
-  if (instruction.base) {
-    operands.base = frame.values[*instruction.base];
+void CodeRunner::attach_node(const PreparedInstruction& instruction, const Frame& frame) {
+  const Instruction& recorded = *instruction.recorded;
+  eager_.set_site(instruction.operation, eager_.layer());
+  TensorList inputs(recorded.inputs.size());
+  read(recorded.inputs, frame, inputs);
+  TensorList others(instruction.refers ? recorded.saves.size() : 0);
+  read_others(instruction, frame, others);
+  RecordedNode node(eager_, instruction,
+                    {.inputs = inputs.all(),
+                     .others = others.all(),
+                     .base = recorded.base ? frame.values[*recorded.base] : Tensor{}});
+  TensorList outputs(recorded.outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i] = operand(recorded.outputs[i].target, frame);
   }
-  for (const SavedReference& saved : instruction.saves) {
-    operands.others.push_back(operand(saved.other, frame));
-  }
-  return operands;
-}
-
-void CodeRunner::attach_node(const Instruction& instruction, const Frame& frame) {
-  eager_.set_site(instruction.name, eager_.layer());
-  RecordedNode node(eager_, replay_, instruction,
-                    node_operands(instruction, operands(instruction, frame), frame));
-  std::vector<Tensor> outputs;
-  for (const RecordedOutput& output : instruction.outputs) {
-    outputs.push_back(operand(output.target, frame));
-  }
-  node.finish(outputs);
+  node.finish(outputs.all());
 }
 
 void CodeRunner::run_linear(const Instruction& instruction, Frame& frame) {
   const std::uint32_t module = frame.scope.modules[instruction.index];
-  const Op* const op = linears_[module];
+  const Op* const op = prepared_->linear(module);
   HEADROOM_ASSERT(op != nullptr);
   const Tensor input = operand(instruction.inputs[0], frame);
   eager_.set_site("linear", eager_.layer());
@@ -243,8 +297,11 @@ void CodeRunner::run_linear(const Instruction& instruction, Frame& frame) {
   if (head) {
     model_.hooks.before(kHeadModule, given);
   }
-  Tensor output = adapted ? adapted_linear(eager_, model_, *op, given[0])
-                          : frozen_linear(eager_, model_, *op, given[0]);
+  ModuleCall call = module_of(*op);
+  call.part = adapted ? ModuleCall::Part::kAdapted : call.part;
+  Tensor output = call_module(model_.hooks, call, given[0], [&](const Tensor& x) {
+    return adapted ? adapted_linear(eager_, model_, *op, x) : frozen_linear(eager_, model_, *op, x);
+  });
   if (head) {
     model_.hooks.after(kHeadModule, {output});
   }
@@ -264,18 +321,19 @@ std::vector<Tensor> CodeRunner::hand_over(const Instruction& instruction, const 
   return arguments;
 }
 
-void CodeRunner::run_loop(const Instruction& instruction, Frame& frame) {
+void CodeRunner::run_loop(const PreparedInstruction& prepared, Frame& frame) {
+  const Instruction& instruction = *prepared.recorded;
   const RecordedLoop& loop = *instruction.loop;
-  const std::int64_t turns = loop.turns.at(replay_->sizes).value_or(0);
+  const std::int64_t turns = prepared.turns;
   std::vector<Tensor> arguments = hand_over(instruction, loop.body, frame);
   std::vector<Tensor> outputs(loop.body.outputs.size());
   for (std::int64_t turn = 0; turn < turns; ++turn) {
-    Frame inner{.scope = frame.scope, .values = Values(loop.body.code.values)};
+    Frame inner = frame_of(*prepared.loop, frame.scope, {});
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       inner.values.set(static_cast<std::uint32_t>(i),
                        loop.next[i] ? std::move(arguments[i]) : arguments[i]);
     }
-    run(loop.body.code, inner, nullptr);
+    run(*prepared.loop, inner, nullptr);
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (loop.next[i]) {
         arguments[i] = inner.values[*loop.next[i]];
@@ -292,14 +350,17 @@ void CodeRunner::run_loop(const Instruction& instruction, Frame& frame) {
   }
 }
 
-std::vector<Tensor> CodeRunner::run_body(const RecordedLayer& layer,
-                                         std::vector<Tensor> arguments) {
-  const RecordedBody& body = variant_.bodies[layer.body];
-  Frame frame{.scope = layer.scope, .values = Values(body.code.values)};
+std::vector<Tensor> CodeRunner::run_body(std::int32_t index, std::vector<Tensor> arguments) {
+  const RecordedLayer& layer = prepared_->variant().layers[static_cast<std::size_t>(index)];
+  const bool hooked = model_.hooks.enter && prepared_->calls();
+  const RecordedBody& body = prepared_->variant().bodies[layer.body];
+  Frame frame = frame_of(
+      prepared_->body(layer.body), layer.scope,
+      hooked ? prepared_->calls()->layer(static_cast<std::size_t>(index)) : ModuleCalls::Code{});
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     frame.values.set(static_cast<std::uint32_t>(i), std::move(arguments[i]));
   }
-  run(body.code, frame, nullptr);
+  run(prepared_->body(layer.body), frame, nullptr);
   std::vector<Tensor> outputs;
   for (const std::uint32_t output : body.outputs) {
     outputs.push_back(frame.values[output]);
@@ -312,8 +373,10 @@ std::vector<Tensor> CodeRunner::run_hooked(std::int32_t layer, std::vector<Tenso
   if (hooked) {
     model_.hooks.before(layer, arguments);
   }
-  std::vector<Tensor> outputs =
-      run_body(variant_.layers[static_cast<std::size_t>(layer)], std::move(arguments));
+  const ModuleCall call{.part = ModuleCall::Part::kLayer, .layer = layer};
+  enter_part(model_.hooks, call, {&arguments[0]});
+  std::vector<Tensor> outputs = run_body(layer, std::move(arguments));
+  leave_part(model_.hooks, call, {&outputs[0]});
   if (hooked) {
     model_.hooks.after(layer, outputs);
   }
@@ -336,8 +399,9 @@ std::vector<Tensor> CodeRunner::run_recomputed(std::int32_t layer, std::vector<T
 void CodeRunner::run_layer(const Instruction& instruction, Frame& frame) {
   const auto layer = static_cast<std::int32_t>(instruction.index);
   eager_.set_layer(layer);
-  const RecordedLayer& called = variant_.layers[instruction.index];
-  std::vector<Tensor> arguments = hand_over(instruction, variant_.bodies[called.body], frame);
+  const RecordedLayer& called = prepared_->variant().layers[instruction.index];
+  std::vector<Tensor> arguments =
+      hand_over(instruction, prepared_->variant().bodies[called.body], frame);
   const ParallelPlan& plan = *model_.plan;
   if (model_.hooks.around_checkpoint) {
     model_.hooks.before(layer, arguments);
@@ -357,11 +421,31 @@ void CodeRunner::run_layer(const Instruction& instruction, Frame& frame) {
   eager_.set_layer(-1);
 }
 
+bool CodeRunner::is_embedding(const Instruction& instruction, const Frame& frame) const {
+  const std::vector<RecordedParameter>& parameters = prepared_->recording().parameters;
+  return !parameters.empty() && frame.scope.modules[instruction.index] == parameters.front().module;
+}
+
+/// PEFT's hook of the embedding, which requires a gradient of its rows where layers are recomputed.
+void CodeRunner::require_gradient_of(const PreparedCode& code, std::size_t leave,
+                                     const Frame& frame) {
+  if (!is_embedding(*code.instructions[leave].recorded, frame)) {
+    return;
+  }
+  for (std::size_t at = leave; at-- > 0;) {
+    const Instruction& instruction = *code.instructions[at].recorded;
+    if (instruction.kind == Instruction::Kind::kOp && !instruction.outputs.empty()) {
+      const Tensor rows = operand(instruction.outputs.front().target, frame);
+      if (rows.defined()) {
+        require_gradient(model_, rows);
+      }
+      return;
+    }
+  }
+}
+
 void CodeRunner::call_hook(const Instruction& instruction, const Frame& frame) {
-  const std::uint32_t module = frame.scope.modules[instruction.index];
-  const bool embedding =
-      model_.hooks.before && module == replay_->recording.parameters.front().module;
-  if (!embedding) {
+  if (!model_.hooks.before || !is_embedding(instruction, frame)) {
     return;
   }
   std::vector<Tensor> none;

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtimes/torch/checkpoint.h"
@@ -8,58 +11,66 @@
 #include "runtimes/transformers/model.h"
 #include "runtimes/transformers/model_call.h"
 #include "runtimes/transformers/recording/operator_run.h"
-#include "runtimes/transformers/recording/recorded_node.h"
+#include "runtimes/transformers/recording/prepared_code.h"
+#include "runtimes/transformers/recording/tensor_list.h"
 
 namespace headroom::ir::transformers {
 
-/// Runs the recorded code of a model: its constructors, its forward, its layers.
+/// Runs the recorded code of a model's call.
 class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
  public:
-  CodeRunner(torch::Eager& eager, Model& model, const RecordedVariant& variant,
-             const BatchSizes& sizes);
+  /// Requires that `model.recorded` is set.
+  CodeRunner(torch::Eager& eager, Model& model);
 
   /// Runs the model's call and returns the values of its result: loss, logits.
   [[nodiscard]] std::vector<torch::Tensor> forward(const Batch& batch);
-  /// Runs the constructors, which make the model's parameters and buffers.
-  void load();
 
  private:
   struct Frame {
     const RecordedScope& scope;
     Values values;
+    ModuleCalls::Code hooked{};  ///< Calls around which a wrapper's hooks run.
+    std::size_t next = 0;        ///< The first of them that has not begun.
+    std::vector<std::size_t> open{};
   };
-  void run(const RecordedCode& code, Frame& frame, std::vector<torch::Tensor>* result);
+  [[nodiscard]] Frame frame_of(const PreparedCode& code, const RecordedScope& scope,
+                               const ModuleCalls::Code& hooked) const;
+  void run(const PreparedCode& code, Frame& frame, std::vector<torch::Tensor>* result);
+  void begin_calls(std::uint32_t at, Frame& frame);
+  void end_calls(std::uint32_t at, Frame& frame);
+  /// The slot in which the caller's tensor is while a call has another one in its place.
+  [[nodiscard]] static std::uint32_t slot_of(const Frame& frame, std::size_t call);
+  void read_attributes(const PreparedInstruction& instruction, const Frame& frame);
+  void require_gradient_of(const PreparedCode& code, std::size_t leave, const Frame& frame);
   [[nodiscard]] torch::Tensor run_attention(const Instruction& instruction,
-                                            const std::vector<torch::Tensor>& inputs);
-  void run_op(const Instruction& instruction, Frame& frame);
-  void run_constructor(const Instruction& instruction, Frame& frame);
-  void put_loaded(const RecordedOutput& output, const Frame& frame, torch::Tensor tensor);
-  void attach_node(const Instruction& instruction, const Frame& frame);
+                                            std::span<const torch::Tensor> inputs);
+  void run_op(const PreparedInstruction& instruction, Frame& frame);
+  void attach_node(const PreparedInstruction& instruction, const Frame& frame);
   void run_linear(const Instruction& instruction, Frame& frame);
   [[nodiscard]] std::vector<torch::Tensor> hand_over(const Instruction& instruction,
                                                      const RecordedBody& body, Frame& frame) const;
-  void run_loop(const Instruction& instruction, Frame& frame);
+  void run_loop(const PreparedInstruction& prepared, Frame& frame);
   void run_layer(const Instruction& instruction, Frame& frame);
-  [[nodiscard]] std::vector<torch::Tensor> run_body(const RecordedLayer& layer,
+  [[nodiscard]] std::vector<torch::Tensor> run_body(std::int32_t index,
                                                     std::vector<torch::Tensor> arguments);
   [[nodiscard]] std::vector<torch::Tensor> run_recomputed(std::int32_t layer,
                                                           std::vector<torch::Tensor> arguments,
                                                           torch::RegionForm form);
   [[nodiscard]] std::vector<torch::Tensor> run_hooked(std::int32_t layer,
                                                       std::vector<torch::Tensor> arguments);
+  [[nodiscard]] bool is_embedding(const Instruction& instruction, const Frame& frame) const;
   void call_hook(const Instruction& instruction, const Frame& frame);
-  [[nodiscard]] RecordedNode::Operands node_operands(const Instruction& instruction,
-                                                     std::vector<torch::Tensor> inputs,
-                                                     const Frame& frame) const;
   [[nodiscard]] torch::Tensor operand(const Reference& reference, const Frame& frame) const;
   [[nodiscard]] std::vector<torch::Tensor> operands(const Instruction& instruction,
                                                     const Frame& frame) const;
+  void read(std::span<const Reference> references, const Frame& frame, TensorList& tensors) const;
+  /// The tensors that a node saves besides inputs and outputs.
+  void read_others(const PreparedInstruction& instruction, const Frame& frame,
+                   TensorList& others) const;
 
   torch::Eager& eager_;
   Model& model_;
-  const RecordedVariant& variant_;
-  std::shared_ptr<const Replay> replay_;
-  std::vector<const Op*> linears_;  ///< By module; null for others.
+  std::shared_ptr<const PreparedModel> prepared_;
 };
 
 }  // namespace headroom::ir::transformers

@@ -1,10 +1,7 @@
 #include "runtimes/transformers/recording/operator_run.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
-#include "model_ir/base/check.h"
 #include "runtimes/transformers/recording/operator_work.h"
 
 namespace headroom::ir::transformers {
@@ -15,35 +12,61 @@ using torch::Tensor;
 
 namespace {
 
-std::int64_t value_of(const SizeExpression& size, const BatchSizes& sizes) {
-  const std::optional<std::int64_t> value = size.at(sizes);
-  HEADROOM_ASSERT(value.has_value());  // `check_sizes` has evaluated all of them.
-  return *value;
-}
-
-Tensor make_output(Eager& eager, const Replay& replay, const RecordedOutput& output,
-                   const std::vector<Tensor>& inputs) {
-  const Shape shape = replay.shape_of(output.shape);
-  if (output.how == RecordedOutput::How::kNew && output.bytes) {
-    const Tensor storage = eager.empty({value_of(*output.bytes, replay.sizes)}, DType::kUInt8);
-    Tensor seen = eager.alias(storage, shape, false);
+Tensor make_output(Eager& eager, const RecordedOutput& output, const PreparedOutput& sizes,
+                   std::span<const Tensor> inputs) {
+  if (output.how == RecordedOutput::How::kNew && sizes.bytes >= 0) {
+    const Tensor storage = eager.empty({sizes.bytes}, DType::kUInt8);
+    Tensor seen = eager.alias(storage, sizes.shape, false);
     seen->dtype = output.dtype;
     return seen;
   }
   if (output.how == RecordedOutput::How::kNew) {
-    return eager.empty(shape, output.dtype);
+    return eager.empty(sizes.shape, output.dtype);
   }
   const Tensor& base = inputs[output.input];
   if (!base.defined()) {
     return {};
   }
-  Tensor seen = eager.alias(base, shape, output.how == RecordedOutput::How::kView);
+  Tensor seen = eager.alias(base, sizes.shape, output.how == RecordedOutput::How::kView);
   seen->dtype = output.dtype;
   if (output.how == RecordedOutput::How::kSame) {
     seen->layout = base->layout;
   }
   return seen;
 }
+
+/// Runs the allocations inside an operator. What it does not free itself is freed when it returns.
+class InnerSteps {
+ public:
+  explicit InnerSteps(Eager& eager) : eager_(eager) {}
+
+  void allocate(std::uint32_t number, std::int64_t bytes) {
+    if (number >= live_.size()) {
+      blocks_.resize(std::size_t{number} + 1);
+      live_.resize(blocks_.size());
+    }
+    blocks_[number] = eager_.allocate(bytes, TensorRole::kWorkspace);
+    live_[number] = true;
+  }
+
+  void free(std::uint32_t number) {
+    eager_.release(blocks_[number]);
+    live_[number] = false;
+  }
+
+  void free_all() {
+    for (std::uint32_t i = 0; i < live_.size(); ++i) {
+      if (live_[i]) {
+        eager_.release(blocks_[i]);
+      }
+    }
+  }
+
+ private:
+  Eager& eager_;
+  std::vector<BlockId> blocks_;
+  std::vector<bool> live_;
+};
 
 /// Transposing [B, S, A, D] to [B, A, S, D], or back, changes the order in memory; attention asks
 /// for it.
@@ -58,54 +81,39 @@ void follow_transpose(const Tensor& input, const Tensor& output) {
 
 }  // namespace
 
-Shape Replay::shape_of(const RecordedShape& shape) const {
-  std::array<std::int64_t, Shape::kMaxRank> dims{};
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    dims[i] = value_of(shape[i], sizes);
-  }
-  return Shape(std::span<const std::int64_t>(dims.data(), shape.size()));
-}
-
-std::vector<Tensor> run_operator(Eager& eager, const Replay& replay, const Instruction& instruction,
-                                 const std::vector<Tensor>& inputs) {
-  std::vector<Tensor> outputs(instruction.outputs.size());
-  touch_workspaces(eager, instruction, inputs);
-  std::vector<BlockId> inner;
-  std::vector<bool> live;
-  for (const InnerStep& step : instruction.inside) {
+void run_operator(Eager& eager, const PreparedInstruction& instruction,
+                  std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+  const Instruction& recorded = *instruction.recorded;
+  touch_workspaces(eager, instruction.traits, inputs);
+  const auto make = [&](std::size_t i) {
+    outputs[i] = make_output(eager, recorded.outputs[i], instruction.outputs[i], inputs);
+  };
+  InnerSteps steps(eager);
+  for (std::size_t i = 0; i < recorded.inside.size(); ++i) {
+    const InnerStep& step = recorded.inside[i];
     switch (step.kind) {
       case InnerStep::Kind::kOutput:
-        outputs[step.index] = make_output(eager, replay, instruction.outputs[step.index], inputs);
+        make(step.index);
         break;
       case InnerStep::Kind::kAllocate:
-        inner.resize(std::max<std::size_t>(inner.size(), std::size_t{step.index} + 1));
-        live.resize(inner.size());
-        inner[step.index] =
-            eager.allocate(value_of(step.bytes, replay.sizes), TensorRole::kWorkspace);
-        live[step.index] = true;
+        steps.allocate(step.index, instruction.inside[i]);
         break;
       case InnerStep::Kind::kFree:
-        eager.release(inner[step.index]);
-        live[step.index] = false;
+        steps.free(step.index);
         break;
     }
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined()) {
-      outputs[i] = make_output(eager, replay, instruction.outputs[i], inputs);
+      make(i);
     }
   }
-  if (instruction.name == "transpose" && !inputs.empty() && inputs[0].defined() &&
-      !outputs.empty() && outputs[0].defined()) {
+  if (instruction.traits.transposes && !inputs.empty() && inputs[0].defined() && !outputs.empty() &&
+      outputs[0].defined()) {
     follow_transpose(inputs[0], outputs[0]);
   }
-  for (std::size_t i = 0; i < inner.size(); ++i) {
-    if (live[i]) {
-      eager.release(inner[i]);
-    }
-  }
-  give_work(eager, instruction, inputs, outputs);
-  return outputs;
+  steps.free_all();
+  give_work(eager, instruction.traits, recorded, inputs, outputs);
 }
 
 void Values::put(const Instruction& instruction, std::size_t output, Tensor tensor) {
@@ -119,14 +127,23 @@ void Values::put(const Instruction& instruction, std::size_t output, Tensor tens
 }
 
 void Values::set_shared(std::uint32_t value, std::uint32_t base, Tensor tensor) {
-  tensors_[value] = std::move(tensor);
-  roots_[value] = roots_[base];
-  next_[value] = std::exchange(next_[roots_[base]], value);
+  Slot& slot = slots_[value];
+  slot.tensor = std::move(tensor);
+  slot.root = slots_[base].root;
+  slot.next = std::exchange(slots_[slot.root].next, value);
+}
+
+void Values::forget(const Tensor& tensor) {
+  for (Slot& slot : slots_) {
+    if (slot.tensor.defined() && slot.tensor->storage == tensor->storage) {
+      slot.tensor.reset();
+    }
+  }
 }
 
 void Values::drop(std::uint32_t value) {
-  for (std::uint32_t each = roots_[value]; each != kNone; each = next_[each]) {
-    tensors_[each].reset();
+  for (std::uint32_t each = slots_[value].root; each != kNone; each = slots_[each].next) {
+    slots_[each].tensor.reset();
   }
 }
 

@@ -1,8 +1,7 @@
 #include "runtimes/transformers/recording/operator_work.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
+#include <initializer_list>
 #include <string_view>
 
 #include "runtimes/torch/launch.h"
@@ -59,8 +58,8 @@ void run_grouped(Eager& eager, const Tensor& rows, const Tensor& matrices) {
 }
 
 /// A convolution as the product of its unfolded input with its weight [out, in/groups, taps..].
-void run_convolution(Eager& eager, const std::vector<Tensor>& inputs,
-                     const std::vector<Tensor>& outputs) {
+void run_convolution(Eager& eager, std::span<const Tensor> inputs,
+                     std::span<const Tensor> outputs) {
   const Tensor& weight = inputs[1];
   if (!weight.defined() || outputs.empty() || !outputs[0].defined() || weight.elements() == 0) {
     return;
@@ -73,75 +72,62 @@ void run_convolution(Eager& eager, const std::vector<Tensor>& inputs,
                       .layout = GemmLayout::kNN});
 }
 
-/// Fused attention of q, k and v [B, A, S, D], which begin at input `first`.
-void run_attention(Eager& eager, const Instruction& instruction, const std::vector<Tensor>& inputs,
-                   std::size_t first, bool backward) {
+/// Fused attention of q, k and v [B, A, S, D]; in backward, the gradient comes before them.
+void run_attention(Eager& eager, const OperatorTraits& traits, const Instruction& instruction,
+                   std::span<const Tensor> inputs) {
+  const bool backward = traits.work == OperatorTraits::Work::kAttentionBackward;
+  const std::size_t first = backward ? 1 : 0;
   if (inputs.size() < first + 3 || !inputs[first].defined() || !inputs[first + 1].defined() ||
       !inputs[first + 2].defined() || inputs[first].shape().rank() != 4) {
     return;
   }
   const Shape& q = inputs[first].shape();
   const Shape& k = inputs[first + 1].shape();
-  const bool efficient = instruction.name.find("efficient") != std::string::npos;
-  eager.run(
-      AttentionShape{.batch = q[0],
-                     .heads = q[1],
-                     .kv_heads = k[1],
-                     .queries = q[2],
-                     .keys = k[2],
-                     .head_dim = q[3],
-                     .value_dim = inputs[first + 2].shape()[3],
-                     .dtype = inputs[first].dtype(),
-                     .causal = instruction.causal,
-                     .backward = backward,
-                     .kernel = efficient ? AttentionKernel::kEfficient : AttentionKernel::kFlash2});
+  eager.run(AttentionShape{
+      .batch = q[0],
+      .heads = q[1],
+      .kv_heads = k[1],
+      .queries = q[2],
+      .keys = k[2],
+      .head_dim = q[3],
+      .value_dim = inputs[first + 2].shape()[3],
+      .dtype = inputs[first].dtype(),
+      .causal = instruction.causal,
+      .backward = backward,
+      .kernel = traits.efficient ? AttentionKernel::kEfficient : AttentionKernel::kFlash2});
 }
 
-/// Whether the operator is one of the libraries' or of the fused kernels.
-bool run_known(Eager& eager, const Instruction& instruction, const std::vector<Tensor>& inputs,
-               const std::vector<Tensor>& outputs) {
+OperatorTraits::Work work_of(const Instruction& instruction) {
+  using Work = OperatorTraits::Work;
   const std::string_view name = instruction.name;
-  if (is_one_of(name, {"mm", "bmm"}) && inputs.size() >= 2) {
-    run_product(eager, inputs[0], inputs[1]);
-  } else if (is_one_of(name, {"addmm", "baddbmm"}) && inputs.size() >= 3) {
-    run_product(eager, inputs[1], inputs[2]);
-  } else if (is_one_of(name, {"_grouped_mm", "_scaled_grouped_mm"}) && inputs.size() >= 2) {
-    run_grouped(eager, inputs[0], inputs[1]);
-  } else if (name == "convolution" && inputs.size() >= 2) {
-    run_convolution(eager, inputs, outputs);
-  } else if (name.starts_with("_scaled_dot_product_") && name.ends_with("_backward")) {
-    run_attention(eager, instruction, inputs, 1, true);
-  } else if (name.starts_with("_scaled_dot_product_")) {
-    run_attention(eager, instruction, inputs, 0, false);
-  } else {
-    return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-void touch_workspaces(Eager& eager, const Instruction& instruction,
-                      const std::vector<Tensor>& inputs) {
-  const std::string_view name = instruction.name;
-  const bool row_bias =
-      name == "addmm" && !inputs.empty() && inputs[0].defined() && inputs[0].shape().rank() == 1;
-  if (row_bias) {
-    eager.touch_cublaslt();
-  } else if (is_one_of(name, {"mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "dot", "addbmm"})) {
-    eager.touch_cublas();
-  }
-}
-
-void give_work(Eager& eager, const Instruction& instruction, const std::vector<Tensor>& inputs,
-               const std::vector<Tensor>& outputs) {
+  const std::size_t inputs = instruction.inputs.size();
   const bool views = std::ranges::all_of(instruction.outputs, [](const RecordedOutput& output) {
     return output.how == RecordedOutput::How::kView;
   });
-  if (views || launches_nothing(instruction.name) ||
-      run_known(eager, instruction, inputs, outputs)) {
-    return;
+  if (views || launches_nothing(name)) {
+    return Work::kNothing;
   }
+  if (is_one_of(name, {"mm", "bmm"}) && inputs >= 2) {
+    return Work::kProduct;
+  }
+  if (is_one_of(name, {"addmm", "baddbmm"}) && inputs >= 3) {
+    return Work::kBiasedProduct;
+  }
+  if (is_one_of(name, {"_grouped_mm", "_scaled_grouped_mm"}) && inputs >= 2) {
+    return Work::kGrouped;
+  }
+  if (name == "convolution" && inputs >= 2) {
+    return Work::kConvolution;
+  }
+  if (name.starts_with("_scaled_dot_product_")) {
+    return name.ends_with("_backward") ? Work::kAttentionBackward : Work::kAttention;
+  }
+  return Work::kTraffic;
+}
+
+/// Kernels that read the inputs and write the outputs once.
+void run_traffic(Eager& eager, const OperatorTraits& traits, std::span<const Tensor> inputs,
+                 std::span<const Tensor> outputs) {
   std::int64_t written = 0;
   std::int64_t elements = 0;
   for (const Tensor& output : outputs) {
@@ -149,14 +135,66 @@ void give_work(Eager& eager, const Instruction& instruction, const std::vector<T
     elements = std::max(elements, output.defined() ? output.elements() : 0);
   }
   std::int64_t read = 0;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const std::int64_t bytes = torch::bytes_of(inputs[i]);
-    read += gathers(instruction.name) ? std::min(bytes, written) : bytes;
-    elements = std::max(
-        elements, inputs[i].defined() && !gathers(instruction.name) ? inputs[i].elements() : 0);
+  for (const Tensor& input : inputs) {
+    const std::int64_t bytes = torch::bytes_of(input);
+    read += traits.gathers ? std::min(bytes, written) : bytes;
+    elements = std::max(elements, input.defined() && !traits.gathers ? input.elements() : 0);
   }
   constexpr std::int64_t kWidest = 8;
   torch::launch_kernels(eager, read + written, torch::elementwise_launches(elements, kWidest));
+}
+
+}  // namespace
+
+OperatorTraits traits_of(const Instruction& instruction) {
+  using Workspace = OperatorTraits::Workspace;
+  const std::string_view name = instruction.name;
+  const bool multiplies =
+      is_one_of(name, {"mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "dot", "addbmm"});
+  return {.work = work_of(instruction),
+          .workspace = name == "addmm" ? Workspace::kCublasOfBias
+                       : multiplies    ? Workspace::kCublas
+                                       : Workspace::kNone,
+          .gathers = gathers(name),
+          .efficient = name.find("efficient") != std::string_view::npos,
+          .transposes = name == "transpose",
+          .attends = name == "scaled_dot_product_attention"};
+}
+
+void touch_workspaces(Eager& eager, const OperatorTraits& traits, std::span<const Tensor> inputs) {
+  using Workspace = OperatorTraits::Workspace;
+  if (traits.workspace == Workspace::kNone) {
+    return;
+  }
+  const bool row_bias = traits.workspace == Workspace::kCublasOfBias && !inputs.empty() &&
+                        inputs[0].defined() && inputs[0].shape().rank() == 1;
+  if (row_bias) {
+    eager.touch_cublaslt();
+  } else {
+    eager.touch_cublas();
+  }
+}
+
+void give_work(Eager& eager, const OperatorTraits& traits, const Instruction& instruction,
+               std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  using Work = OperatorTraits::Work;
+  switch (traits.work) {
+    case Work::kNothing:
+      return;
+    case Work::kTraffic:
+      return run_traffic(eager, traits, inputs, outputs);
+    case Work::kProduct:
+      return run_product(eager, inputs[0], inputs[1]);
+    case Work::kBiasedProduct:
+      return run_product(eager, inputs[1], inputs[2]);
+    case Work::kGrouped:
+      return run_grouped(eager, inputs[0], inputs[1]);
+    case Work::kConvolution:
+      return run_convolution(eager, inputs, outputs);
+    case Work::kAttention:
+    case Work::kAttentionBackward:
+      return run_attention(eager, traits, instruction, inputs);
+  }
 }
 
 }  // namespace headroom::ir::transformers

@@ -1,7 +1,10 @@
 #include "runtimes/transformers/recording/recorded_node.h"
 
-#include <algorithm>
 #include <utility>
+#include <vector>
+
+#include "runtimes/transformers/recording/operator_run.h"
+#include "runtimes/transformers/recording/tensor_list.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -14,7 +17,7 @@ using torch::Tensor;
 /// The tensors that a template reads in one run.
 struct BackwardFrame {
   const Gradients& gradients;
-  const std::vector<Tensor>& saved;
+  std::span<const Tensor> saved;
   Values values;
 
   [[nodiscard]] Tensor operand(const Reference& reference) const {
@@ -31,38 +34,56 @@ struct BackwardFrame {
   }
 };
 
-Gradients run_template(Eager& eager, const Replay& replay, const RecordedGradient& gradient,
-                       const std::vector<int>& positions, const Gradients& incoming, Node& node) {
-  std::vector<Tensor> saved(positions.size());
-  for (std::size_t i = 0; i < positions.size(); ++i) {
-    if (positions[i] >= 0) {
-      saved[i] = node.saved[static_cast<std::size_t>(positions[i])].unpack(eager);
+bool is_output(const SavedReference& saved) {
+  return saved.kind == SavedReference::Kind::kOutput;
+}
+
+/// Unpacks what the node keeps. It has kept inputs and others first, then outputs.
+void unpack(Eager& eager, const Instruction& instruction, std::uint64_t kept, Node& node,
+            std::span<Tensor> saved) {
+  std::size_t inputs = 0;
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    if ((kept >> i & 1U) != 0 && !is_output(instruction.saves[i])) {
+      ++inputs;
     }
   }
+  std::size_t input = 0;
+  std::size_t output = inputs;
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    if ((kept >> i & 1U) != 0) {
+      saved[i] = node.saved[is_output(instruction.saves[i]) ? output++ : input++].unpack(eager);
+    }
+  }
+}
+
+Gradients run_template(Eager& eager, const PreparedInstruction& owner, std::uint64_t kept,
+                       const Gradients& incoming, Node& node) {
+  const RecordedGradient& gradient = *owner.gradient->recorded;
+  const PreparedCode& code = owner.gradient->code;
+  TensorList saved(owner.recorded->saves.size());
+  unpack(eager, *owner.recorded, kept, node, saved.all());
   std::uint64_t wanted = 0;
   for (std::size_t edge = 0; edge < gradient.edges.size(); ++edge) {
     wanted |= node.wants(edge) ? std::uint64_t{1} << edge : 0;
   }
-  BackwardFrame frame{
-      .gradients = incoming, .saved = saved, .values = Values(gradient.code.values)};
-  const std::vector<Instruction>& code = gradient.code.instructions;
-  for (std::size_t i = 0; i < code.size(); ++i) {
+  BackwardFrame frame{.gradients = incoming, .saved = saved.all(), .values = Values(code.values)};
+  for (std::size_t i = 0; i < code.instructions.size(); ++i) {
     if ((gradient.needed_by[i] & wanted) == 0) {
       continue;
     }
-    const Instruction& instruction = code[i];
+    const Instruction& instruction = *code.instructions[i].recorded;
     if (instruction.kind == Instruction::Kind::kDrop) {
       for (const Reference& dropped : instruction.inputs) {
         frame.values.drop(dropped.index);
       }
       continue;
     }
-    std::vector<Tensor> inputs;
-    inputs.reserve(instruction.inputs.size());
-    for (const Reference& input : instruction.inputs) {
-      inputs.push_back(frame.operand(input));
+    TensorList inputs(instruction.inputs.size());
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      inputs[k] = frame.operand(instruction.inputs[k]);
     }
-    std::vector<Tensor> outputs = run_operator(eager, replay, instruction, inputs);
+    TensorList outputs(instruction.outputs.size());
+    run_operator(eager, code.instructions[i], inputs.all(), outputs.all());
     inputs.clear();
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       frame.values.put(instruction, k, std::move(outputs[k]));
@@ -81,49 +102,50 @@ Gradients run_template(Eager& eager, const Replay& replay, const RecordedGradien
 
 }  // namespace
 
-RecordedNode::RecordedNode(Eager& eager, std::shared_ptr<const Replay> replay,
-                           const Instruction& instruction, const Operands& operands)
-    : eager_(eager), replay_(std::move(replay)), instruction_(instruction) {
-  if (!instruction.gradient || !eager.grad_enabled()) {
+RecordedNode::RecordedNode(Eager& eager, const PreparedInstruction& instruction,
+                           const Operands& operands)
+    : instruction_(instruction) {
+  if (instruction.gradient == nullptr || !eager.grad_enabled()) {
     return;
   }
-  gradient_ = &replay_->recording.gradients[*instruction.gradient];
-  std::vector<Tensor> edges;
-  edges.reserve(gradient_->edges.size());
-  for (const std::int32_t edge : gradient_->edges) {
-    edges.push_back(edge == kOutsideEdge ? Tensor{}
-                    : edge == kBaseEdge  ? operands.base
-                                         : operands.inputs[static_cast<std::size_t>(edge)]);
-    wanted_ |= edges.back().requires_grad() ? std::uint64_t{1} << (edges.size() - 1) : 0;
+  const RecordedGradient& gradient = *instruction.gradient->recorded;
+  TensorList edges(gradient.edges.size());
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const std::int32_t edge = gradient.edges[i];
+    if (edge != kOutsideEdge) {
+      edges[i] =
+          edge == kBaseEdge ? operands.base : operands.inputs[static_cast<std::size_t>(edge)];
+    }
+    wanted_ |= edges[i].requires_grad() ? std::uint64_t{1} << i : 0;
   }
   if (wanted_ == 0) {
     return;
   }
-  record_ = std::make_unique<torch::Record>(eager, std::span<const Tensor>(edges));
-  positions_.assign(instruction.saves.size(), -1);
-  for (std::size_t i = 0; i < instruction.saves.size(); ++i) {
-    const SavedReference& saved = instruction.saves[i];
-    if (saved.kind != SavedReference::Kind::kOutput) {
-      save(i, saved.kind == SavedReference::Kind::kInput ? operands.inputs[saved.index]
-                                                         : operands.others[i]);
+  record_.emplace(eager, std::span<const Tensor>(edges.all()));
+  const std::vector<SavedReference>& saves = instruction.recorded->saves;
+  for (std::size_t i = 0; i < saves.size(); ++i) {
+    if (!is_output(saves[i])) {
+      save(i, saves[i].kind == SavedReference::Kind::kInput ? operands.inputs[saves[i].index]
+                                                            : operands.others[i]);
     }
   }
 }
 
 void RecordedNode::save(std::size_t index, const Tensor& tensor) {
-  if (tensor.defined() && (gradient_->saved_for[index] & wanted_) != 0) {
+  if (tensor.defined() && (instruction_.gradient->recorded->saved_for[index] & wanted_) != 0) {
     record_->save(tensor);
-    positions_[index] = saved_++;
+    kept_ |= std::uint64_t{1} << index;
   }
 }
 
-void RecordedNode::finish(std::vector<Tensor>& outputs) {
-  if (record_ == nullptr) {
+void RecordedNode::finish(std::span<Tensor> outputs) {
+  if (!record_) {
     return;
   }
-  for (std::size_t i = 0; i < instruction_.saves.size(); ++i) {
-    if (instruction_.saves[i].kind == SavedReference::Kind::kOutput) {
-      save(i, outputs[instruction_.saves[i].index]);
+  const std::vector<SavedReference>& saves = instruction_.recorded->saves;
+  for (std::size_t i = 0; i < saves.size(); ++i) {
+    if (is_output(saves[i])) {
+      save(i, outputs[saves[i].index]);
     }
   }
   Tensor none;
@@ -132,11 +154,10 @@ void RecordedNode::finish(std::vector<Tensor>& outputs) {
   for (Tensor& output : outputs) {
     differentiable.push_back(output.defined() && is_floating(output.dtype()) ? &output : &none);
   }
-  record_->finish(differentiable,
-                  [replay = replay_, gradient = gradient_, positions = std::move(positions_)](
-                      Eager& eager, Gradients& incoming, Node& node) {
-                    return run_template(eager, *replay, *gradient, positions, incoming, node);
-                  });
+  record_->finish(differentiable, [instruction = &instruction_, kept = kept_](
+                                      Eager& eager, Gradients& incoming, Node& node) {
+    return run_template(eager, *instruction, kept, incoming, node);
+  });
 }
 
 }  // namespace headroom::ir::transformers

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <vector>
+#include <optional>
+#include <span>
 
 #include "runtimes/torch/record.h"
-#include "runtimes/transformers/recording/operator_run.h"
+#include "runtimes/transformers/recording/prepared_code.h"
 
 namespace headroom::ir::transformers {
 
@@ -14,27 +16,25 @@ class RecordedNode {
  public:
   /// Tensors that the node refers to besides the operator's outputs.
   struct Operands {
-    std::vector<torch::Tensor> inputs;
-    std::vector<torch::Tensor> others;  ///< One per saved tensor: neither input nor output.
-    torch::Tensor base;                 ///< The base of the view into which the operator writes.
+    std::span<const torch::Tensor> inputs;
+    /// One per saved tensor that is neither input nor output; empty if there is none.
+    std::span<const torch::Tensor> others;
+    torch::Tensor base;  ///< The base of the view into which the operator writes.
   };
-  RecordedNode(torch::Eager& eager, std::shared_ptr<const Replay> replay,
-               const Instruction& instruction, const Operands& operands);
+  /// `instruction` lives as long as the graph.
+  RecordedNode(torch::Eager& eager, const PreparedInstruction& instruction,
+               const Operands& operands);
 
   /// Keeps outputs, and becomes their `grad_fn`.
-  void finish(std::vector<torch::Tensor>& outputs);
+  void finish(std::span<torch::Tensor> outputs);
 
  private:
   void save(std::size_t index, const torch::Tensor& tensor);
 
-  torch::Eager& eager_;
-  std::shared_ptr<const Replay> replay_;
-  const Instruction& instruction_;
-  const RecordedGradient* gradient_ = nullptr;
-  std::unique_ptr<torch::Record> record_;
-  std::uint64_t wanted_ = 0;    ///< Bit i: edge i needs a gradient.
-  std::vector<int> positions_;  ///< The node's index of each saved tensor; -1: not kept.
-  int saved_ = 0;
+  const PreparedInstruction& instruction_;
+  std::optional<torch::Record> record_;
+  std::uint64_t wanted_ = 0;  ///< Bit i: edge i needs a gradient.
+  std::uint64_t kept_ = 0;    ///< Bit i: the node keeps saved tensor i.
 };
 
 }  // namespace headroom::ir::transformers

@@ -11,6 +11,8 @@
 #include "model_ir/base/check.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/transformers/recording/code_runner.h"
+#include "runtimes/transformers/recording/constructors.h"
+#include "runtimes/transformers/recording/prepared_code.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -90,6 +92,23 @@ std::optional<Error> option_trouble(const ModelSpec& spec, const ParallelPlan& p
 
 constexpr std::int64_t kMostTurns = 1 << 16;
 
+bool is_bounded(const RecordedOutput& output, const BatchSizes& sizes) {
+  std::int64_t elements = 1;
+  for (const SizeExpression& size : output.shape) {
+    const std::optional<std::int64_t> value = size.at(sizes);
+    if (!value || __builtin_mul_overflow(elements, *value, &elements) ||
+        elements > SizeExpression::kGreatest) {
+      return false;
+    }
+  }
+  return !output.bytes || output.bytes->at(sizes).has_value();
+}
+
+bool are_bounded(const std::vector<RecordedOutput>& outputs, const BatchSizes& sizes) {
+  return std::ranges::all_of(
+      outputs, [&](const RecordedOutput& output) { return is_bounded(output, sizes); });
+}
+
 /// Whether the sizes of all tensors and the turns of loops are within bounds.
 bool are_bounded(const RecordedCode& code, const BatchSizes& sizes) {
   return std::ranges::all_of(code.instructions, [&](const Instruction& instruction) {
@@ -100,17 +119,7 @@ bool are_bounded(const RecordedCode& code, const BatchSizes& sizes) {
     const bool inner = std::ranges::all_of(instruction.inside, [&](const InnerStep& step) {
       return step.bytes.at(sizes).has_value();
     });
-    return inner && std::ranges::all_of(instruction.outputs, [&](const RecordedOutput& output) {
-             std::int64_t elements = 1;
-             for (const SizeExpression& size : output.shape) {
-               const std::optional<std::int64_t> value = size.at(sizes);
-               if (!value || __builtin_mul_overflow(elements, *value, &elements) ||
-                   elements > SizeExpression::kGreatest) {
-                 return false;
-               }
-             }
-             return true;
-           });
+    return inner && are_bounded(instruction.outputs, sizes);
   });
 }
 
@@ -126,7 +135,8 @@ std::optional<Error> size_trouble(const ModelSpec& spec, const ParallelPlan& pla
                                    "choose another --seq");
   }
   const auto bounded = [&](const auto& each) { return are_bounded(each.code, sizes); };
-  if (are_bounded(variant.forward, sizes) && std::ranges::all_of(variant.bodies, bounded) &&
+  if (are_bounded(variant.inputs, sizes) && are_bounded(variant.load->code, sizes) &&
+      are_bounded(variant.forward, sizes) && std::ranges::all_of(variant.bodies, bounded) &&
       std::ranges::all_of(recording.gradients, bounded)) {
     return std::nullopt;
   }
@@ -182,8 +192,13 @@ Model load_recorded(Eager& eager, const ModelSource& source,
   model.setting = source.setting;
   model.parameters.resize(source.graph.tensor_count());
   model.buffers.resize(recording.buffers.size());
-  eager.set_site("parameters", -1);
-  CodeRunner(eager, model, *variant, sizes_of(source.plan)).load();
+  const auto prepared = std::make_shared<PreparedModel>(eager, recording, *variant, source.graph,
+                                                        sizes_of(source.plan));
+  if (model.setting.hooks_modules) {
+    prepared->find_calls();
+  }
+  model.recorded = prepared;
+  run_constructors(eager, model, created);
   for (std::size_t i = 0; i < recording.parameters.size(); ++i) {
     const Tensor& parameter = model.parameters[i];
     HEADROOM_ASSERT(parameter.defined());
@@ -191,9 +206,6 @@ Model load_recorded(Eager& eager, const ModelSource& source,
     if (parameter.requires_grad()) {
       model.trainable.push_back(parameter);
       model.trainable_count += parameter.elements();
-    }
-    if (created) {
-      created(parameter);
     }
   }
   eager.program().parameters = model.parameter_count;
@@ -203,20 +215,16 @@ Model load_recorded(Eager& eager, const ModelSource& source,
 
 std::vector<Tensor> recorded_inputs(Eager& eager, const Model& model) {
   std::vector<Tensor> inputs;
-  const RecordedVariant* const variant = variant_for(*model.spec, *model.plan);
-  HEADROOM_ASSERT(variant != nullptr);
-  const Replay replay{.recording = *model.spec->recording, .sizes = sizes_of(*model.plan)};
-  for (std::size_t i = 1; i < variant->inputs.size(); ++i) {
-    inputs.push_back(eager.empty(replay.shape_of(variant->inputs[i].shape),
-                                 variant->inputs[i].dtype, TensorRole::kInput));
+  const std::vector<RecordedOutput>& recorded = model.recorded->variant().inputs;
+  for (std::size_t i = 1; i < recorded.size(); ++i) {
+    inputs.push_back(eager.empty(model.recorded->shape_of(recorded[i].shape), recorded[i].dtype,
+                                 TensorRole::kInput));
   }
   return inputs;
 }
 
 ModelOutput forward_recorded(Eager& eager, Model& model, const Batch& batch) {
-  const RecordedVariant* const variant = variant_for(*model.spec, *model.plan);
-  HEADROOM_ASSERT(variant != nullptr);
-  const auto runner = std::make_shared<CodeRunner>(eager, model, *variant, sizes_of(*model.plan));
+  const auto runner = std::make_shared<CodeRunner>(eager, model);
   std::vector<Tensor> result = runner->forward(batch);
   ModelOutput output;
   output.loss = std::move(result[0]);

@@ -45,6 +45,30 @@ TEST_CASE("parse_json: nesting is capped and a key may stand once in an object")
   CHECK(twice.error().got == "key 'a' twice in one object");
 }
 
+TEST_CASE("parse_json: text beyond ASCII, escapes and all forms of numbers are read alike") {
+  // "\\u0061" is left to the full parser, which then reads the whole document.
+  for (const std::string text :
+       {R"("a\"b\\c\/d\b\f\n\r\t")", "-0", "0", "-12", "0.5", "1e3", "1E+3", "-2.5e-3",
+        "123456789012345678", "18446744073709551616", "4.9e-324", "1e-400", "[ ]", "{ }",
+        " [ 1 , { \"k\" : [ ] } ] ", "[[], {}, [null, true, false]]",
+        R"({"z": 1, "a": 2, "y": [3]})"}) {
+    CAPTURE(text);
+    const auto quick = parse_json(text, "f");
+    const auto full = parse_json("[\"\\u0061\", " + text + "]", "f");
+    REQUIRE(quick);
+    REQUIRE(full);
+    CHECK(to_json(*quick) == to_json((*full->as_array())[1]));
+  }
+  for (const std::string text :
+       {"01",      "-",      "1.",       ".5",      "1e",       "+1",     "1e999",      "\"a",
+        "\"\\x\"", "[1",     "[1 2]",    "{\"a\"}", "{\"a\":}", "{a: 1}", "tru",        "nul",
+        "[1],",    "\"\t\"", "\"\xff\"", "--1",     "[,]",      "{,}",    "{\"a\": 1,}"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_json(text, "f"));
+    CHECK_FALSE(parse_json("[\"\\u0061\", " + text + "]", "f"));
+  }
+}
+
 TEST_CASE("to_json: reading back gives the same text") {
   const std::string text =
       R"({"a": [1, -2.5, 1e+300, true, false, null], "b\"\\\n\u0001": "ü", "c": {}, "d": []})";

@@ -16,6 +16,7 @@
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/recording/recorded_spec.h"
 #include "model_ir/spec/recording/recording.h"
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/plan_check.h"
 #include "tests/support/refusal.h"
@@ -70,6 +71,19 @@ std::string edited(std::string text, std::string_view from, std::string_view to)
   return text.replace(at, from.size(), to);
 }
 
+/// The phases of `model` have the bytes of the family that is written by hand.
+void check_same_bytes(const ModelSpec& model, const ParallelPlan& plan) {
+  const std::vector<test::RecordedPhase> expected = phases_of(written(), plan);
+  const std::vector<test::RecordedPhase> found = phases_of(model, plan);
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CAPTURE(expected[i].name);
+    CHECK(found[i].name == expected[i].name);
+    CHECK(found[i].allocated_after == expected[i].allocated_after);
+    CHECK(found[i].peak_allocated == expected[i].peak_allocated);
+  }
+}
+
 ParallelPlan plan_of(Precision precision, std::int64_t micro_batch, std::int64_t sequence) {
   ParallelPlan plan;
   plan.precision = precision;
@@ -118,6 +132,14 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
   changed("recomputed inside backward",
           [](ParallelPlan& plan) { plan.recompute = Recompute::kFullReentrant; });
   changed("adapters", [](ParallelPlan& plan) { plan.lora = test::all_linear(8); });
+  changed("adapters, recomputed", [](ParallelPlan& plan) {
+    plan.lora = test::all_linear(8);
+    plan.recompute = Recompute::kFull;
+  });
+  changed("adapters, recomputed inside backward", [](ParallelPlan& plan) {
+    plan.lora = test::all_linear(8);
+    plan.recompute = Recompute::kFullReentrant;
+  });
   changed("accumulation", [](ParallelPlan& plan) { plan.workload.accumulation = 2; });
   changed("shards", [](ParallelPlan& plan) {
     plan.runtime = "fsdp";
@@ -127,15 +149,71 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
   });
   for (const auto& [name, plan] : plans) {
     CAPTURE(name);
-    const std::vector<test::RecordedPhase> expected = phases_of(written(), plan);
-    const std::vector<test::RecordedPhase> found = phases_of(recording, plan);
-    REQUIRE(found.size() == expected.size());
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      CAPTURE(expected[i].name);
-      CHECK(found[i].name == expected[i].name);
-      CHECK(found[i].allocated_after == expected[i].allocated_after);
-      CHECK(found[i].peak_allocated == expected[i].peak_allocated);
+    check_same_bytes(recording, plan);
+  }
+}
+
+TEST_CASE("recording: every stage of ZeRO gives the bytes of the family that is written by hand") {
+  // In fp16, the code of a Llama is that in bf16.
+  std::string halves = recording_text();
+  for (std::size_t at = 0; (at = halves.find("\"bf16\"", at)) != std::string::npos;) {
+    halves.replace(at, 6, "\"fp16\"");
+  }
+  for (const auto& [precision, model] :
+       {std::pair{Precision::kBf16Master, recorded()},
+        std::pair{Precision::kFp16Master, read_model(halves).value()}}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const Recompute recompute :
+           {Recompute::kNone, Recompute::kFull, Recompute::kFullReentrant}) {
+        ParallelPlan plan = plan_of(precision, 2, 512);
+        plan.runtime = "deepspeed";
+        plan.world = 4;
+        plan.recompute = recompute;
+        edit_zero(plan).stage = stage;
+        CAPTURE(precision);
+        CAPTURE(stage);
+        CAPTURE(recompute);
+        check_same_bytes(model, plan);
+      }
     }
+  }
+}
+
+TEST_CASE("recording: stage 3 gathers, prefetches and releases as for the family by hand") {
+  ParallelPlan usual = plan_of(Precision::kBf16Master, 2, 512);
+  usual.runtime = "deepspeed";
+  usual.world = 4;
+  ZeroPlan& zero = edit_zero(usual);
+  zero = {.stage = 3};
+  zero.param_persistence_threshold = 1'000;
+  zero.prefetch_bucket_size = 200'000;
+  zero.max_live_parameters = 600'000;
+  zero.max_reuse_distance = 300'000;
+  zero.reduce_bucket_size = 500'000;
+  std::vector<std::pair<std::string, ParallelPlan>> plans{{"small buckets", usual}};
+  const auto changed = [&](std::string name, const std::function<void(ParallelPlan&)>& change) {
+    plans.emplace_back(std::move(name), usual);
+    change(plans.back().second);
+  };
+  changed("recomputed", [](ParallelPlan& plan) { plan.recompute = Recompute::kFull; });
+  changed("adapters", [](ParallelPlan& plan) { plan.lora = test::all_linear(8); });
+  changed("adapters, recomputed", [](ParallelPlan& plan) {
+    plan.lora = test::all_linear(8);
+    plan.recompute = Recompute::kFull;
+  });
+  changed("accumulation", [](ParallelPlan& plan) { plan.workload.accumulation = 3; });
+  changed("offload", [](ParallelPlan& plan) {
+    edit_zero(plan).offload_optimizer = OffloadDevice::kCpu;
+    edit_zero(plan).offload_param = OffloadDevice::kCpu;
+  });
+  changed("secondary partitions",
+          [](ParallelPlan& plan) { edit_zero(plan).hpz_partition_size = 2; });
+  changed("PyTorch's linear layers",
+          [](ParallelPlan& plan) { edit_zero(plan).memory_efficient_linear = false; });
+  changed("one rank", [](ParallelPlan& plan) { plan.world = 1; });
+  for (const auto& [name, plan] : plans) {
+    CAPTURE(name);
+    check_same_bytes(recorded(), plan);
   }
 }
 
@@ -151,6 +229,17 @@ TEST_CASE("recording: what was not recorded is refused") {
   plan = plan_of(Precision::kBf16, 2, 512);
   plan.runtime = "torchtitan";
   CHECK(test::refused_by_check(model, plan) == "torchtitan with a model recording");
+  // DeepSpeed gathers such blocks as one module.
+  const ModelSpec experts =
+      read_model(edited(recording_text(), R"("LlamaMLP"])", R"("Qwen3MoeSparseMoeBlock"])"))
+          .value();
+  plan = plan_of(Precision::kBf16Master, 2, 512);
+  plan.runtime = "deepspeed";
+  plan.world = 4;
+  edit_zero(plan).stage = 3;
+  CHECK(test::refused_by_lowering(experts, plan) == "zero");
+  edit_zero(plan).stage = 2;
+  CHECK(test::refused_by_lowering(experts, plan).empty());
 }
 
 TEST_CASE("recording: what is wrong in a file is named with its place") {

@@ -1,0 +1,106 @@
+#include "runtimes/transformers/recording/prepared_code.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "model_ir/base/check.h"
+
+namespace headroom::ir::transformers {
+
+using torch::Eager;
+using torch::Shape;
+
+namespace {
+
+std::int64_t value_of(const SizeExpression& size, const BatchSizes& sizes) {
+  const std::optional<std::int64_t> value = size.at(sizes);
+  HEADROOM_ASSERT(value.has_value());  // `recording_trouble` has evaluated all of them.
+  return *value;
+}
+
+std::vector<const Op*> linears_of(const Recording& recording, const Graph& graph) {
+  std::unordered_map<std::string_view, const Op*> by_path;
+  for (std::size_t node = 0; node < graph.op_count(); ++node) {
+    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
+    if (op.kind == OpKind::kLinear) {
+      by_path.emplace(graph.tensor(op.outputs[0]).name, &op);
+    }
+  }
+  std::vector<const Op*> linears(recording.modules.size(), nullptr);
+  for (std::size_t i = 0; i < linears.size(); ++i) {
+    const auto found = by_path.find(recording.modules[i].path);
+    linears[i] = found == by_path.end() ? nullptr : found->second;
+  }
+  return linears;
+}
+
+}  // namespace
+
+PreparedModel::PreparedModel(Eager& eager, const Recording& recording,
+                             const RecordedVariant& variant, const Graph& graph,
+                             const BatchSizes& sizes)
+    : recording_(recording),
+      variant_(variant),
+      sizes_(sizes),
+      linears_(linears_of(recording, graph)),
+      gradients_(recording.gradients.size()) {
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    gradients_[i].recorded = &recording.gradients[i];
+    gradients_[i].code = prepare(eager, recording.gradients[i].code);
+  }
+  forward_ = prepare(eager, variant.forward);
+  bodies_.reserve(variant.bodies.size());
+  for (const RecordedBody& body : variant.bodies) {
+    bodies_.push_back(prepare(eager, body.code));
+  }
+}
+
+Shape PreparedModel::shape_of(const RecordedShape& shape) const {
+  std::array<std::int64_t, Shape::kMaxRank> dims{};
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    dims[i] = value_of(shape[i], sizes_);
+  }
+  return Shape(std::span<const std::int64_t>(dims.data(), shape.size()));
+}
+
+PreparedCode PreparedModel::prepare(Eager& eager, const RecordedCode& code) const {
+  PreparedCode prepared{.values = code.values, .instructions = {}};
+  prepared.instructions.reserve(code.instructions.size());
+  for (const Instruction& instruction : code.instructions) {
+    PreparedInstruction& made = prepared.instructions.emplace_back();
+    made.recorded = &instruction;
+    if (instruction.loop) {
+      made.turns = value_of(instruction.loop->turns, sizes_);
+      made.loop = std::make_unique<const PreparedCode>(prepare(eager, instruction.loop->body.code));
+      continue;
+    }
+    if (instruction.kind != Instruction::Kind::kOp &&
+        instruction.kind != Instruction::Kind::kNode) {
+      continue;
+    }
+    eager.set_site(instruction.name, eager.layer());
+    made.operation = eager.operation();
+    made.traits = traits_of(instruction);
+    made.refers = std::ranges::any_of(instruction.saves, [](const SavedReference& saved) {
+      return saved.kind == SavedReference::Kind::kOther;
+    });
+    made.gradient = instruction.gradient ? &gradients_[*instruction.gradient] : nullptr;
+    made.outputs.reserve(instruction.outputs.size());
+    for (const RecordedOutput& output : instruction.outputs) {
+      made.outputs.push_back({.shape = shape_of(output.shape),
+                              .bytes = output.bytes ? value_of(*output.bytes, sizes_) : -1});
+    }
+    made.inside.reserve(instruction.inside.size());
+    for (const InnerStep& step : instruction.inside) {
+      made.inside.push_back(value_of(step.bytes, sizes_));
+    }
+  }
+  return prepared;
+}
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "model_ir/graph/graph.h"
+#include "model_ir/spec/recording/recording.h"
+#include "runtimes/torch/eager.h"
+#include "runtimes/torch/tensor.h"
+#include "runtimes/transformers/recording/module_calls.h"
+#include "runtimes/transformers/recording/operator_work.h"
+
+namespace headroom::ir::transformers {
+
+struct PreparedCode;
+struct PreparedGradient;
+
+/// An output whose sizes are numbers.
+struct PreparedOutput {
+  torch::Shape shape;
+  std::int64_t bytes = -1;  ///< The size of its storage; -1: that of the shape.
+};
+
+/// A recorded instruction for one micro-batch and sequence length.
+struct PreparedInstruction {
+  const Instruction* recorded = nullptr;
+  std::uint16_t operation = 0;  ///< Its name in the program.
+  OperatorTraits traits;
+  bool refers = false;  ///< It saves a tensor that is neither input nor output.
+  std::vector<PreparedOutput> outputs;
+  std::vector<std::int64_t> inside;  ///< The bytes of each step inside it.
+  const PreparedGradient* gradient = nullptr;
+  std::int64_t turns = 0;  ///< kRepeat
+  std::unique_ptr<const PreparedCode> loop;
+};
+
+struct PreparedCode {
+  std::uint32_t values = 0;
+  std::vector<PreparedInstruction> instructions;
+};
+
+struct PreparedGradient {
+  const RecordedGradient* recorded = nullptr;
+  PreparedCode code;
+};
+
+/// One variant of a recording for one micro-batch and sequence length. Nothing in it changes while
+/// a program is made, so that all calls of the model share it.
+class PreparedModel {
+ public:
+  /// Requires that `graph` is that of the recording, and that all sizes are within bounds.
+  PreparedModel(torch::Eager& eager, const Recording& recording, const RecordedVariant& variant,
+                const Graph& graph, const BatchSizes& sizes);
+  /// Finds the calls of all modules, for a wrapper that hooks them.
+  void find_calls() { calls_.emplace(recording_, variant_); }
+  PreparedModel(const PreparedModel&) = delete;
+  PreparedModel& operator=(const PreparedModel&) = delete;
+
+  [[nodiscard]] const Recording& recording() const { return recording_; }
+  [[nodiscard]] const RecordedVariant& variant() const { return variant_; }
+  [[nodiscard]] const PreparedCode& forward() const { return forward_; }
+  [[nodiscard]] const PreparedCode& body(std::size_t index) const { return bodies_[index]; }
+  /// The operator of a linear layer; null for other modules.
+  [[nodiscard]] const Op* linear(std::size_t module) const { return linears_[module]; }
+  /// Nothing, unless they have been asked for.
+  [[nodiscard]] const std::optional<ModuleCalls>& calls() const { return calls_; }
+  /// `code` in the same way, which outlives the result.
+  [[nodiscard]] PreparedCode prepare(torch::Eager& eager, const RecordedCode& code) const;
+  [[nodiscard]] torch::Shape shape_of(const RecordedShape& shape) const;
+
+ private:
+  const Recording& recording_;
+  const RecordedVariant& variant_;
+  BatchSizes sizes_;
+  std::vector<const Op*> linears_;  ///< By module.
+  std::vector<PreparedGradient> gradients_;
+  PreparedCode forward_;
+  std::vector<PreparedCode> bodies_;
+  std::optional<ModuleCalls> calls_;
+};
+
+}  // namespace headroom::ir::transformers
