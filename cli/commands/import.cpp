@@ -109,11 +109,20 @@ Result<ImportQuestion> read_import(const Arguments& arguments) {
   if (!options) {
     return std::move(options).error();
   }
+  const bool family = arguments.has("family");
+  if (family && (!options->empty() || source->ends_with(".py") ||
+                 source->find(".py:") != std::string::npos)) {
+    return Error::invalid_argument(
+        "family", "with " + (options->empty() ? *source : options->front()),
+        "a config.json alone: a family is recorded in bf16 and autocast-bf16, with sdpa",
+        "leave out --family, or --precision and --attention");
+  }
   return ImportQuestion{.source = {.python = arguments.value("python").value_or("python3"),
                                    .source = std::move(source).value(),
                                    .output = output,
                                    .options = std::move(options).value(),
-                                   .device = std::move(profile).value()},
+                                   .device = std::move(profile).value(),
+                                   .family = family},
                         .gpu = arguments.value("gpu").value_or(kUsualGpu)};
 }
 
@@ -147,6 +156,25 @@ Result<ExitCode> answer(const ImportQuestion& question, const Context& context,
   return ExitCode::kYes;
 }
 
+/// Says where the recording of a family belongs.
+Result<ExitCode> answer_family(const ImportQuestion& question, const Context& context) {
+  const std::string next =
+      "headroom fit " + shell_word(question.source.source) + " --gpu " + shell_word(question.gpu);
+  if (context.json) {
+    ir::JsonFields document;
+    document.add("schema_version", 1);
+    document.add("family", question.source.output);
+    document.add("next", next);
+    context.out << to_pretty_json(std::move(document).finish()) << "\n";
+    return ExitCode::kYes;
+  }
+  context.out << "The family is recorded in " << question.source.output
+              << ". In the folder families of the configurations, under the name of its "
+                 "model_type, it answers for every config.json of that type.\n\nnext: "
+              << next << "\n";
+  return ExitCode::kYes;
+}
+
 Result<ExitCode> run_import(const Arguments& arguments, const Context& context) {
   const Result<ImportQuestion> question = read_import(arguments);
   if (!question) {
@@ -155,7 +183,8 @@ Result<ExitCode> run_import(const Arguments& arguments, const Context& context) 
   if (Status recorded = check::record_model(question->source); !recorded) {
     return std::move(recorded).error();
   }
-  return answer(*question, context, arguments);
+  return question->source.family ? answer_family(*question, context)
+                                 : answer(*question, context, arguments);
 }
 
 }  // namespace
@@ -178,7 +207,9 @@ Command import_command() {
                             "precision to record: bf16, fp32 or autocast-bf16"},
                            {"attention", "NAME", "sdpa",
                             "implementation of attention to record: sdpa or eager"},
-                           {"gpu", "NAME", "h100-80gb", "GPU whose kernels are recorded"}},
+                           {"gpu", "NAME", "h100-80gb", "GPU whose kernels are recorded"},
+                           {"family", "", "",
+                            "record all dimensions of this model_type: for configs/families"}},
                .example = "import config.json --output my-model.json"},
       .run = run_import};
 }

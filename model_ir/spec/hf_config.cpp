@@ -377,6 +377,10 @@ Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
   if (text.find(kRecordingKey) != std::string_view::npos) {
     return inspect_recording(text, file, options);
   }
+  if (text.find(kFamilyKey) != std::string_view::npos) {
+    return Error::invalid_input(file, "", "the recording of a family", "one model",
+                                "give the config.json of a model of this family");
+  }
   Result<std::optional<HfConfig>> recorded = inspect_recorded_family(text, file, options);
   if (!recorded) {
     return std::move(recorded).error();

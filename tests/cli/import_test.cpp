@@ -27,6 +27,7 @@ TEST_CASE("import: what is typed is checked before Python is started") {
         {"import " + config + " --output a.txt", "a.txt"},
         {"import " + config + " --output /no/such/folder/a.json", "/no/such/folder/a.json"},
         {"import " + config + " --output a.json --precision fp8", "fp8"},
+        {"import " + config + " --output a.json --family --precision bf16", "--family"},
         {"import " + config + " --output a.json --gpu abacus", "abacus"}}) {
     CAPTURE(words);
     const test::Answer answer = test::headroom(words);
@@ -46,6 +47,20 @@ TEST_CASE("import: a recording takes the place of a model") {
       test::headroom("fit " + kRecording + " --gpu h100-80gb --gpus 8 --zero 3");
   CHECK(refused.code == ExitCode::kUsage);
   CHECK(refused.err.find("deepspeed with a model recording") != std::string::npos);
+}
+
+TEST_CASE("import: a config.json of a family that was recorded is answered without Python") {
+  const test::TemporaryFolder folder;
+  const std::string config = folder.write("config.json", R"({"model_type": "smollm3",
+      "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 5,
+      "num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 130000})");
+  const std::string question = " --gpu h100-80gb --micro-batch 2 --seq 512 --json";
+  const test::Answer family = test::headroom("fit " + config + question);
+  CHECK(family.code == ExitCode::kYes);
+  const test::Answer own =
+      test::headroom("fit " HEADROOM_SOURCE_DIR "/tests/golden/recordings/smollm3.json" + question);
+  const std::string peak = "\"peak_allocated";
+  CHECK(family.out.substr(family.out.find(peak)) == own.out.substr(own.out.find(peak)));
 }
 
 }  // namespace headroom::cli

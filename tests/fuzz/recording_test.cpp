@@ -7,6 +7,7 @@
 
 #include "model_ir/base/file.h"
 #include "model_ir/spec/param_count.h"
+#include "model_ir/spec/recorded_family/family_expansion.h"
 #include "model_ir/spec/recording/recorded_spec.h"
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/registry.h"
@@ -55,6 +56,31 @@ TEST_CASE("broken input: model recordings") {
     CAPTURE(random.seed());
     check_recording(random.chance(1, 4) ? test::mutated_bytes(example, random)
                                         : test::mutated_json(example, random));
+  }
+}
+
+TEST_CASE("broken input: recordings of families") {
+  const std::string example =
+      read_file(HEADROOM_SOURCE_DIR "/configs/families/smollm3.json").value();
+  const JsonValue config = parse_json(R"({"model_type": "smollm3", "hidden_size": 256,
+      "intermediate_size": 704, "num_hidden_layers": 5, "num_attention_heads": 8,
+      "num_key_value_heads": 2, "vocab_size": 130000})",
+                                      "config.json")
+                               .value();
+  const std::uint64_t cases = test::kSanitized ? 8 : 60;
+  for (std::uint64_t number = 0; number < cases; ++number) {
+    test::Random random = test::seeded_random(number);
+    CAPTURE(random.seed());
+    const std::string text = random.chance(1, 4) ? test::mutated_bytes(example, random)
+                                                 : test::mutated_json(example, random);
+    const Result<JsonValue> family = parse_json(text, "family.json");
+    const Result<JsonValue> made = family ? expand_family(*family, "family.json", config, "c.json")
+                                          : Result<JsonValue>(family.error());
+    if (made) {
+      check_recording(to_json(*made));
+    } else {
+      CHECK_FALSE(to_text(made.error()).empty());
+    }
   }
 }
 

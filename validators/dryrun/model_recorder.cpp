@@ -12,6 +12,7 @@ namespace headroom::check {
 namespace {
 
 constexpr std::string_view kRecorderPackage = "headroom_record";
+constexpr std::string_view kFamilyPackage = "headroom_record.family";
 
 /// The folder that has the recorder's package.
 Result<std::string> recorder_folder() {
@@ -61,13 +62,14 @@ Status record_model(const ModelSource& source) {
     return std::move(folder).error();
   }
   files->python = std::move(folder).value();  // The dry run's own observation stays out.
-  DryRunRequest request{.command = {source.python, "-m", std::string(kRecorderPackage),
-                                    source.source, "-o", source.output},
-                        .device = source.device,
-                        .world = {},
-                        .steps = 0,
-                        .snapshot = {},
-                        .output_to_error = true};
+  const std::string_view package = source.family ? kFamilyPackage : kRecorderPackage;
+  DryRunRequest request{
+      .command = {source.python, "-m", std::string(package), source.source, "-o", source.output},
+      .device = source.device,
+      .world = {},
+      .steps = 0,
+      .snapshot = {},
+      .output_to_error = true};
   request.command.insert(request.command.end(), source.options.begin(), source.options.end());
   if (Status able = check_interpreter(request.command); !able) {
     return able;

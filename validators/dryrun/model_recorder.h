@@ -15,6 +15,8 @@ struct ModelSource {
   std::string output;
   std::vector<std::string> options;  ///< Further words for the recorder.
   DryRunDevice device;
+  /// Records the family instead: several configurations, whose dimensions become symbols.
+  bool family = false;
 };
 
 /// Runs the recorder (runtimes/torch/record), which writes a model recording to `output`.

@@ -10,6 +10,9 @@
 
 namespace headroom::ir {
 
+/// The key that the recording of a family has and no configuration of a model, in quotation marks.
+inline constexpr std::string_view kFamilyKey = "\"headroom_family\"";
+
 /// The folder of `ConfigDir` with the recordings of families.
 inline constexpr std::string_view kFamilyFolder = "families";
 

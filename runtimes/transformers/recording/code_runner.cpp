@@ -416,8 +416,14 @@ void CodeRunner::run_layer(const Instruction& instruction, Frame& frame) {
     model_.hooks.after(layer, outputs);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    frame.values.set(instruction.outputs[i].target.index, std::move(outputs[i]));
+    // A layer that is recomputed keeps no keys and values: transformers then turns use_cache off
+    // (modeling_layers.py, GradientCheckpointingLayer).
+    const std::uint32_t value = instruction.outputs[i].target.index;
+    if (!recomputed || !prepared_->is_cached(value)) {
+      frame.values.set(value, std::move(outputs[i]));
+    }
   }
+  outputs.clear();
   eager_.set_layer(-1);
 }
 

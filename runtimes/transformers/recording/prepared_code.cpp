@@ -39,6 +39,31 @@ std::vector<const Op*> linears_of(const Recording& recording, const Graph& graph
   return linears;
 }
 
+/// The values that the result alone reads, beside loss and logits.
+std::vector<bool> cached_by(const RecordedCode& forward) {
+  constexpr std::size_t kUsual = 2;  // Loss and logits.
+  std::vector<bool> cached(forward.values, false);
+  for (const Instruction& one : forward.instructions) {
+    for (std::size_t i = kUsual; one.kind == Instruction::Kind::kResult && i < one.inputs.size();
+         ++i) {
+      if (one.inputs[i].kind == Reference::Kind::kValue) {
+        cached[one.inputs[i].index] = true;
+      }
+    }
+  }
+  for (const Instruction& one : forward.instructions) {
+    if (one.kind == Instruction::Kind::kResult || one.kind == Instruction::Kind::kDrop) {
+      continue;
+    }
+    for (const Reference& input : one.inputs) {
+      if (input.kind == Reference::Kind::kValue) {
+        cached[input.index] = false;
+      }
+    }
+  }
+  return cached;
+}
+
 }  // namespace
 
 PreparedModel::PreparedModel(Eager& eager, const Recording& recording,
@@ -54,6 +79,7 @@ PreparedModel::PreparedModel(Eager& eager, const Recording& recording,
     gradients_[i].code = prepare(eager, recording.gradients[i].code);
   }
   forward_ = prepare(eager, variant.forward);
+  cached_ = cached_by(variant.forward);
   bodies_.reserve(variant.bodies.size());
   for (const RecordedBody& body : variant.bodies) {
     bodies_.push_back(prepare(eager, body.code));

@@ -63,6 +63,9 @@ class PreparedModel {
   [[nodiscard]] const RecordedVariant& variant() const { return variant_; }
   [[nodiscard]] const PreparedCode& forward() const { return forward_; }
   [[nodiscard]] const PreparedCode& body(std::size_t index) const { return bodies_[index]; }
+  /// Whether no code reads a value of the forward pass, and the returned object holds it all the
+  /// same, beside loss and logits: a cache of keys and values.
+  [[nodiscard]] bool is_cached(std::uint32_t value) const { return cached_[value]; }
   /// The operator of a linear layer; null for other modules.
   [[nodiscard]] const Op* linear(std::size_t module) const { return linears_[module]; }
   /// Nothing, unless they have been asked for.
@@ -78,6 +81,7 @@ class PreparedModel {
   std::vector<const Op*> linears_;  ///< By module.
   std::vector<PreparedGradient> gradients_;
   PreparedCode forward_;
+  std::vector<bool> cached_;  ///< By value of the forward pass.
   std::vector<PreparedCode> bodies_;
   std::optional<ModuleCalls> calls_;
 };

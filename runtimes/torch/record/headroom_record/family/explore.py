@@ -19,6 +19,8 @@ _FREE = ("initializer_range", "rms_norm_eps", "layer_norm_eps", "norm_eps", "rop
          "pad_token_id", "bos_token_id", "eos_token_id", "sep_token_id", "aux_loss_alpha", "max_position_embeddings")
 _FIXED = ("attention_bias", "mlp_bias", "attention_dropout", "hidden_dropout", "tie_word_embeddings", "hidden_act",
           "attn_output_gate", "output_router_logits", "use_qk_norm", "router_jitter_noise")
+_HIDDEN = ("hidden_size", "n_embd", "d_model", "embed_dim", "dim")
+_HEADS = ("num_attention_heads", "n_head", "num_heads")
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth", "encoder_layers", "decoder_layers")
 
 
@@ -202,15 +204,33 @@ class Explorer:
         if self._joins(changes) is None:
             for key in self.counts:
                 changes[key] = self._fewer.get(key, self.values[key])
-        self._add(changes, list(wanted.items()))
+        self._add(changes, list(self._divisible(changes, wanted).items()))
         for group in units:
             for factor in _FACTORS if number and not self._varied.get(group[0]) else ():
                 if all(changes.get(key, self.values[key]) == self.values[key] for key in group):
-                    self._add(changes, list(self._one(group, factor).items()))
+                    self._add(changes, list(self._divisible(changes, self._one(group, factor)).items()))
         for group in units:
             if changes.get(group[0], self.values[group[0]]) != self.values[group[0]]:
                 self._varied[group[0]] = self._varied.get(group[0], 0) + 1
         return changes
+
+    def _divisible(self, changes: Dict[str, Any], wanted: Dict[str, Any]) -> Dict[str, Any]:
+        """Without numbers of heads that do not divide the hidden size: some code would round, and no model does so."""
+        values = dict(self.values, **changes, **wanted)
+        result = dict(wanted)
+        for key in wanted:
+            prefix, _, last = key.rpartition(".")
+            prefix += "." if prefix else ""
+            hidden = next((prefix + one for one in _HIDDEN if isinstance(values.get(prefix + one), int)), None)
+            heads = next((prefix + one for one in _HEADS if isinstance(values.get(prefix + one), int)), None)
+            if hidden is None or heads is None or key not in (hidden, heads):
+                continue
+            if self.values[hidden] % self.values[heads] == 0 and values[hidden] % (8 * values[heads]) != 0:
+                result.pop(heads if heads in result else key, None)
+                values = dict(self.values, **changes, **result)
+                if values[hidden] % (8 * values[heads]) != 0:
+                    result.pop(key, None)
+        return result
 
     def _one(self, group: List[str], factor: float) -> Dict[str, int]:
         """Another value for each key of a group."""
