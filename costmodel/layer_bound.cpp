@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "costmodel/estimate.h"
 #include "costmodel/memory/allocation_size.h"
+#include "model_ir/spec/recording/fewer_layers.h"
 #include "runtimes/registry.h"
 
 namespace headroom::cost {
@@ -62,6 +64,14 @@ LayerStretch best_stretch(const std::vector<ir::LayerSpec>& layers, std::size_t 
 }
 
 ir::ModelSpec without_layers(ir::ModelSpec model, const LayerStretch& stretch, std::size_t count) {
+  if (model.recording) {
+    std::shared_ptr<const ir::Recording> fewer =
+        ir::with_fewer_layers(*model.recording, stretch.begin, count);
+    if (fewer == nullptr) {
+      return model;
+    }
+    model.recording = std::move(fewer);
+  }
   const auto first = model.layers.begin() + static_cast<std::ptrdiff_t>(stretch.begin);
   model.layers.erase(first, first + static_cast<std::ptrdiff_t>(count));
   return model;
@@ -69,7 +79,7 @@ ir::ModelSpec without_layers(ir::ModelSpec model, const LayerStretch& stretch, s
 
 std::optional<Bytes> layer_bound(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                  const DeviceSpec& device) {
-  if (!ir::runtime_of(plan).grows_by_layers(plan) || model.encoder || model.recording ||
+  if (!ir::runtime_of(plan).grows_by_layers(plan) || model.encoder ||
       plan.recompute_first > 0) {  // The line would join layers of two kinds.
     return std::nullopt;
   }

@@ -29,7 +29,8 @@ struct LayerStretch {
 [[nodiscard]] LayerStretch best_stretch(const std::vector<ir::LayerSpec>& layers,
                                         std::size_t every);
 
-/// `model` without `count` layers of the stretch.
+/// `model` without `count` layers of the stretch; `model` itself if a recording does not run
+/// without them.
 [[nodiscard]] ir::ModelSpec without_layers(ir::ModelSpec model, const LayerStretch& stretch,
                                            std::size_t count);
 

@@ -126,6 +126,7 @@ struct MoeSpec {
 /// What can differ from layer to layer.
 struct LayerSpec {
   bool moe = false;
+  std::uint32_t kind = 0;              ///< A recording's layers of one kind run the same code.
   std::optional<std::int64_t> window;  ///< Sliding-window size; none: full attention.
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };

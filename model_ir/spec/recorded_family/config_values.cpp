@@ -1,6 +1,7 @@
 #include "model_ir/spec/recorded_family/config_values.h"
 
 #include <utility>
+#include <vector>
 
 #include "model_ir/spec/recorded_family/dimension_expression.h"
 #include "model_ir/spec/recorded_family/layer_rule.h"
@@ -30,14 +31,22 @@ std::pair<std::string, std::string> split(std::string_view path) {
   return {std::string(path.substr(0, dot + 1)), std::string(path.substr(dot + 1))};
 }
 
-/// The type of rotary embedding, which older files keep in rope_scaling and call "type".
-const JsonValue* rope_type(const JsonValue& config, const std::string& owner) {
+/// A value of rope_parameters, which older files keep in rope_scaling, or beside it (rope_theta,
+/// partial_rotary_factor); the type is then also called "type".
+const JsonValue* rope_value(const JsonValue& config, const std::string& owner,
+                            const std::string& name) {
+  std::vector<std::string> places;
   for (const char* const part : {"rope_parameters.", "rope_scaling."}) {
-    for (const char* const name : {"rope_type", "type"}) {
-      const JsonValue* const found = at_path(config, owner + part + name);
-      if (found != nullptr && !found->is_null()) {
-        return found;
-      }
+    places.push_back(owner + part + name);
+    if (name == "rope_type") {
+      places.push_back(owner + part + "type");
+    }
+  }
+  places.push_back(owner + name);
+  for (const std::string& place : places) {
+    const JsonValue* const found = at_path(config, place);
+    if (found != nullptr && !found->is_null()) {
+      return found;
     }
   }
   return nullptr;
@@ -48,8 +57,8 @@ const JsonValue* rope_type(const JsonValue& config, const std::string& owner) {
 const JsonValue* ConfigValues::given(std::string_view path) const {
   const auto [owner, name] = split(path);
   constexpr std::string_view kRope = "rope_parameters.";
-  if (name == "rope_type" && owner.ends_with(kRope)) {
-    return rope_type(config_, owner.substr(0, owner.size() - kRope.size()));
+  if (owner.ends_with(kRope)) {
+    return rope_value(config_, owner.substr(0, owner.size() - kRope.size()), name);
   }
   if (const JsonValue* const found = at_path(config_, path)) {
     return found;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "model_ir/spec/recording/fewer_layers.h"
 #include "model_ir/spec/recording/recording_reader.h"
 
 namespace headroom::ir {
@@ -53,7 +54,9 @@ Result<ModelSpec> read_recorded_model(const JsonValue& document, std::string_vie
   spec.vocabulary = dimension(config, {"vocab_size"});
   spec.max_positions = dimension(config, {"max_position_embeddings", "n_positions"});
   spec.tied_embeddings = std::ranges::any_of(spec.recording->parameters, &RecordedParameter::tied);
-  spec.layers.resize(spec.recording->variants.front().layers.size());
+  for (const std::uint32_t kind : kinds_of_layers(*spec.recording)) {
+    spec.layers.push_back({.kind = kind, .window = std::nullopt});
+  }
   spec.checkpoint_dtype = spec.recording->variants.front().parameters;
   return spec;
 }

@@ -170,23 +170,14 @@ void CodeRunner::end_calls(std::uint32_t at, Frame& frame) {
   }
 }
 
-/// A wrapper learns of parameters that the running module takes from another one. Buffers that a
-/// wrapper has made narrow are cast for the arithmetic.
+/// A wrapper learns of parameters that the running module takes from another one.
 void CodeRunner::read_attributes(const PreparedInstruction& instruction, const Frame& frame) {
-  const Recording& recording = prepared_->recording();
   for (const Reference& input : instruction.recorded->inputs) {
-    if (input.kind == Reference::Kind::kBuffer) {
-      const std::uint32_t index = frame.scope.buffers[input.index];
-      const Tensor& buffer = model_.buffers[index];
-      if (buffer.defined() && buffer.dtype() != recording.buffers[index].dtype) {
-        const Tensor wide = torch::computed(eager_, buffer.shape(), recording.buffers[index].dtype);
-      }
-    }
-    if (input.kind != Reference::Kind::kParameter || !model_.hooks.read) {
+    if (input.kind != Reference::Kind::kParameter) {
       continue;
     }
     const std::uint32_t index = frame.scope.parameters[input.index];
-    const std::uint32_t owner = recording.parameters[index].module;
+    const std::uint32_t owner = prepared_->recording().parameters[index].module;
     const bool runs = std::ranges::any_of(
         frame.open, [&](std::size_t call) { return frame.hooked.modules[call] == owner; });
     if (!runs) {
@@ -198,6 +189,28 @@ void CodeRunner::read_attributes(const PreparedInstruction& instruction, const F
           .layer = eager_.layer(),
           .module = frame.open.empty() ? 0 : frame.hooked.modules[frame.open.back()]};
       model_.hooks.read(frame.open.empty() ? outer : inner, model_.parameters[index]);
+    }
+  }
+}
+
+/// A buffer that a wrapper keeps in another type is cast for the arithmetic. The cast of a view,
+/// for which the recording has no end, is gone at once.
+void CodeRunner::cast_buffers(const PreparedInstruction& instruction, const Frame& frame,
+                              TensorList& inputs) {
+  const std::vector<Reference>& references = instruction.recorded->inputs;
+  const bool views = std::ranges::any_of(
+      instruction.recorded->outputs,
+      [](const RecordedOutput& output) { return output.how != RecordedOutput::How::kNew; });
+  for (std::size_t i = 0; i < references.size(); ++i) {
+    if (references[i].kind != Reference::Kind::kBuffer || !inputs[i].defined()) {
+      continue;
+    }
+    const DType recorded = prepared_->buffer_type(frame.scope.buffers[references[i].index]);
+    if (inputs[i].dtype() != recorded && is_floating(recorded)) {
+      Tensor cast = torch::computed(eager_, inputs[i].shape(), recorded);
+      if (!views) {
+        inputs[i] = std::move(cast);
+      }
     }
   }
 }
@@ -225,12 +238,15 @@ Tensor CodeRunner::run_attention(const Instruction& instruction, std::span<const
 
 void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   const Instruction& recorded = *instruction.recorded;
-  if (model_.setting.hooks_modules) {
+  if (model_.hooks.read) {
     read_attributes(instruction, frame);
   }
   TensorList inputs(recorded.inputs.size());
   read(recorded.inputs, frame, inputs);
   eager_.set_site(instruction.operation, eager_.layer());
+  if (instruction.buffered) {
+    cast_buffers(instruction, frame, inputs);
+  }
   if (instruction.traits.attends) {
     frame.values.set(recorded.outputs[0].target.index, run_attention(recorded, inputs.all()));
     return;

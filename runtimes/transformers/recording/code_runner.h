@@ -41,6 +41,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   /// The slot in which the caller's tensor is while a call has another one in its place.
   [[nodiscard]] static std::uint32_t slot_of(const Frame& frame, std::size_t call);
   void read_attributes(const PreparedInstruction& instruction, const Frame& frame);
+  void cast_buffers(const PreparedInstruction& instruction, const Frame& frame, TensorList& inputs);
   void require_gradient_of(const PreparedCode& code, std::size_t leave, const Frame& frame);
   [[nodiscard]] torch::Tensor run_attention(const Instruction& instruction,
                                             std::span<const torch::Tensor> inputs);

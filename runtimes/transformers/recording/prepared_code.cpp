@@ -64,6 +64,22 @@ std::vector<bool> cached_by(const RecordedCode& forward) {
   return cached;
 }
 
+/// Code for autocast may make a buffer in another type than the list of buffers says.
+std::vector<DType> buffer_types_of(const Recording& recording, const RecordedLoad& load) {
+  std::vector<DType> types;
+  for (const RecordedBuffer& buffer : recording.buffers) {
+    types.push_back(buffer.dtype);
+  }
+  for (const Instruction& instruction : load.code.instructions) {
+    for (const RecordedOutput& output : instruction.outputs) {
+      if (output.target.kind == Reference::Kind::kBuffer) {
+        types[load.scope.buffers[output.target.index]] = output.dtype;
+      }
+    }
+  }
+  return types;
+}
+
 }  // namespace
 
 PreparedModel::PreparedModel(Eager& eager, const Recording& recording,
@@ -73,6 +89,7 @@ PreparedModel::PreparedModel(Eager& eager, const Recording& recording,
       variant_(variant),
       sizes_(sizes),
       linears_(linears_of(recording, graph)),
+      buffer_types_(buffer_types_of(recording, *variant.load)),
       gradients_(recording.gradients.size()) {
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     gradients_[i].recorded = &recording.gradients[i];
@@ -114,6 +131,9 @@ PreparedCode PreparedModel::prepare(Eager& eager, const RecordedCode& code) cons
     made.traits = traits_of(instruction);
     made.refers = std::ranges::any_of(instruction.saves, [](const SavedReference& saved) {
       return saved.kind == SavedReference::Kind::kOther;
+    });
+    made.buffered = std::ranges::any_of(instruction.inputs, [](const Reference& input) {
+      return input.kind == Reference::Kind::kBuffer;
     });
     made.gradient = instruction.gradient ? &gradients_[*instruction.gradient] : nullptr;
     made.outputs.reserve(instruction.outputs.size());

@@ -29,7 +29,8 @@ struct PreparedInstruction {
   const Instruction* recorded = nullptr;
   std::uint16_t operation = 0;  ///< Its name in the program.
   OperatorTraits traits;
-  bool refers = false;  ///< It saves a tensor that is neither input nor output.
+  bool refers = false;    ///< It saves a tensor that is neither input nor output.
+  bool buffered = false;  ///< It reads a buffer.
   std::vector<PreparedOutput> outputs;
   std::vector<std::int64_t> inside;  ///< The bytes of each step inside it.
   const PreparedGradient* gradient = nullptr;
@@ -68,6 +69,8 @@ class PreparedModel {
   [[nodiscard]] bool is_cached(std::uint32_t value) const { return cached_[value]; }
   /// The operator of a linear layer; null for other modules.
   [[nodiscard]] const Op* linear(std::size_t module) const { return linears_[module]; }
+  /// The type in which the constructors make a buffer.
+  [[nodiscard]] DType buffer_type(std::size_t index) const { return buffer_types_[index]; }
   /// Nothing, unless they have been asked for.
   [[nodiscard]] const std::optional<ModuleCalls>& calls() const { return calls_; }
   /// `code` in the same way, which outlives the result.
@@ -79,6 +82,7 @@ class PreparedModel {
   const RecordedVariant& variant_;
   BatchSizes sizes_;
   std::vector<const Op*> linears_;  ///< By module.
+  std::vector<DType> buffer_types_;
   std::vector<PreparedGradient> gradients_;
   PreparedCode forward_;
   std::vector<bool> cached_;  ///< By value of the forward pass.

@@ -145,13 +145,15 @@ TEST_CASE("recorded family: defaults are constants, expressions and rules for li
                 "count": "count"}},
       "aliases": {"hidden_size": "h"}})");
   const JsonValue config = json(R"({"hidden_size": 96, "d": null, "count": 3,
-                                    "rope_scaling": {"type": "yarn"}})");
+                                    "rope_scaling": {"type": "yarn"},
+                                    "partial_rotary_factor": 0.4})");
   const ConfigValues values(config, keys);
   CHECK(values.number("h") == 96);
   CHECK(values.number("a") == 8);
   CHECK(values.number("d") == 12);
   CHECK(to_json(values.at("kinds").value()) == R"(["x", "y", "x"])");
   CHECK(to_json(values.at("rope_parameters.rope_type").value()) == "\"yarn\"");
+  CHECK(values.at("rope_parameters.partial_rotary_factor")->as_number() == 0.4);
   CHECK(values.at("unset")->is_null());
   CHECK_FALSE(values.at("other"));
   CHECK_FALSE(values.number("eps"));

@@ -12,6 +12,8 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/estimate.h"
+#include "costmodel/layer_bound.h"
 #include "model_ir/base/file.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/recording/recorded_spec.h"
@@ -19,6 +21,7 @@
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/plan_check.h"
+#include "tests/support/deep_recording.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
 
@@ -215,6 +218,85 @@ TEST_CASE("recording: stage 3 gathers, prefetches and releases as for the family
     CAPTURE(name);
     check_same_bytes(recorded(), plan);
   }
+}
+
+TEST_CASE("recording: FSDP casts a buffer that it stores in the type of the shards") {
+  const auto with_scale = [](const std::string& type) {
+    std::string text = edited(recording_text(), R"("buffers": [)",
+                              R"("buffers": [["model.scale", [], ")" + type + R"("], )");
+    text = edited(text, "\n ],\n \"variants\"", R"(, {"name": "MulBackward0", "edges": [0],
+        "code": [["op", "mul", ["g0", "s0"], [[0, "bf16", ["B", "S", 256]]]]], "results": [0]}],
+        "variants")");
+    text = edited(text, R"("load": [)",
+                  R"("load": [["op", "full", [], [["b:model.scale", ")" + type + R"(", []]]], )");
+    text = edited(text, R"(["leave", "model.embed_tokens"])",
+                  R"(["op", "mul", [1, "b:model.scale"], [[999, "bf16", ["B", "S", 256]]],
+                      {"saves": ["in 1"], "gradient": 65}], ["leave", "model.embed_tokens"])");
+    return read_model(text).value();
+  };
+  ParallelPlan plan = plan_of(Precision::kFp32, 2, 512);
+  plan.runtime = "fsdp";
+  plan.world = 4;
+  edit_fsdp(plan) = {};
+  const auto peak_of = [&](const std::string& type) {
+    const std::vector<test::RecordedPhase> phases = phases_of(with_scale(type), plan);
+    REQUIRE(phases.size() > 1);
+    CHECK(phases[1].name == "step1.forward");
+    return phases[1].peak_allocated;
+  };
+  CHECK(peak_of("bf16") == peak_of("fp32") + 512);  // The cast, which the product keeps.
+}
+
+TEST_CASE("recording: without some of its layers it gives the bytes of the shorter family") {
+  const ModelSpec deep = read_model(test::DeepRecording(recording_text(), 6).text()).value();
+  const cost::LayerStretch stretch = cost::best_stretch(deep.layers, 1);
+  CHECK(stretch.length == 6);
+  CHECK(stretch.period == 1);
+  const ModelSpec two = cost::without_layers(deep, stretch, 4);
+  CHECK(two.layers.size() == 2);
+  CHECK(count_parameters(two).total() == count_parameters(written()).total());
+  ParallelPlan plan = plan_of(Precision::kBf16, 2, 512);
+  check_same_bytes(two, plan);
+  plan.recompute = Recompute::kFull;
+  check_same_bytes(two, plan);
+  plan.lora = test::all_linear(8);
+  check_same_bytes(two, plan);
+}
+
+TEST_CASE("recording: layer_bound is never above the replayed peak, and near it") {
+  const ModelSpec deep = read_model(test::DeepRecording(recording_text(), 9).text()).value();
+  cost::DeviceSpec device;
+  device.total = Bytes{kGiB * 1024};
+  for (const Recompute recompute :
+       {Recompute::kNone, Recompute::kFull, Recompute::kFullReentrant}) {
+    for (const bool adapted : {false, true}) {
+      ParallelPlan plan = plan_of(Precision::kBf16, 3, 256);
+      plan.recompute = recompute;
+      if (adapted) {
+        plan.lora = test::all_linear(8);
+      }
+      CAPTURE(recompute);
+      CAPTURE(adapted);
+      const auto found = cost::estimate(deep, plan, device);
+      const std::optional<Bytes> bound = cost::layer_bound(deep, plan, device);
+      REQUIRE(found);
+      REQUIRE(bound);
+      CHECK(*bound <= found->peak_allocated);
+      CHECK(bound->value() > found->peak_allocated.value() / 10 * 9);
+    }
+  }
+}
+
+TEST_CASE("recording: layers of other sizes or with other code are of another kind") {
+  std::string text = test::DeepRecording(recording_text(), 6).text();
+  for (const char* name : {"gate_proj", "up_proj"}) {
+    text = edited(text, R"(["model.layers.2.mlp.)" + std::string(name) + R"(.weight", [688, 256]])",
+                  R"(["model.layers.2.mlp.)" + std::string(name) + R"(.weight", [640, 256]])");
+  }
+  const ModelSpec model = read_model(text).value();
+  const cost::LayerStretch stretch = cost::best_stretch(model.layers, 1);
+  CHECK(stretch.begin == 3);
+  CHECK(stretch.length == 3);
 }
 
 TEST_CASE("recording: what was not recorded is refused") {
