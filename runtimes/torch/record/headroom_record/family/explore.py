@@ -19,6 +19,8 @@ _FREE = ("initializer_range", "rms_norm_eps", "layer_norm_eps", "norm_eps", "rop
          "pad_token_id", "bos_token_id", "eos_token_id", "sep_token_id", "aux_loss_alpha", "max_position_embeddings")
 _FIXED = ("attention_bias", "mlp_bias", "attention_dropout", "hidden_dropout", "tie_word_embeddings", "hidden_act",
           "attn_output_gate", "output_router_logits", "use_qk_norm", "router_jitter_noise")
+_WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "window_size")
+_LARGEST_WINDOW = 8192  # As plan.py: from there on, no sequence beyond the window is recorded.
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "embed_dim", "dim")
 _HEADS = ("num_attention_heads", "n_head", "num_heads")
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth", "encoder_layers", "decoder_layers")
@@ -140,6 +142,8 @@ class Explorer:
         for key, value in self.values.items():
             last = key.rsplit(".", 1)[-1]
             kind = "fixed" if last in _FIXED else self._kind(key, value)
+            if last in _WINDOWS and value is not None:  # Masks of longer sequences depend on it; probes are short.
+                kind = "dimension" if isinstance(value, int) and 1 < value <= _LARGEST_WINDOW else "fixed"
             if kind == "free":
                 self.free.append(key)
             elif kind == "dimension":
@@ -235,7 +239,8 @@ class Explorer:
     def _one(self, group: List[str], factor: float) -> Dict[str, int]:
         """Another value for each key of a group."""
         few = self._random.choice((1, 2))
-        return {key: _scaled(self.values[key], factor, few) for key in group}
+        return {key: _scaled(self.values[key], min(factor, 0.75) if key.rsplit(".", 1)[-1] in _WINDOWS else factor, few)
+                for key in group}
 
     def _joins(self, changes: Dict[str, Any]) -> Optional[Probe]:
         found = self.probe(changes)

@@ -1,5 +1,6 @@
 """Makes one recording with dimensions of several folded recordings."""
 
+import copy
 import json
 import re
 from typing import Any, Dict, List, Sequence, Tuple
@@ -168,7 +169,7 @@ def with_tables(family: Dict[str, Any]) -> None:
         for layer in variant["layers"]:
             for key in ("kinds", "body"):
                 if key in layer:
-                    own = layer[key] if key == "kinds" else [layer[key]]
+                    own = [copy.deepcopy(one) for one in (layer[key] if key == "kinds" else [layer[key]])]
                     for body in own:
                         outline(body["code"])
                     numbers = [bodies.setdefault(json.dumps(body), len(bodies)) for body in own]
