@@ -187,7 +187,7 @@ TEST_CASE("recording: stage 3 gathers, prefetches and releases as for the family
   usual.runtime = "deepspeed";
   usual.world = 4;
   ZeroPlan& zero = edit_zero(usual);
-  zero = {.stage = 3};
+  zero.stage = 3;
   zero.param_persistence_threshold = 1'000;
   zero.prefetch_bucket_size = 200'000;
   zero.max_live_parameters = 600'000;
