@@ -315,6 +315,32 @@ bool is_written(const JsonValue& config) {
   return type == nullptr || *type == kMultimodalGemma3 || parse_family(*type).has_value();
 }
 
+/// The model of a configuration from the recording of its family; nothing if there is none.
+Result<std::optional<FamilyModel>> find_recorded_family(const JsonValue& config,
+                                                        std::string_view file,
+                                                        const HfConfigOptions& options) {
+  if (options.as || is_written(config)) {
+    return std::optional<FamilyModel>();
+  }
+  std::string families = options.families;
+  if (families.empty()) {
+    const Result<ConfigDir> found = find_config_dir(std::nullopt);
+    if (!found) {
+      return std::optional<FamilyModel>();
+    }
+    families = found->path + "/" + std::string(kFamilyFolder);
+  }
+  Result<std::optional<FamilyModel>> read = model_of_family(config, file, families);
+  if (!read) {
+    return read;
+  }
+  std::optional<FamilyModel> found = std::move(read).value();
+  if (found) {
+    found->model.name = options.name.empty() ? std::string(file) : options.name;
+  }
+  return found;
+}
+
 /// A configuration of a family that was recorded; nothing if it is of none.
 Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
                                                         std::string_view file,
@@ -323,15 +349,23 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
   if (!document) {
     return std::optional<HfConfig>();
   }
-  Result<std::optional<ModelSpec>> model = read_recorded_family(*document, file, options);
-  if (!model) {
-    return std::move(model).error();
+  Result<std::optional<FamilyModel>> read = find_recorded_family(*document, file, options);
+  if (!read) {
+    return std::move(read).error();
   }
-  if (!*model) {
+  std::optional<FamilyModel> found = std::move(read).value();
+  if (!found) {
     return std::optional<HfConfig>();
   }
   HfConfig config;
-  config.model = std::move(**model);
+  config.model = std::move(found->model);
+  if (!found->defaulted.empty()) {
+    std::string keys;
+    for (const std::string& key : found->defaulted) {
+      keys += (keys.empty() ? "" : ", ") + key;
+    }
+    config.notes.push_back("not in the file, so that the defaults of transformers apply: " + keys);
+  }
   if (const Result<JsonReader> reader = JsonReader::from_text(text, file)) {
     config.quantisation = quantisation_of(reader->root());
   }
@@ -350,26 +384,12 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
 Result<std::optional<ModelSpec>> read_recorded_family(const JsonValue& config,
                                                       std::string_view file,
                                                       const HfConfigOptions& options) {
-  if (options.as || is_written(config)) {
-    return std::optional<ModelSpec>();
-  }
-  std::string families = options.families;
-  if (families.empty()) {
-    const Result<ConfigDir> found = find_config_dir(std::nullopt);
-    if (!found) {
-      return std::optional<ModelSpec>();
-    }
-    families = found->path + "/" + std::string(kFamilyFolder);
-  }
-  Result<std::optional<ModelSpec>> read = model_of_family(config, file, families);
+  Result<std::optional<FamilyModel>> read = find_recorded_family(config, file, options);
   if (!read) {
-    return read;
+    return std::move(read).error();
   }
-  std::optional<ModelSpec> model = std::move(read).value();
-  if (model) {
-    model->name = options.name.empty() ? std::string(file) : options.name;
-  }
-  return model;
+  std::optional<FamilyModel> found = std::move(read).value();
+  return found ? std::optional(std::move(found->model)) : std::optional<ModelSpec>();
 }
 
 Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,

@@ -95,6 +95,13 @@ std::optional<JsonValue> ConfigValues::at(std::string_view path) const {
 
 std::optional<std::int64_t> ConfigValues::number(std::string_view path) const {
   const std::optional<JsonValue> value = at(path);
+  if (value && given(path) == nullptr) {
+    const JsonValue* const defaults = keys_.find("defaults");
+    const JsonValue* const rule = defaults == nullptr ? nullptr : defaults->find(path);
+    if (rule != nullptr && rule->as_object() == nullptr) {
+      defaulted_.emplace(path);
+    }
+  }
   return value ? value->as_integer() : std::nullopt;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,9 @@ class ConfigValues {
   /// As `at`, as a whole number.
   [[nodiscard]] std::optional<std::int64_t> number(std::string_view path) const;
 
+  /// The paths that `number` found in the defaults alone, as constants.
+  [[nodiscard]] const std::set<std::string>& defaulted() const { return defaulted_; }
+
   /// The value that the file itself has, under this or another name of the key; nullptr: none.
   [[nodiscard]] const JsonValue* given(std::string_view path) const;
 
@@ -34,6 +38,7 @@ class ConfigValues {
 
   const JsonValue& config_;
   const JsonValue& keys_;
+  mutable std::set<std::string> defaulted_;
   mutable int depth_ = 0;  ///< Of defaults that are made of defaults.
 };
 

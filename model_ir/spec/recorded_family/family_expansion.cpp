@@ -289,17 +289,22 @@ class FamilyExpansion {
 
 }  // namespace
 
-Result<JsonValue> expand_family(const JsonValue& family, std::string_view family_file,
-                                const JsonValue& config, std::string_view file) {
+Result<ExpandedFamily> expand_family(const JsonValue& family, std::string_view family_file,
+                                     const JsonValue& config, std::string_view file) {
   const JsonValue* const keys = family.find("keys");
   if (keys == nullptr) {
     return Error::invalid_input(family_file, "/keys", "nothing", "the recording of a family");
   }
-  const ConfigValues values(config, *keys);
-  if (Status status = check_family(*keys, values, file); !status) {
+  if (Status status = check_family(*keys, ConfigValues(config, *keys), file); !status) {
     return std::move(status).error();
   }
-  return FamilyExpansion(family, family_file, config, values, file).run();
+  const ConfigValues values(config, *keys);
+  Result<JsonValue> recording = FamilyExpansion(family, family_file, config, values, file).run();
+  if (!recording) {
+    return std::move(recording).error();
+  }
+  return ExpandedFamily{.recording = std::move(recording).value(),
+                        .defaulted = {values.defaulted().begin(), values.defaulted().end()}};
 }
 
 }  // namespace headroom::ir

@@ -1,11 +1,20 @@
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "model_ir/base/result.h"
 #include "model_ir/json/json_value.h"
 
 namespace headroom::ir {
+
+/// The recording of one configuration.
+struct ExpandedFamily {
+  JsonValue recording;
+  /// The dimensions that the configuration leaves to constant defaults of the family, sorted.
+  std::vector<std::string> defaulted;
+};
 
 /// The model recording of one configuration, from the recording of its family: dimensions become
 /// numbers, and loops over layers are written out (docs/recordings.md, "Recordings of families").
@@ -13,7 +22,8 @@ namespace headroom::ir {
 ///
 /// Errors:  kInvalidInput if the configuration is one whose code was not recorded, naming its key,
 ///          and if the family's recording is none.
-[[nodiscard]] Result<JsonValue> expand_family(const JsonValue& family, std::string_view family_file,
-                                              const JsonValue& config, std::string_view file);
+[[nodiscard]] Result<ExpandedFamily> expand_family(const JsonValue& family,
+                                                   std::string_view family_file,
+                                                   const JsonValue& config, std::string_view file);
 
 }  // namespace headroom::ir

@@ -25,8 +25,8 @@ std::string path_of(const std::string& folder, const std::string& type, int form
   return folder + "/" + type + (form == 1 ? "" : "." + std::to_string(form)) + ".json";
 }
 
-Result<ModelSpec> read_form(const std::string& path, const JsonValue& config,
-                            std::string_view file) {
+Result<FamilyModel> read_form(const std::string& path, const JsonValue& config,
+                              std::string_view file) {
   const Result<std::string> text = read_file(path);
   if (!text) {
     return text.error();
@@ -35,21 +35,26 @@ Result<ModelSpec> read_form(const std::string& path, const JsonValue& config,
   if (!family) {
     return family.error();
   }
-  const Result<JsonValue> recording = expand_family(*family, path, config, file);
-  if (!recording) {
-    return recording.error();
+  Result<ExpandedFamily> expanded = expand_family(*family, path, config, file);
+  if (!expanded) {
+    return std::move(expanded).error();
   }
-  return read_recorded_model(*recording, path);
+  Result<ModelSpec> model = read_recorded_model(expanded->recording, path);
+  if (!model) {
+    return std::move(model).error();
+  }
+  return FamilyModel{.model = std::move(model).value(),
+                     .defaulted = std::move(expanded).value().defaulted};
 }
 
 }  // namespace
 
-Result<std::optional<ModelSpec>> model_of_family(const JsonValue& config, std::string_view file,
-                                                 const std::string& folder) {
+Result<std::optional<FamilyModel>> model_of_family(const JsonValue& config, std::string_view file,
+                                                   const std::string& folder) {
   const JsonValue* const named = config.find("model_type");
   const std::string* const type = named == nullptr ? nullptr : named->as_string();
   if (type == nullptr || !is_plain(*type)) {
-    return std::optional<ModelSpec>();
+    return std::optional<FamilyModel>();
   }
   std::optional<Error> unlike;
   for (int form = 1; form <= kMostForms; ++form) {
@@ -58,9 +63,9 @@ Result<std::optional<ModelSpec>> model_of_family(const JsonValue& config, std::s
     if (!std::filesystem::exists(path, fault)) {
       break;
     }
-    Result<ModelSpec> model = read_form(path, config, file);
+    Result<FamilyModel> model = read_form(path, config, file);
     if (model) {
-      return std::optional<ModelSpec>(std::move(model).value());
+      return std::optional<FamilyModel>(std::move(model).value());
     }
     if (!unlike) {
       unlike = std::move(model).error();
@@ -69,7 +74,7 @@ Result<std::optional<ModelSpec>> model_of_family(const JsonValue& config, std::s
   if (unlike) {
     return *unlike;
   }
-  return std::optional<ModelSpec>();
+  return std::optional<FamilyModel>();
 }
 
 }  // namespace headroom::ir

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model_ir/base/result.h"
 #include "model_ir/json/json_value.h"
@@ -16,6 +17,12 @@ inline constexpr std::string_view kFamilyKey = "\"headroom_family\"";
 /// The folder of `ConfigDir` with the recordings of families.
 inline constexpr std::string_view kFamilyFolder = "families";
 
+/// A model that a recording of its family describes.
+struct FamilyModel {
+  ModelSpec model;
+  std::vector<std::string> defaulted;  ///< `ExpandedFamily::defaulted`
+};
+
 /// The model of a config.json whose family (`model_type`) was recorded; nothing if it was not.
 ///
 /// Model:   a family has one recording for each code that its configurations lead to:
@@ -23,8 +30,8 @@ inline constexpr std::string_view kFamilyFolder = "families";
 ///          configuration answers (docs/recordings.md, "Recordings of families").
 /// Errors:  kInvalidInput naming the key for which no recording serves, with the command that
 ///          records the model itself; kEnvironment or kInvalidInput for files that cannot be read.
-[[nodiscard]] Result<std::optional<ModelSpec>> model_of_family(const JsonValue& config,
-                                                               std::string_view file,
-                                                               const std::string& folder);
+[[nodiscard]] Result<std::optional<FamilyModel>> model_of_family(const JsonValue& config,
+                                                                 std::string_view file,
+                                                                 const std::string& folder);
 
 }  // namespace headroom::ir

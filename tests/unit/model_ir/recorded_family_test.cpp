@@ -162,7 +162,8 @@ TEST_CASE("recorded family: defaults are constants, expressions and rules for li
 TEST_CASE("recorded family: it says of a model what the model's own recording says") {
   const JsonValue family = parse_json(read_file(kFamily).value(), kFamily).value();
   const JsonValue own = parse_json(read_file(kOwn).value(), kOwn).value();
-  const JsonValue made = expand_family(family, kFamily, json(config_text()), "config.json").value();
+  const JsonValue made =
+      expand_family(family, kFamily, json(config_text()), "config.json").value().recording;
   const std::vector<std::string> expected = said_by(own);
   const std::vector<std::string> said = said_by(made);
   REQUIRE(said.size() == expected.size());
@@ -198,6 +199,17 @@ TEST_CASE("recorded family: keys that change no code are free") {
         count_parameters(read_hf_config(kOwn).value()).total());
 }
 
+TEST_CASE("recorded family: dimensions that the file leaves to defaults are named") {
+  const auto read = inspect_hf_config(
+      R"({"model_type": "smollm3", "hidden_size": 256, "num_hidden_layers": 5,
+          "num_attention_heads": 8, "num_key_value_heads": 2})",
+      "config.json");
+  REQUIRE(read);
+  REQUIRE(read->notes.size() == 1);
+  CHECK(read->notes.front().ends_with(": intermediate_size, vocab_size"));
+  CHECK(inspect_hf_config(config_text(), "config.json")->notes.empty());
+}
+
 TEST_CASE("recorded family: a file that is no recording of a family is refused") {
   const JsonValue config = json(config_text());
   for (const char* const text :
@@ -205,7 +217,8 @@ TEST_CASE("recorded family: a file that is no recording of a family is refused")
         R"({"keys": {}, "stacks": [], "model": "m", "task": "t", "versions": {}, "sizes": {},
             "modules": [{"each": 3, "kinds": []}]})"}) {
     CAPTURE(text);
-    const Result<JsonValue> made = expand_family(json(text), "family.json", config, "config.json");
+    const Result<ExpandedFamily> made =
+        expand_family(json(text), "family.json", config, "config.json");
     REQUIRE_FALSE(made);
     CHECK(made.error().file == "family.json");
   }

@@ -18,7 +18,8 @@ def _gathered(arguments: argparse.Namespace) -> Any:
 
     with open(arguments.source, encoding="utf-8") as file:
         fields = json.load(file)
-    found = record.gather(fields.get("config", fields), arguments.count, arguments.seed)
+    found = record.gather(fields.get("config", fields), arguments.count, arguments.seed,
+                          [key for key in arguments.fixed.split(",") if key])
     if arguments.gathered:
         with open(arguments.gathered, "w", encoding="utf-8") as file:
             json.dump(found, file)
@@ -31,6 +32,8 @@ def main() -> int:
     parser.add_argument("-o", "--output", required=True)
     parser.add_argument("--count", type=int, default=6, help="configurations that are recorded; the last one checks")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--fixed", default="", help="keys that keep their value, separated by commas, where other "
+                                                    "values lead to other code at some sizes only")
     parser.add_argument("--gathered", help="file that keeps what the model's code said; if it is there, no code runs")
     arguments = parser.parse_args()
     gc.disable()

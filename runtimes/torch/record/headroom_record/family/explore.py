@@ -127,7 +127,8 @@ class Explorer:
         for key, value in values.items():
             if key.rsplit(".", 1)[-1] not in _LAYERS or not isinstance(value, int) or value <= 4:
                 continue
-            lists = [one for one in values.values() if isinstance(one, list) and len(one) == value]
+            lists = [one for one in values.values() if isinstance(one, list) and len(one) == value
+                     and len({str(kind) for kind in one}) <= 8]  # Not a list of numbers of layers.
             first = max((one for name, one in values.items() if "first_k" in name and isinstance(one, int)), default=0)
             result[key] = next((count for count in (4, 6, 8, 12, 16, 24, 32) if count > first and count < value and all(
                 len({str(one) for one in part[:count]}) == len({str(one) for one in part}) for part in lists)), value)
@@ -136,12 +137,15 @@ class Explorer:
     def _at(self, changes: Dict[str, Any]) -> Optional[Probe]:
         return self.probe(dict(self._fewer, **changes))
 
-    def classify(self) -> None:
-        """Sorts the keys: without effect, dimensions, counts of layers, and those that change the code."""
+    def classify(self, fixed: Sequence[str] = ()) -> None:
+        """Sorts the keys: without effect, dimensions, counts of layers, and those that change the code.
+
+        Those of `fixed` keep their value.
+        """
         open_keys: List[str] = []
         for key, value in self.values.items():
             last = key.rsplit(".", 1)[-1]
-            kind = "fixed" if last in _FIXED else self._kind(key, value)
+            kind = "fixed" if last in _FIXED or key in fixed else self._kind(key, value)
             if last in _WINDOWS and value is not None:  # Masks of longer sequences depend on it; probes are short.
                 kind = "dimension" if isinstance(value, int) and 1 < value <= _LARGEST_WINDOW else "fixed"
             if kind == "free":
@@ -150,7 +154,7 @@ class Explorer:
                 (self.dimensions if type(value) is int else self.fixed).append(key)
             elif kind == "count":
                 self.counts.append(key)
-            elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
+            elif type(value) is int and value > 1 and key not in fixed:
                 open_keys.append(key)
             else:
                 self.fixed.append(key)

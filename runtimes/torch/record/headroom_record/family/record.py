@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import Any, Dict, Iterable, List, Set
+from typing import Any, Dict, Iterable, List, Sequence, Set
 
 from ..merge import Different
 from . import keys, stacks, write
@@ -13,12 +13,12 @@ from .family import family_of
 MODES = ("bf16//sdpa", "fp32/bf16/sdpa")
 
 
-def gather(fields: Dict[str, Any], count: int, seed: int) -> Dict[str, Any]:
+def gather(fields: Dict[str, Any], count: int, seed: int, fixed: Sequence[str]) -> Dict[str, Any]:
     """What the real code says: recordings of several configurations, and what its keys do."""
     from .explore import Explorer  # It needs PyTorch; joining does not.
 
     explorer = Explorer(fields, seed)
-    explorer.classify()
+    explorer.classify(fixed)
     _say(f"{explorer.tried} probes; dimensions: {explorer.dimensions + explorer.counts + explorer.coupled}")
     recordings = []
     for number in range(count):
