@@ -209,7 +209,8 @@ class _Unrolled:
             own = self._of_layer.setdefault((loop[1], index), {})
             for one in loop[2]["kinds"][kind]["code"]:
                 self._add(_with_index(self._expansion.instruction(one), index), own, before)
-            let_go = [before[one] for one in (loop[2]["first_drops"] if index == 0 else loop[2]["kinds"][kind]["drops"])]
+            drops = loop[2]["first_drops"] if index == 0 else loop[2]["kinds"][kind]["drops"]
+            let_go = [before[one] for one in drops]
             if let_go:
                 if self.code[-1][0] == "drop" and all(isinstance(one, int) for one in self.code[-1][1:]):
                     self.code[-1] = ["drop"] + sorted(self.code[-1][1:] + let_go)

@@ -181,7 +181,7 @@ class Explorer:
         return f"[{most}, " in self.base.text
 
     def _couple(self, keys: List[str]) -> None:
-        """Keys that share code only if they change together: heads of queries and of keys, or a product and its part."""
+        """Keys that share code only if they change together: heads of queries and keys, a product and its part."""
         left = list(keys)
         while left:
             key = left.pop(0)
@@ -243,8 +243,11 @@ class Explorer:
     def _one(self, group: List[str], factor: float) -> Dict[str, int]:
         """Another value for each key of a group."""
         few = self._random.choice((1, 2))
-        return {key: _scaled(self.values[key], min(factor, 0.75) if key.rsplit(".", 1)[-1] in _WINDOWS else factor, few)
-                for key in group}
+        result = {}
+        for key in group:
+            is_window = key.rsplit(".", 1)[-1] in _WINDOWS  # No larger one: plan.py has a limit.
+            result[key] = _scaled(self.values[key], min(factor, 0.75) if is_window else factor, few)
+        return result
 
     def _joins(self, changes: Dict[str, Any]) -> Optional[Probe]:
         found = self.probe(changes)

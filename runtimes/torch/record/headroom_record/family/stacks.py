@@ -281,19 +281,15 @@ class _Writer:
         handed = self._boundaries(section, far)
         slots = len(handed[0])
         first = self._first(section, blocks, handed)
-        kinds: List[Any] = [None] * (max(stack.kinds) + 1)
+        kinds = [{"numbers": [self._number() for _ in _values_of(blocks[stack.kinds.index(kind)])], "code": None}
+                 for kind in range(max(stack.kinds) + 1)]
         first_drops: List[str] = []
         for turn, block in enumerate(blocks):
             kind = stack.kinds[turn]
-            own: Dict[int, int] = {}
-            if kinds[kind] is None:
-                numbers = [self._number() for instruction in block for value in fold.made(instruction)
-                           if isinstance(value, int)]
-                kinds[kind] = {"numbers": numbers, "code": None}
-            made = [value for instruction in block for value in fold.made(instruction) if isinstance(value, int)]
+            made = _values_of(block)
             if len(made) != len(kinds[kind]["numbers"]):
                 raise Different(f"layer {turn} of {stack.path} is unlike others of its kind")
-            own.update(zip(made, kinds[kind]["numbers"]))
+            own: Dict[int, int] = dict(zip(made, kinds[kind]["numbers"]))
             for value, number in own.items():
                 self._of_layer[value] = (section.number, turn, number)
             before = {value: f"<{slot}" for slot, value in enumerate(first if turn == 0 else handed[turn - 1])
@@ -366,8 +362,7 @@ class _Writer:
         later: List[List[Optional[int]]] = []
         before: List[Optional[int]] = []
         for turn, (start, end) in enumerate(zip(section.starts, section.ends)):
-            made = [value for instruction in self._code[start:end] for value in fold.made(instruction)
-                    if isinstance(value, int)]
+            made = _values_of(self._code[start:end])
             slots = [value if value is not None and self._is_needed(value, end, turn == turns - 1) else None
                      for value in before]
             for value in made:
@@ -438,6 +433,11 @@ def _without_index(value: Any, stack: Stack) -> Any:
     if isinstance(value, list):
         return [_without_index(one, stack) for one in value]
     return value
+
+
+def _values_of(block: List[Any]) -> List[int]:
+    """The values that the code of a block makes, in order."""
+    return [value for instruction in block for value in fold.made(instruction) if isinstance(value, int)]
 
 
 def _without_drops(block: List[Any], values: Any) -> Tuple[List[Any], List[int]]:
