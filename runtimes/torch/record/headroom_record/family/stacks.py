@@ -373,11 +373,16 @@ class _Writer:
                 else:
                     slots.append(value)
             result.append(slots)
-            later.append([value for value in made if value in far])
+            later.append(sorted((value for value in made if value in far), key=self._place_of_use))
             before = slots
         width, more = max(len(one) for one in result), max(len(one) for one in later)
         return [one + [None] * (width - len(one)) + two + [None] * (more - len(two))
                 for one, two in zip(result, later)]
+
+    def _place_of_use(self, value: int) -> Tuple[int, int]:
+        """Where the value stands among those that later code uses together: the last use, and the place in it."""
+        use = self._uses[value][-1]
+        return use, fold.references(self._code[use]).index(value)
 
     def _is_needed(self, value: int, end: int, is_last: bool) -> bool:
         """Whether code from `end` on uses the value; the block of the same layer in a later section names it itself."""
