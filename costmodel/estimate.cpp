@@ -69,19 +69,30 @@ struct RankEstimate {
   std::optional<StagePrice> price;
 };
 
-/// The time of a stage, computed on the first of its ranks; nothing for its other ranks.
-std::optional<StagePrice> price_rank(const StepEstimate& estimate, const ir::ParallelPlan& plan,
-                                     const Machine& machine) {
+/// The pipeline stage whose time is computed on `rank`: the first of its ranks; nothing for its
+/// other ranks.
+std::optional<std::int64_t> priced_stage(const ir::ParallelPlan& plan, ir::Rank rank) {
   const ir::PipelineRuns pipeline = ir::runtime_of(plan).pipeline(plan);
-  const auto rank = static_cast<std::int64_t>(estimate.rank);
+  const auto number = static_cast<std::int64_t>(rank);
   // If the plan asks for one rank, its time is the step's only without a pipeline.
-  if (plan.rank ? pipeline.stages > 1 : rank % pipeline.stage_stride != 0) {
+  if (plan.rank ? pipeline.stages > 1 : number % pipeline.stage_stride != 0) {
     return std::nullopt;
   }
-  StagePrice price{.stage = plan.rank ? 0 : rank / pipeline.stage_stride,
-                   .time = price_program(estimate.program, plan, prices_on(machine, plan))};
+  return plan.rank ? 0 : number / pipeline.stage_stride;
+}
+
+StagePrice price_stage(const ir::RankProgram& program, std::int64_t stage,
+                       const ir::ParallelPlan& plan, const Machine& machine) {
+  StagePrice price{.stage = stage, .time = price_program(program, plan, prices_on(machine, plan))};
   price.time.timeline = {};  // The timeline is as long as the program and is not needed.
   return price;
+}
+
+/// `device` with `budget` in the place of its memory; 0: its own memory.
+DeviceSpec with_budget(const DeviceSpec& device, Bytes budget) {
+  DeviceSpec sized = device;
+  sized.total = budget > Bytes{0} ? budget : device.total;
+  return sized;
 }
 
 }  // namespace
@@ -197,8 +208,7 @@ Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model, const ir::Par
 
 Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                               const DeviceSpec& device, Bytes budget, const Machine* machine) {
-  DeviceSpec sized = device;
-  sized.total = budget > Bytes{0} ? budget : device.total;
+  const DeviceSpec sized = with_budget(device, budget);
   if (Status status = ir::check_plan(model, plan); !status) {
     return std::move(status).error();  // Ranks are searched in a grid whose degrees must divide.
   }
@@ -213,8 +223,8 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
                          outside_terms(model, plan, device));
     one.estimate.rank = rank;
     one.host = host_memory(model, plan, device.host, one.estimate.program);
-    if (machine != nullptr) {
-      one.price = price_rank(one.estimate, plan, *machine);
+    if (const auto stage = machine != nullptr ? priced_stage(plan, rank) : std::nullopt) {
+      one.price = price_stage(one.estimate.program, *stage, plan, *machine);
     }
     return one;
   };
@@ -249,6 +259,36 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
   }
   judge_host(worst->estimate, std::move(host));
   return std::move(worst->estimate);
+}
+
+Result<StepTime> step_time(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                           const DeviceSpec& device, Bytes budget, const Machine& machine) {
+  const DeviceSpec sized = with_budget(device, budget);
+  if (Status status = ir::check_plan(model, plan); !status) {
+    return std::move(status).error();
+  }
+  const auto of_stage = [&](ir::Rank rank, std::int64_t stage) -> Result<StagePrice> {
+    const Result<ir::RankProgram> program = lower_replayed(model, plan, sized, rank);
+    return program ? Result<StagePrice>(price_stage(*program, stage, plan, machine))
+                   : Result<StagePrice>(program.error());
+  };
+  std::vector<std::future<Result<StagePrice>>> priced;
+  for (const ir::Rank rank : binding_ranks(model, plan)) {
+    if (const std::optional<std::int64_t> stage = priced_stage(plan, rank)) {
+      // The first runs on this thread, once its result is asked for.
+      const auto where = priced.empty() ? std::launch::deferred : std::launch::async;
+      priced.push_back(std::async(where, of_stage, rank, *stage));
+    }
+  }
+  std::vector<StagePrice> prices;
+  for (std::future<Result<StagePrice>>& one : priced) {
+    Result<StagePrice> price = one.get();
+    if (!price) {
+      return std::move(price).error();
+    }
+    prices.push_back(std::move(price).value());
+  }
+  return compose_step(model, plan, device, prices);
 }
 
 }  // namespace headroom::cost

@@ -124,4 +124,12 @@ void judge_host(StepEstimate& estimate, HostMemory host);
                                             Bytes budget = Bytes{0},
                                             const Machine* machine = nullptr);
 
+/// The time that `estimate` predicts for `machine`, without a replay of the memory: only the ranks
+/// that stand for the stages of a pipeline are lowered. Requires that `plan` names no rank.
+///
+/// Errors:  those of `lower_replayed`.
+[[nodiscard]] Result<StepTime> step_time(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                         const DeviceSpec& device, Bytes budget,
+                                         const Machine& machine);
+
 }  // namespace headroom::cost

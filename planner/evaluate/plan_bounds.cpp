@@ -37,7 +37,10 @@ Bytes AloneBounds::floor(const ir::ParallelPlan& plan) {
   if (plan.workload.steps < 2) {
     return kept;
   }
-  return cost::memory_floor(model_, plan, cost::HeldAt::kForward) + kept;
+  const bool accumulates = cost::replayed_micro_batches(plan) > 1;
+  return cost::memory_floor(model_, plan,
+                            accumulates ? cost::HeldAt::kOptimizerStep : cost::HeldAt::kForward) +
+         kept;
 }
 
 std::vector<std::vector<std::uint64_t>> AloneBounds::lighter(const SpaceQuestion& question,
@@ -202,15 +205,16 @@ AloneBounds::Alone AloneBounds::between(const ir::ParallelPlan& one) {
 
 AloneBounds::Alone AloneBounds::measured(const ir::ParallelPlan& one) {
   {
-    const std::lock_guard lock(mutex_);
-    const auto found = std::ranges::find(alone_, one, &decltype(alone_)::value_type::first);
-    if (found != alone_.end()) {
+    const std::lock_guard lock(samples_.mutex);
+    const auto found =
+        std::ranges::find(samples_.alone, one, &decltype(samples_.alone)::value_type::first);
+    if (found != samples_.alone.end()) {
       return found->second;
     }
   }
   const Alone made = extrapolated(one);
-  const std::lock_guard lock(mutex_);
-  return alone_.emplace_back(one, made).second;
+  const std::lock_guard lock(samples_.mutex);
+  return samples_.alone.emplace_back(one, made).second;
 }
 
 AloneBounds::Alone AloneBounds::extrapolated(const ir::ParallelPlan& one) const {

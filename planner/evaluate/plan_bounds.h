@@ -65,10 +65,12 @@ class AloneBounds : public PlanBounds {
     kAlways,
   };
 
-  /// Keeps references to the first three arguments.
+  struct Samples;
+
+  /// Keeps references to the first four arguments.
   AloneBounds(const ir::ModelSpec& model, const cost::DeviceSpec& device,
-              const cost::Machine& machine, Convex convex = Convex::kIfEven)
-      : model_(model), device_(device), machine_(machine), convex_(convex) {}
+              const cost::Machine& machine, Samples& samples, Convex convex = Convex::kIfEven)
+      : model_(model), device_(device), machine_(machine), samples_(samples), convex_(convex) {}
 
   /// Model:   every micro-batch runs the products, attention and memory-bound kernels of forward
   ///          and backward, including recomputation, one after the other on the compute stream, as
@@ -82,8 +84,9 @@ class AloneBounds : public PlanBounds {
   [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan) override;
 
   /// Model:   at the end of a forward, everything is alive that the forward keeps on a single GPU,
-  ///          the parameters that the framework gathered and did not reshard, and from the second
-  ///          step on the rank's part of the optimizer states. What forward keeps grows by a
+  ///          the parameters that the framework gathered and did not reshard, from the second step
+  ///          on the rank's part of the optimizer states, and from the second micro-batch on its
+  ///          part of the gradients. What forward keeps grows by a
   ///          constant per layer. If some layers are recomputed, each frees its part of what all of
   ///          them free, and one more; layers that differ count as if all were recomputed. Beside
   ///          adapters, another framework's program counts as keeping nothing.
@@ -126,9 +129,15 @@ class AloneBounds : public PlanBounds {
   const ir::ModelSpec& model_;
   const cost::DeviceSpec& device_;
   const cost::Machine& machine_;
+  Samples& samples_;
   Convex convex_;
-  std::mutex mutex_;
-  std::vector<std::pair<ir::ParallelPlan, Alone>> alone_;  ///< By `Runtime::one_rank_alone`.
+};
+
+/// Figures of single ranks that searches of one model on one machine share, whatever their
+/// frameworks and budgets are.
+struct AloneBounds::Samples {
+  std::mutex mutex;
+  std::vector<std::pair<ir::ParallelPlan, Alone>> alone;  ///< By `Runtime::one_rank_alone`.
 };
 
 }  // namespace headroom::plan

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "planner/search/front.h"
@@ -52,6 +53,10 @@ struct Visit {
   std::optional<Worth> incumbent;  ///< Only plans that are better than this are of interest.
   std::optional<Worth> limit;      ///< Plans beyond this are left for a later visit.
   std::optional<Timed> after;      ///< The last plan of the previous visit.
+  /// The best replay of all, and the replayed times of plans of this cell; empty if the search does
+  /// not go by replays.
+  std::optional<Worth> best_replay{};
+  std::span<const Timed> replayed{};
 };
 
 /// The place at which the next visit of a cell continues.
@@ -122,6 +127,8 @@ class Evaluator {
   [[nodiscard]] virtual TimeError time_error() const { return {}; }
   /// A lower bound of the step time of all plans of the cell.
   [[nodiscard]] virtual Seconds least_of_cell(const Cell& cell) = 0;
+  /// A lower bound of the memory of all plans of the cell for which nothing is lowered.
+  [[nodiscard]] virtual Bytes held_floor(const Cell& cell) const = 0;
   /// A lower bound of the memory of all plans of the cell. Its computation stops once it is above
   /// `enough`.
   [[nodiscard]] virtual Bytes cell_floor(const Cell& cell, Bytes enough) = 0;
@@ -156,6 +163,7 @@ struct SearchState {
   const SearchQuestion& question;
   std::map<const FrameworkSearch*, std::unique_ptr<Evaluator>> evaluators;
   std::set<std::uint64_t> refused;  ///< Numbers of plans that do not fit when replayed.
+  bool whole_cells = false;         ///< Each cell is visited once, because visits are limited.
 
   [[nodiscard]] Evaluator& of(const Cell& cell) const { return *evaluators.at(cell.framework); }
 };

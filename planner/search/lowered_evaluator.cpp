@@ -132,6 +132,10 @@ class LoweredVisit {
         cost::memory_floor(question_.space.model, cell_.cell.plan) > ceiling()) {
       return std::move(answer_);
     }
+    if (question_.objective == Objective::kMemory && question_.pruning.memory_floor &&
+        !question_.any && !state_.whole_cells) {
+      return lowest_floor();
+    }
     std::optional<Timed> last = visit_.after;
     for (const Timed& bound : plans_by_bound()) {
       const Worth least = worth_of_bound(bound);
@@ -195,6 +199,61 @@ class LoweredVisit {
  private:
   /// Whether a plan is known that fits and is not late.
   [[nodiscard]] bool has_best() const { return answer_.best && !answer_.worth.late; }
+
+  /// Evaluates only the plan with the lowest floor, because its peak may exclude the others, and
+  /// those of other cells. `Timed::seconds` of positions in the cell are floors here.
+  [[nodiscard]] Result<CellAnswer> lowest_floor() {
+    std::optional<Timed> last = visit_.after;
+    for (const Timed& place : places_by_floor()) {
+      if (answer_.evaluated > 0) {
+        answer_.next = Next{
+            .seconds = bounds_.seconds(place.index), .bound = worth_of_floor(place), .after = last};
+        break;
+      }
+      last = place;
+      if (lacks_host(place.index)) {
+        continue;
+      }
+      constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+      const Result<Ruled> ruled = bounds_.rule_out(place.index, ceiling(), kNoLimit);
+      if (!ruled && !leave_out(ruled.error())) {
+        return ruled.error();
+      }
+      if (!ruled || ruled->too_large) {
+        continue;
+      }
+      if (Status status = evaluate(place.index); !status) {
+        return std::move(status).error();
+      }
+    }
+    return std::move(answer_);
+  }
+
+  [[nodiscard]] Worth worth_of_floor(const Timed& place) const {
+    const Bytes held = cost::memory_floor(question_.space.model, cell_.cell.plan);
+    const Bytes floor{static_cast<std::int64_t>(place.seconds)};
+    Worth worth =
+        worth_of(question_, cell_.cell.plan, bounds_.seconds(place.index), std::max(held, floor));
+    worth.number = cell_.first_number + place.index;
+    return worth;
+  }
+
+  /// Plans that may have the lowest peak, from the first that has not been looked at.
+  [[nodiscard]] std::vector<Timed> places_by_floor() const {
+    std::vector<Timed> order;
+    for (std::uint64_t index = 0; index < plans_.size(); ++index) {
+      const Bytes floor = lowered_.bounds->floor(plans_[index]);
+      const Timed place{.seconds = static_cast<double>(floor.value()), .index = index};
+      const bool hopeless = visit_.incumbent && question_.pruning.time_bound &&
+                            worth_of_floor(place) > *visit_.incumbent;
+      if (!hopeless && (!visit_.after || *visit_.after < place) &&
+          !state_.refused.contains(cell_.first_number + index)) {
+        order.push_back(place);
+      }
+    }
+    std::ranges::sort(order);
+    return order;
+  }
 
   /// Whether the least that the plan holds on the host is too much. Before it is lowered.
   [[nodiscard]] bool lacks_host(std::uint64_t index) {
@@ -386,8 +445,12 @@ class LoweredEvaluator final : public Evaluator {
     return lowered_.bounds->least_of_cell(cell.plan);
   }
 
+  [[nodiscard]] Bytes held_floor(const Cell& cell) const override {
+    return cost::memory_floor(question_.space.model, cell.plan);
+  }
+
   [[nodiscard]] Bytes cell_floor(const Cell& cell, Bytes enough) override {
-    const Bytes held = cost::memory_floor(question_.space.model, cell.plan);
+    const Bytes held = held_floor(cell);
     if (held > enough) {
       return held;
     }
@@ -476,7 +539,8 @@ std::unique_ptr<Evaluator> FrameworkSearch::evaluator(const SearchInputs& inputs
 
 std::unique_ptr<PlanBounds> FrameworkSearch::bounds(const SearchInputs& inputs) const {
   return std::make_unique<AloneBounds>(inputs.question.space.model, inputs.device,
-                                       inputs.question.machine);
+                                       inputs.question.machine,
+                                       inputs.records.of<AloneBounds::Samples>());
 }
 
 }  // namespace headroom::plan

@@ -20,7 +20,12 @@ constexpr std::size_t kWavesBeforeDive = 24;
 }  // namespace
 
 PlanStream::PlanStream(const SearchState& state, const std::vector<BoundedCell>& cells, Times times)
-    : state_(state), cells_(cells), times_(times), ratios_(cells.size()), uncertain_(cells.size()) {
+    : state_(state),
+      cells_(cells),
+      times_(times),
+      ratios_(cells.size()),
+      replayed_(cells.size()),
+      uncertain_(cells.size()) {
   std::vector<Open> all(cells.size());
   for (std::size_t i = 0; i < cells.size(); ++i) {
     all[i] = {.bound = scaled(cells[i].bound, factor_of(i)),
@@ -163,6 +168,8 @@ void PlanStream::note_replay(const RankedPlan& plan, double seconds) {
     // The first plan of a cell stands for the others.
     ratios_[plan.cell] = ratios_[plan.cell] > 0 ? ratios_[plan.cell] : seconds / form;
   }
+  replayed_[plan.cell].push_back(
+      {.seconds = seconds, .index = plan.plan.number - cells_[plan.cell].first_number});
 }
 
 void PlanStream::note_best(const Worth& worth, double seconds) {
@@ -176,6 +183,10 @@ void PlanStream::note_best(const Worth& worth, double seconds) {
 Visit PlanStream::visit_of(const Open& open, const std::optional<Worth>& cutoff) const {
   const SearchQuestion& question = state_.question;
   Visit visit{.incumbent = std::nullopt, .limit = std::nullopt, .after = open.after};
+  if (times_ == Times::kLeast && question.replays == 1) {
+    visit.best_replay = cutoff;
+    visit.replayed = replayed_[open.cell];
+  }
   if (!question.pruning.time_bound) {
     return visit;
   }

@@ -98,7 +98,8 @@ class PlanStream {
   std::multiset<Ready> ready_;
   std::set<std::uint64_t> known_;  ///< Numbers of the plans that are or were ready.
   std::vector<double> ratios_;     ///< By cell: the ratio of times of its first replayed plan.
-  std::vector<double> uncertain_;  ///< `CellAnswer::uncertain`, by cell.
+  std::vector<std::vector<Timed>> replayed_;  ///< By cell: replayed times, by index in the cell.
+  std::vector<double> uncertain_;             ///< `CellAnswer::uncertain`, by cell.
   std::set<std::size_t> left_out_;
   std::uint64_t visited_ = 0;  ///< Number of cells.
   std::size_t waves_ = 0;

@@ -15,30 +15,44 @@
 namespace headroom::plan {
 namespace {
 
+/// The cells that may have a plan that fits, with their bounds. What the plans of a cell hold is
+/// checked first, because bounds of times cost lowering short programs. A search of few cells keeps
+/// all of them, so that its limit does not depend on the device.
 std::vector<BoundedCell> bounded_cells(const SearchState& state, std::vector<Cell> cells) {
-  std::vector<BoundedCell> bounded(cells.size());
-  in_parallel(cells.size(), state.question.threads,
-              [&](std::size_t i) { bounded[i] = bound_cell(state, std::move(cells[i])); });
+  const SearchQuestion& question = state.question;
+  const bool drops = question.pruning.memory_floor && question.work_limit == 0;
+  std::vector<std::optional<BoundedCell>> bounded(cells.size());
+  std::vector<std::uint64_t> choices(cells.size());
+  in_parallel(cells.size(), question.threads, [&](std::size_t i) {
+    choices[i] = cells[i].choices;
+    if (!drops || state.of(cells[i]).held_floor(cells[i]) <= capacity_of(question, cells[i].plan)) {
+      bounded[i] = bound_cell(state, std::move(cells[i]));
+    }
+  });
   std::uint64_t number = 0;
-  for (BoundedCell& cell : bounded) {
-    cell.first_number = number;
-    cell.bound.number = number;
-    number += cell.cell.choices;
+  std::vector<BoundedCell> kept;
+  for (std::size_t i = 0; i < bounded.size(); ++i) {
+    if (bounded[i]) {
+      bounded[i]->first_number = number;
+      bounded[i]->bound.number = number;
+      kept.push_back(*std::move(bounded[i]));
+    }
+    number += choices[i];
   }
-  return bounded;
+  return kept;
 }
 
 /// The reason why a search evaluated nothing, if all frameworks of the space refused what was asked
 /// of them when it was lowered.
 std::optional<Error> refused_everywhere(const PlanResult& result,
-                                        const std::vector<BoundedCell>& cells) {
-  const auto is_refused = [&](const BoundedCell& cell) {
-    return std::ranges::find(result.refused, cell.cell.framework, &Refused::framework) !=
+                                        const std::vector<const FrameworkSearch*>& frameworks) {
+  const auto is_refused = [&](const FrameworkSearch* framework) {
+    return std::ranges::find(result.refused, framework, &Refused::framework) !=
            result.refused.end();
   };
   const bool nothing = !result.best && !result.leanest && !result.least_host &&
                        result.evaluated == 0 && result.status == PlanStatus::kInfeasible;
-  return nothing && !result.refused.empty() && std::ranges::all_of(cells, is_refused)
+  return nothing && !result.refused.empty() && std::ranges::all_of(frameworks, is_refused)
              ? std::optional(result.refused.front().error)
              : std::nullopt;
 }
@@ -173,6 +187,13 @@ class BestSearch {
     }
   }
 
+  /// Whether a plan's time alone may show that it is not the best, so that its memory need not be
+  /// replayed.
+  [[nodiscard]] bool may_be_slower() const {
+    return replay_ == Replay::kBest && best_ && question_.replays == 1 &&
+           stops_at_first(question_) && !best_->ranked.plan.plan.rank;
+  }
+
   /// Replays `plan`, which becomes the best if it is better than the best so far.
   [[nodiscard]] Status consider(RankedPlan ranked) {
     const RatedPlan& plan = ranked.plan;
@@ -180,6 +201,20 @@ class BestSearch {
                  .worth = ranked.worth,
                  .seconds = plan.time.total().value(),
                  .estimate = std::nullopt};
+    if (may_be_slower()) {
+      const Result<cost::StepTime> time = cost::step_time(
+          question_.space.model, plan.plan, question_.device, question_.budget, question_.machine);
+      if (!time) {
+        return time.error();
+      }
+      Worth worth = worth_of(question_, plan.plan, time->total.value(), plan.peak);
+      worth.number = plan.number;
+      if (worth > best_->worth) {
+        stream_.note_replay(ranked, time->total.value());
+        ++timed_;
+        return ok();
+      }
+    }
     if (replay_ == Replay::kBest) {
       Result<cost::StepEstimate> replayed =
           judged_replay(question_, plan.plan, question_.budget, &question_.machine);
@@ -216,7 +251,7 @@ class BestSearch {
     const bool whole = !open || (best_ && takes_first() && !stream_.stopped() && !question_.any);
     PlanResult seen = stream_.seen();
     result_ = std::move(seen);
-    result_.replays = replayed_.size();
+    result_.replays = replayed_.size() + timed_;
     if (!has_best()) {
       result_.late = best_.has_value();
       const double bound = whole || !least ? 0 : least->first;
@@ -294,6 +329,7 @@ class BestSearch {
   PlanStream stream_;
   std::optional<Champion> best_;
   std::vector<Replayed> replayed_;
+  std::uint64_t timed_ = 0;  ///< Plans of which only the time was replayed.
   bool anew_ = false;
   PlanResult result_;
 };
@@ -315,6 +351,7 @@ Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& r
     frameworks.push_back(framework);
   }
   const std::vector<BoundedCell> bounded = bounded_cells(state, std::move(cells));
+  state.whole_cells = question.work_limit > 0 && question.work_limit <= bounded.size();
   std::uint64_t evaluated = 0;
   while (true) {
     BestSearch pass(state, bounded, replay);
@@ -323,7 +360,7 @@ Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& r
       return found;
     }
     PlanResult result = std::move(found).value();
-    if (const std::optional<Error> error = refused_everywhere(result, bounded)) {
+    if (const std::optional<Error> error = refused_everywhere(result, frameworks)) {
       return *error;
     }
     evaluated += result.evaluated;

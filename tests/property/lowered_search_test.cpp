@@ -151,7 +151,8 @@ TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above
         LoweredRecords records;
         LoweredPlans plans(model, setting.device, setting.machine, records);
         using Convex = AloneBounds::Convex;
-        AloneBounds bounds(model, setting.device, setting.machine,
+        AloneBounds::Samples samples;
+        AloneBounds bounds(model, setting.device, setting.machine, samples,
                            plan.runtime == "fsdp" ? Convex::kAlways : Convex::kIfEven);
         const Result<LoweredPlan> made = plans.of(plan, 0);
         if (!made && is_refusal(made.error())) {
@@ -199,11 +200,13 @@ TEST_CASE("lowered plans: what few layers take at least, all layers take") {
   std::array<double, 3> seconds{};
   for (std::size_t i = 0; i < seconds.size(); ++i) {
     longer.layers.resize(3 + i, longer.layers.back());  // Three are lowered as they stand.
-    AloneBounds bounds(longer, setting.device, setting.machine);
+    AloneBounds::Samples samples;
+    AloneBounds bounds(longer, setting.device, setting.machine, samples);
     seconds.at(i) = bounds.least_step(plan).value();
   }
   longer.layers.resize(40, longer.layers.back());
-  AloneBounds bounds(longer, setting.device, setting.machine);
+  AloneBounds::Samples samples;
+  AloneBounds bounds(longer, setting.device, setting.machine, samples);
   CHECK(bounds.least_step(plan).value() ==
         doctest::Approx(seconds[0] + 37 * (seconds[1] - seconds[0])).epsilon(1e-9));
   CHECK(seconds[2] - seconds[1] == doctest::Approx(seconds[1] - seconds[0]).epsilon(1e-9));

@@ -146,8 +146,9 @@ class FsdpSearch final : public FrameworkSearch {
 
   /// A group of parameters is a layer, so that no bucket joins layers.
   [[nodiscard]] std::unique_ptr<PlanBounds> bounds(const SearchInputs& inputs) const override {
-    return std::make_unique<AloneBounds>(inputs.question.space.model, inputs.device,
-                                         inputs.question.machine, AloneBounds::Convex::kAlways);
+    return std::make_unique<AloneBounds>(
+        inputs.question.space.model, inputs.device, inputs.question.machine,
+        inputs.records.of<AloneBounds::Samples>(), AloneBounds::Convex::kAlways);
   }
 };
 

@@ -242,4 +242,39 @@ ParallelPlan MegatronChoices::plan_at(std::uint64_t index) const {
   return plan;
 }
 
+namespace {
+
+/// Whether everything that `less` recomputes is recomputed by `more`, too.
+bool contains(const MegatronPlan& more, const MegatronPlan& less) {
+  using ir::MegatronRecompute;
+  const auto in = [](bool part, bool whole) { return whole || !part; };
+  switch (less.recompute) {
+    case MegatronRecompute::kNone:
+      return true;
+    case MegatronRecompute::kSelective: {
+      const ir::MegatronModules& part = less.recompute_modules;
+      const ir::MegatronModules& whole = more.recompute_modules;
+      return more.recompute == less.recompute && in(part.core_attention, whole.core_attention) &&
+             in(part.norms, whole.norms) && in(part.mlp, whole.mlp);
+    }
+    case MegatronRecompute::kFullBlock:
+      return more.recompute == less.recompute && more.recompute_layers >= less.recompute_layers;
+    case MegatronRecompute::kFullUniform:
+      return false;  // Groups of several layers are recomputed by fewer calls.
+  }
+  return false;
+}
+
+}  // namespace
+
+bool MegatronChoices::recomputes_more(std::uint64_t more, std::uint64_t less) const {
+  const std::uint64_t count = switches.size();
+  if (more % count != less % count || more / count == less / count) {
+    return false;
+  }
+  const MegatronPlan& one = megatron_of(recomputations[more / count]);
+  return one.offload_modules == ir::MegatronOffload{} &&
+         contains(one, megatron_of(recomputations[less / count]));
+}
+
 }  // namespace headroom::plan

@@ -29,6 +29,10 @@ struct MegatronChoices {
   /// Plan number `index`: `index = recomputation * switches + switch`.
   [[nodiscard]] ir::ParallelPlan plan_at(std::uint64_t index) const;
   [[nodiscard]] std::uint64_t size() const { return recomputations.size() * switches.size(); }
+  /// Whether plan number `more` differs from plan number `less` only in that it recomputes what
+  /// `less` recomputes, and more. Copies to the host do not count as equal, because what is
+  /// recomputed is not copied.
+  [[nodiscard]] bool recomputes_more(std::uint64_t more, std::uint64_t less) const;
 };
 /// The choices of the cell of `plan`.
 [[nodiscard]] MegatronChoices megatron_choices(const SpaceQuestion& question,

@@ -102,7 +102,7 @@ class CellVisit {
     std::erase_if(order, [&](const Timed& timed) {
       const bool hopeless = visit_.incumbent && question_.pruning.time_bound &&
                             worth_of_time(timed) > *visit_.incumbent;
-      return hopeless || (visit_.after && !(*visit_.after < timed));
+      return hopeless || (visit_.after && !(*visit_.after < timed)) || is_beaten(timed.index);
     });
     std::ranges::sort(order);
     if (!stops_at_first(question_)) {
@@ -110,6 +110,20 @@ class CellVisit {
                                [this](const Timed& timed) { return plans_.floor(timed.index); });
     }
     return order;
+  }
+
+  /// Whether the replay of a plan with a part of its work proves that plan number `index` is not
+  /// the best.
+  [[nodiscard]] bool is_beaten(std::uint64_t index) const {
+    const Pruning& pruning = question_.pruning;
+    if (!visit_.best_replay || !pruning.time_bound || !pruning.dominance ||
+        !stops_at_first(question_)) {
+      return false;
+    }
+    return std::ranges::any_of(visit_.replayed, [&](const Timed& other) {
+      return plans_.choices().recomputes_more(index, other.index) &&
+             worth_of_time({.seconds = other.seconds, .index = index}) > *visit_.best_replay;
+    });
   }
 
   /// `ceiling_of`. If the lowest peak is sought, it is at most the lowest peak that this visit has
@@ -186,6 +200,11 @@ class MegatronEvaluator final : public Evaluator {
     // The first choice recomputes the least, so no other choice takes less time.
     const ir::ModelSpec& model = question_.space.model;
     return least_step(model, cell.plan, block_floor(model, cell.plan, question_.machine));
+  }
+
+  [[nodiscard]] Bytes held_floor(const Cell& cell) const override {
+    return cost::memory_floor(question_.space.model,
+                              least_states(question_.space.constraints, cell.plan));
   }
 
   [[nodiscard]] Bytes cell_floor(const Cell& cell, Bytes enough) override {

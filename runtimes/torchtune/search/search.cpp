@@ -85,7 +85,8 @@ std::vector<ParallelPlan> with_switches(const SpaceQuestion& question,
 class TuneBounds final : public AloneBounds {
  public:
   explicit TuneBounds(const SearchInputs& inputs)
-      : AloneBounds(inputs.question.space.model, inputs.device, inputs.question.machine),
+      : AloneBounds(inputs.question.space.model, inputs.device, inputs.question.machine,
+                    inputs.records.of<AloneBounds::Samples>()),
         model_(inputs.question.space.model) {}
 
   [[nodiscard]] Bytes floor(const ParallelPlan& plan) override {
