@@ -317,6 +317,9 @@ std::string experts_refusal(QuantMethod method, Loader loader) {
 
 std::string refusal(const ModelSpec& model, const CheckpointQuantisation& quantisation,
                     const ModuleFilter& filter, Loader loader) {
+  if (model.recording) {
+    return "which layers of a recorded model are quantised is not modelled";
+  }
   if (!quantisation.unanswered.empty()) {
     return quantisation.unanswered;
   }

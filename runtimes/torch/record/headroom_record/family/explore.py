@@ -198,7 +198,9 @@ class Explorer:
                 self.fixed.append(key)
 
     def draw(self, number: int) -> Dict[str, Any]:
-        """Changes of as many dimensions as the model takes."""
+        """Changes of as many dimensions as the model takes; the first draw keeps them all."""
+        if number == 0:
+            return dict(self._fewer)
         units = [[key] for key in self.dimensions if not any(key in group for group in self.coupled)] + self.coupled
         self._random.shuffle(units)
         units.sort(key=lambda group: self._varied.get(group[0], 0))
@@ -208,13 +210,13 @@ class Explorer:
         changes = dict(self._fewer)
         for key in self.counts:
             few = self._fewer.get(key, self.values[key])
-            changes[key] = few + self._random.choice((1, 2, 3, 4, 5)) if number else few
+            changes[key] = few + self._random.choice((1, 2, 3, 4, 5))
         if self._joins(changes) is None:
             for key in self.counts:
                 changes[key] = self._fewer.get(key, self.values[key])
         self._add(changes, list(self._divisible(changes, wanted).items()))
         for group in units:
-            for factor in _FACTORS if number and not self._varied.get(group[0]) else ():
+            for factor in _FACTORS if not self._varied.get(group[0]) else ():
                 if all(changes.get(key, self.values[key]) == self.values[key] for key in group):
                     self._add(changes, list(self._divisible(changes, self._one(group, factor)).items()))
         for group in units:
@@ -246,7 +248,7 @@ class Explorer:
         result = {}
         for key in group:
             is_window = key.rsplit(".", 1)[-1] in _WINDOWS  # No larger one: plan.py has a limit.
-            result[key] = _scaled(self.values[key], min(factor, 0.75) if is_window else factor, few)
+            result[key] = _scaled(self.values[key], factor / 4 if is_window else factor, few)
         return result
 
     def _joins(self, changes: Dict[str, Any]) -> Optional[Probe]:
