@@ -85,8 +85,9 @@ Status read_model_part(const Arguments& arguments, const std::string& text, Weig
     return std::move(model).error();
   }
   if (model->spec.recording) {
-    return Error::invalid_argument("MODEL", text, "a model with weight files",
-                                   "name the config.json or the weight files of the model");
+    return Error::invalid_argument("MODEL", text,
+                                   "files of weights, or a model whose family is not a recording",
+                                   "name the weight files of the model");
   }
   answer.name = model->label;
   const std::vector<std::string> of_training =
