@@ -10,6 +10,7 @@
 #include "model_ir/spec/hf_families.h"
 #include "model_ir/spec/recorded_family/recorded_families.h"
 #include "model_ir/spec/recording/recorded_spec.h"
+#include "model_ir/spec/recording/recording.h"
 #include "model_ir/spec/recording/recording_reader.h"
 #include "model_ir/spec/task.h"
 #include "model_ir/spec/unknown_type.h"
@@ -369,11 +370,15 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
   if (const Result<JsonReader> reader = JsonReader::from_text(text, file)) {
     config.quantisation = quantisation_of(reader->root());
   }
-  for (const char* const tower : {"vision_config", "audio_config"}) {
-    if (document->find(tower) != nullptr) {
-      config.notes.push_back(std::string(tower) +
-                             " is built and has its parameters, but batches "
-                             "are of text alone");
+  for (const auto& [key, part] : {std::pair{"vision_config", "vis"}, {"audio_config", "audio"}}) {
+    if (document->find(key) != nullptr) {
+      const bool is_built = std::ranges::any_of(
+          config.model.recording->modules,
+          [part](const RecordedModule& one) { return one.path.find(part) != std::string::npos; });
+      config.notes.push_back(std::string(key) +
+                             (is_built ? " is built and has its parameters, but batches are of "
+                                         "text alone"
+                                       : " is not read: the model is the language model alone"));
     }
   }
   return std::optional<HfConfig>(std::move(config));

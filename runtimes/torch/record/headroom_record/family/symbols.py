@@ -53,7 +53,7 @@ class Symbols:
                             under and any(value.denominator != 1 for value in values)):
                         continue
                     key = tuple(value / values[0] for value in values)
-                    if key not in seen:
+                    if key not in seen or (size, over) == (1, 0):  # A dimension stands for itself.
                         seen.add(key)
                         result.append((names, under, values, [float(value) for value in values]))
         return result
@@ -79,7 +79,17 @@ class Symbols:
         found = self._of_terms(values, [one for one in simple], 1, True)
         found = found or self._of_terms(values, simple, 2, False)
         found = found or self._of_terms(values, [one for one in simple if not one[1]], 2, True)
-        return found or self._of_terms(values, [one for one in simple if not one[1]][:24], 3, False)
+        found = found or self._of_terms(values, [one for one in simple if not one[1]][:24], 3, False)
+        return found or self._of_any_factor(values)
+
+    def _of_any_factor(self, values: Tuple[int, ...]) -> Optional[str]:
+        """A dimension times any whole number, which dimensions that never vary are behind."""
+        for names, under, column, _ in self._monomials:
+            ratio = Fraction(values[0]) / column[0]
+            if len(names) == 1 and not under and ratio.denominator == 1 and all(
+                    ratio * one == value for one, value in zip(column, values)):
+                return _text(ratio, names, under)
+        return None
 
     def _of_terms(self, values: Tuple[int, ...], monomials: Sequence[Any], count: int, constant: bool) \
             -> Optional[str]:
