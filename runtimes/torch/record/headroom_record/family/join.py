@@ -45,6 +45,7 @@ class Join:
 
     def __init__(self, symbols: Symbols):
         self._symbols = symbols
+        self._find = symbols.expression
         self.kernels: set = set()
 
     def size(self, values: Sequence[Any]) -> Any:
@@ -53,11 +54,11 @@ class Join:
         for one in terms:
             keys += [key for key in one if key not in keys]
         if keys == [""]:
-            return self._symbols.expression([one[""] for one in terms])
+            return self._find([one[""] for one in terms])
         parts: List[str] = []
         for key in keys:
             numbers = [one.get(key, 0) for one in terms]
-            expression = self._symbols.expression(numbers)
+            expression = self._find(numbers)
             parts += _times(expression, key)
         text = parts[0]
         for part in parts[1:]:
@@ -128,11 +129,14 @@ class Join:
         if all("inside" not in part[4] for part in parts):
             return parts
         try:
+            self._find = self._symbols.product  # What kernels take is no sum of dimensions.
             if all("inside" in part[4] for part in parts):
                 self.joined([part[4]["inside"] for part in parts])
                 return parts
         except Different:
             pass
+        finally:
+            self._find = self._symbols.expression
         self.kernels.add(parts[0][1])
         return [part[:4] + [{key: value for key, value in part[4].items() if key != "inside"}] for part in parts]
 

@@ -73,12 +73,19 @@ def _of_list(drawn: Sequence[Dict[str, Any]], flats: Sequence[Dict[str, Any]], k
 
 
 def aliases(model_type: str) -> Dict[str, str]:
-    """Other names of keys, as transformers takes them."""
-    from transformers import AutoConfig
+    """Other names of keys, as transformers takes them, those of nested parts too."""
+    from transformers import AutoConfig, PretrainedConfig
+
+    def of(config: Any, prefix: str) -> Dict[str, str]:
+        found = {prefix + name: prefix + key for name, key in type(config).attribute_map.items()}
+        for key, value in vars(config).items():
+            if isinstance(value, PretrainedConfig):
+                found.update(of(value, f"{prefix}{key}."))
+        return found
 
     try:
-        return dict(type(AutoConfig.for_model(model_type)).attribute_map)
-    except Exception:
+        return of(AutoConfig.for_model(model_type), "")
+    except Exception:  # A configuration that has no defaults.
         return {}
 
 

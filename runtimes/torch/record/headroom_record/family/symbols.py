@@ -70,6 +70,17 @@ class Symbols:
             raise Different("no expression of the configuration: " + " ".join(str(value) for value in values))
         return found
 
+    def product(self, values: Sequence[int]) -> Any:
+        """As `expression`, but a product of at most two dimensions and a whole number only."""
+        if len(set(values)) == 1:
+            return values[0]
+        for names, under, column, _ in self._monomials:
+            ratio = Fraction(values[0]) / column[0]
+            if len(names) <= 2 and not under and ratio.denominator == 1 and all(
+                    ratio * one == value for one, value in zip(column, values)):
+                return _text(ratio, names, under)
+        raise Different("no product of dimensions")
+
     def _find(self, values: Tuple[int, ...]) -> Optional[str]:
         simple = [one for one in self._monomials if len(one[0]) <= 2]
         for names, under, column, _ in self._monomials:
@@ -105,7 +116,7 @@ class Symbols:
             found = _solved(columns, values)
             if found is None or any(number == 0 for number in found):
                 continue
-            if any(not _is_small(number) for number in found[:count]):
+            if any(not _is_likely(number, one[0]) for number, one in zip(found, chosen)):
                 continue
             if constant and (found[-1].denominator != 1 or abs(found[-1]) > 4096):
                 continue
@@ -138,6 +149,11 @@ def _fits(one: Sequence[float], other: Sequence[float], values: Sequence[int]) -
     second = (one[0] * values[1] - one[1] * values[0]) / under
     return all(abs(first * mine + second * theirs - value) <= 1e-6 * (abs(first * mine) + abs(second * theirs) + 1)
                for mine, theirs, value in zip(one[2:], other[2:], values[2:]))
+
+
+def _is_likely(number: Fraction, names: Sequence[str]) -> bool:
+    """Whether code adds so many of these products to others: few, and none less than none of several factors."""
+    return abs(number) <= 8 and number.denominator <= 2 and (number > 0 or len(names) == 1)
 
 
 def _solved(columns: Sequence[Sequence[Fraction]], values: Sequence[int]) -> Optional[List[Fraction]]:
