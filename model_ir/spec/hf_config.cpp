@@ -342,6 +342,17 @@ Result<std::optional<FamilyModel>> find_recorded_family(const JsonValue& config,
   return found;
 }
 
+/// The class of a head that classifies, which no recording of a family has; empty: none is named.
+std::string other_head(const JsonValue& config) {
+  const JsonValue* const classes = config.find("architectures");
+  const JsonValue::Array* const names = classes == nullptr ? nullptr : classes->as_array();
+  const std::string* const first =
+      names == nullptr || names->empty() ? nullptr : names->front().as_string();
+  const bool is_other = first != nullptr && (first->find("Classification") != std::string::npos ||
+                                             first->find("QuestionAnswering") != std::string::npos);
+  return is_other ? *first : std::string();
+}
+
 /// A configuration of a family that was recorded; nothing if it is of none.
 Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
                                                         std::string_view file,
@@ -357,6 +368,11 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
   std::optional<FamilyModel> found = std::move(read).value();
   if (!found) {
     return std::optional<HfConfig>();
+  }
+  if (const std::string head = other_head(*document); !head.empty()) {
+    return Error::invalid_input(file, "/architectures", head,
+                                "a language model: this family was recorded with that head alone",
+                                "leave out architectures to ask about the language model");
   }
   HfConfig config;
   config.model = std::move(found->model);

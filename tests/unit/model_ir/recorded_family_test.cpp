@@ -188,6 +188,9 @@ TEST_CASE("recorded family: a configuration whose code was not recorded is refus
         "/no_rope_layers");
   CHECK(refused(R"({"model_type": "smollm3", "num_attention_heads": 4})").pointer ==
         "/num_attention_heads");
+  CHECK(
+      refused(config_text(R"(, "architectures": ["SmolLM3ForSequenceClassification"])")).pointer ==
+      "/architectures");
   CHECK(refused(R"({"model_type": "smollm3", "num_hidden_layers": 0})").pointer ==
         "/num_hidden_layers");
 }
