@@ -36,7 +36,7 @@ def recording(of, cached=True, shared=False):
     load = [["op", "empty", [], [["p:embed.weight", "bf16", [of["vocab_size"], hidden]]]]]
     forward = [operator("embedding", ["p:embed.weight", 0], 1, ["B", "S", hidden], gradient=0)]
     forward += [operator("arange", [], 2, ["S"])]
-    numbers, started, kept, layers, value, index = {}, [], [], [], 1, None
+    numbers, kept, layers, value, index = {}, [], [], 1, None
     following = 3
     for at, kind in enumerate(of["layer_types"]):
         name = f"layers.{at}.up.weight"

@@ -229,7 +229,7 @@ class Explorer:
         values = dict(self.values, **changes, **wanted)
         result = dict(wanted)
         for key in wanted:
-            prefix, _, last = key.rpartition(".")
+            prefix = key.rpartition(".")[0]
             prefix += "." if prefix else ""
             hidden = next((prefix + one for one in _HIDDEN if isinstance(values.get(prefix + one), int)), None)
             heads = next((prefix + one for one in _HEADS if isinstance(values.get(prefix + one), int)), None)

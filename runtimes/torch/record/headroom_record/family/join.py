@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence
 
 from ..merge import Different
 from .symbols import Symbols

@@ -5,7 +5,6 @@ from fractions import Fraction
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..merge import Different
-from ..sizes import value_of  # noqa: F401
 
 _LARGEST = 16  # Of a coefficient's numerator and denominator.
 
