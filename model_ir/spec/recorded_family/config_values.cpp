@@ -3,14 +3,11 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/spec/recorded_family/dimension_expression.h"
-#include "model_ir/spec/recorded_family/layer_rule.h"
-
 namespace headroom::ir {
 namespace {
 
-constexpr int kDeepest = 8;  // Defaults that are made of defaults.
-constexpr std::int64_t kMostLayers = 4096;
+constexpr int kDeepestDefault = 8;  // Defaults that are made of defaults.
+constexpr std::int64_t kMostListed = 4096;
 
 const JsonValue* at_path(const JsonValue& root, std::string_view path) {
   const JsonValue* value = &root;
@@ -84,7 +81,7 @@ std::optional<JsonValue> ConfigValues::at(std::string_view path) const {
   if (own != nullptr && !(own->is_null() && is_made)) {
     return *own;
   }
-  if (rule == nullptr || depth_ == kDeepest) {
+  if (rule == nullptr || depth_ == kDeepestDefault) {
     return std::nullopt;
   }
   ++depth_;
@@ -111,7 +108,8 @@ std::optional<JsonValue> ConfigValues::made(const JsonValue& rule) const {
   }
   if (const JsonValue* const expression = rule.find("expression")) {
     const std::string* const text = expression->as_string();
-    const std::optional<JsonValue> size = text == nullptr ? std::nullopt : size_of(*text, *this);
+    const std::optional<JsonValue> size =
+        text == nullptr ? std::nullopt : size_of(*text, dimensions());
     return size;
   }
   return list_by_rule(rule);
@@ -126,13 +124,13 @@ std::optional<JsonValue> ConfigValues::list_by_rule(const JsonValue& rule) const
     return std::nullopt;
   }
   const std::optional<std::int64_t> count = number(*key->as_string());
-  if (!count || *count < 0 || *count > kMostLayers) {
+  if (!count || *count < 0 || *count > kMostListed) {
     return std::nullopt;
   }
   JsonValue::Array list;
   for (std::int64_t layer = 0; layer < *count; ++layer) {
     const std::optional<std::string> label =
-        layer_label(*by, *this, {.index = layer, .count = *count});
+        layer_label(*by, lookup(), {.index = layer, .count = *count});
     const JsonValue* found = nullptr;
     for (const JsonValue& one : *values->as_array()) {
       const JsonValue::Array* const pair = one.as_array();

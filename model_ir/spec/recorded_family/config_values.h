@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "model_ir/json/json_value.h"
+#include "model_ir/spec/recorded_family/dimension_expression.h"
+#include "model_ir/spec/recorded_family/layer_rule.h"
 
 namespace headroom::ir {
 
@@ -25,6 +27,14 @@ class ConfigValues {
 
   /// As `at`, as a whole number.
   [[nodiscard]] std::optional<std::int64_t> number(std::string_view path) const;
+
+  /// `number` and `at` as functions, which must not outlive this.
+  [[nodiscard]] DimensionOf dimensions() const {
+    return [this](std::string_view path) { return number(path); };
+  }
+  [[nodiscard]] ConfigValueOf lookup() const {
+    return [this](std::string_view path) { return at(path); };
+  }
 
   /// The paths that `number` found in the defaults alone, as constants.
   [[nodiscard]] const std::set<std::string>& defaulted() const { return defaulted_; }

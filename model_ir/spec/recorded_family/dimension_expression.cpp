@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/spec/recorded_family/config_values.h"
-
 namespace headroom::ir {
 namespace {
 
@@ -68,22 +66,22 @@ bool is_batch_or_sequence(std::string_view factor) {
   return factor == "B" || factor == "S" || factor.starts_with("ceil(");
 }
 
-std::optional<std::int64_t> number_of(std::string_view name, const ConfigValues& values) {
+std::optional<std::int64_t> number_of(std::string_view name, const DimensionOf& dimension_of) {
   if (!name.empty() && name.front() >= '0' && name.front() <= '9') {
     std::int64_t number = 0;
     const auto [end, fault] = std::from_chars(name.data(), name.data() + name.size(), number);
     return fault == std::errc() && end == name.data() + name.size() ? std::optional(number)
                                                                     : std::nullopt;
   }
-  return values.number(name);
+  return dimension_of(name);
 }
 
 /// Multiplies the term by "hidden_size/num_attention_heads/2".
-bool add_quotient(std::string_view text, const ConfigValues& values, Fraction& factor) {
+bool add_quotient(std::string_view text, const DimensionOf& dimension_of, Fraction& factor) {
   bool is_first = true;
   while (true) {
     const std::size_t slash = text.find('/');
-    const std::optional<std::int64_t> number = number_of(text.substr(0, slash), values);
+    const std::optional<std::int64_t> number = number_of(text.substr(0, slash), dimension_of);
     if (!number || *number > kGreatest || *number < -kGreatest) {
       return false;
     }
@@ -100,7 +98,7 @@ bool add_quotient(std::string_view text, const ConfigValues& values, Fraction& f
   }
 }
 
-std::optional<SizeTerm> read_term(std::string_view text, const ConfigValues& values) {
+std::optional<SizeTerm> read_term(std::string_view text, const DimensionOf& dimension_of) {
   SizeTerm term;
   if (text.starts_with('-')) {
     term.factor.over = -1;
@@ -111,7 +109,7 @@ std::optional<SizeTerm> read_term(std::string_view text, const ConfigValues& val
     const std::string_view factor = text.substr(0, star);
     if (is_batch_or_sequence(factor)) {
       term.rest += (term.rest.empty() ? "" : "*") + std::string(factor);
-    } else if (!add_quotient(factor, values, term.factor)) {
+    } else if (!add_quotient(factor, dimension_of, term.factor)) {
       return std::nullopt;
     }
     if (star == std::string_view::npos) {
@@ -131,14 +129,15 @@ void add_term(std::vector<SizeTerm>& terms, SizeTerm term) {
   terms.push_back(std::move(term));
 }
 
-std::optional<std::vector<SizeTerm>> read_terms(std::string_view text, const ConfigValues& values) {
+std::optional<std::vector<SizeTerm>> read_terms(std::string_view text,
+                                                const DimensionOf& dimension_of) {
   std::vector<SizeTerm> terms;
   bool is_negative = false;
   while (true) {
     const std::size_t plus = text.find(" + ");
     const std::size_t minus = text.find(" - ");
     const std::size_t end = std::min(plus, minus);
-    std::optional<SizeTerm> term = read_term(text.substr(0, end), values);
+    std::optional<SizeTerm> term = read_term(text.substr(0, end), dimension_of);
     if (!term) {
       return std::nullopt;
     }
@@ -156,8 +155,8 @@ std::optional<std::vector<SizeTerm>> read_terms(std::string_view text, const Con
 
 }  // namespace
 
-std::optional<JsonValue> size_of(std::string_view text, const ConfigValues& values) {
-  const std::optional<std::vector<SizeTerm>> terms = read_terms(text, values);
+std::optional<JsonValue> size_of(std::string_view text, const DimensionOf& dimension_of) {
+  const std::optional<std::vector<SizeTerm>> terms = read_terms(text, dimension_of);
   if (!terms) {
     return std::nullopt;
   }

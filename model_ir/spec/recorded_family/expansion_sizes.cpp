@@ -28,7 +28,7 @@ JsonValue ExpansionSizes::from_text(const std::string& text) {
   if (known != known_.end()) {
     return known->second;
   }
-  std::optional<JsonValue> size = size_of(text, values_);
+  std::optional<JsonValue> size = size_of(text, values_.dimensions());
   if (!size) {
     if (!fault_) {
       fault_ = Error::invalid_input(file_, "", text, "a whole number with this configuration");
@@ -95,7 +95,8 @@ void ExpansionSizes::set_scalars(JsonValue& scalars) {
   if (JsonValue::Object* const members = scalars.as_object()) {
     for (JsonMember& member : *members) {
       const std::string* const text = member.value.as_string();
-      std::optional<JsonValue> size = text == nullptr ? std::nullopt : size_of(*text, values_);
+      std::optional<JsonValue> size =
+          text == nullptr ? std::nullopt : size_of(*text, values_.dimensions());
       if (size) {
         member.value = std::move(*size);
       }

@@ -91,7 +91,7 @@ class FamilyExpansion {
       LayerStack found{.path = *path->as_string(), .kinds = {}};
       for (std::int64_t index = 0; index < *layers; ++index) {
         const std::optional<std::string> label =
-            layer_label(*by, values_, {.index = index, .count = *layers});
+            layer_label(*by, values_.lookup(), {.index = index, .count = *layers});
         const std::optional<int> kind = label ? kind_of(stack, *label) : std::nullopt;
         if (!kind) {
           return unknown_layer(*by, index, label);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "model_ir/spec/recorded_family/config_values.h"
-
 namespace headroom::ir {
 namespace {
 
@@ -25,7 +23,7 @@ bool holds(const std::optional<JsonValue>& list, std::int64_t number) {
          });
 }
 
-std::optional<JsonValue> feature_of(const JsonValue::Array& feature, const ConfigValues& values,
+std::optional<JsonValue> feature_of(const JsonValue::Array& feature, const ConfigValueOf& value_of,
                                     const LayerPlace& layer) {
   const std::string* const kind = feature.empty() ? nullptr : feature[0].as_string();
   if (kind == nullptr) {
@@ -36,7 +34,7 @@ std::optional<JsonValue> feature_of(const JsonValue::Array& feature, const Confi
   }
   const std::string* const key = feature.size() < 2 ? nullptr : feature[1].as_string();
   const std::optional<JsonValue> value =
-      key != nullptr ? values.at(*key)
+      key != nullptr ? value_of(*key)
                      : (feature.size() < 2 ? std::nullopt : std::optional(feature[1]));
   if (*kind == "list") {
     return in_list(value, layer);
@@ -61,7 +59,7 @@ std::optional<JsonValue> feature_of(const JsonValue::Array& feature, const Confi
 
 }  // namespace
 
-std::optional<std::string> layer_label(const JsonValue& by, const ConfigValues& values,
+std::optional<std::string> layer_label(const JsonValue& by, const ConfigValueOf& value_of,
                                        const LayerPlace& layer) {
   JsonValue::Array label;
   const JsonValue::Array* const features = by.as_array();
@@ -71,7 +69,7 @@ std::optional<std::string> layer_label(const JsonValue& by, const ConfigValues& 
   for (const JsonValue& feature : *features) {
     std::optional<JsonValue> value = feature.as_array() == nullptr
                                          ? std::nullopt
-                                         : feature_of(*feature.as_array(), values, layer);
+                                         : feature_of(*feature.as_array(), value_of, layer);
     if (!value) {
       return std::nullopt;
     }

@@ -1,14 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "model_ir/json/json_value.h"
 
 namespace headroom::ir {
 
-class ConfigValues;
+/// The value at a path of a configuration, or its default; nothing if there is none.
+using ConfigValueOf = std::function<std::optional<JsonValue>(std::string_view)>;
 
 /// One of the layers of a stack.
 struct LayerPlace {
@@ -20,7 +23,7 @@ struct LayerPlace {
 /// list of ["list", key], ["below", key], ["multiple", key or number, plus], ["in", key], ["first"]
 /// and ["last"] (docs/recordings.md). Nothing if the configuration lacks what a feature reads.
 [[nodiscard]] std::optional<std::string> layer_label(const JsonValue& by,
-                                                     const ConfigValues& values,
+                                                     const ConfigValueOf& value_of,
                                                      const LayerPlace& layer);
 
 }  // namespace headroom::ir

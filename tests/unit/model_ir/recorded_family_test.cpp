@@ -40,7 +40,8 @@ std::string config_text(const std::string& more = "") {
 std::string size(std::string_view expression) {
   const JsonValue config = json(R"({"h": 256, "a": 8, "k": 2, "part": {"d": 48}, "name": "x"})");
   const JsonValue keys = json("{}");
-  const auto found = size_of(expression, ConfigValues(config, keys));
+  const ConfigValues values(config, keys);
+  const auto found = size_of(expression, values.dimensions());
   return found ? to_json(*found) : "none";
 }
 
@@ -50,7 +51,7 @@ std::string label(std::string_view by, std::int64_t index) {
                                     "every": 4, "some": [1, 6]})");
   const JsonValue keys = json("{}");
   const ConfigValues values(config, keys);
-  const auto found = layer_label(json(by), values, {.index = index, .count = 8});
+  const auto found = layer_label(json(by), values.lookup(), {.index = index, .count = 8});
   return found ? to_json(json(*found)) : "none";
 }
 

@@ -226,7 +226,7 @@ class Explorer:
 
     def _divisible(self, changes: Dict[str, Any], wanted: Dict[str, Any]) -> Dict[str, Any]:
         """Without numbers of heads that do not divide the hidden size: some code would round, and no model does so."""
-        values = dict(self.values, **changes, **wanted)
+        values = {**self.values, **changes, **wanted}
         result = dict(wanted)
         for key in wanted:
             prefix = key.rpartition(".")[0]
@@ -237,7 +237,7 @@ class Explorer:
                 continue
             if self.values[hidden] % self.values[heads] == 0 and values[hidden] % (8 * values[heads]) != 0:
                 result.pop(heads if heads in result else key, None)
-                values = dict(self.values, **changes, **result)
+                values = {**self.values, **changes, **result}
                 if values[hidden] % (8 * values[heads]) != 0:
                     result.pop(key, None)
         return result
