@@ -15,6 +15,7 @@
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_catalogue.h"
+#include "model_ir/spec/recorded_family/recorded_families.h"
 #include "model_ir/spec/task.h"
 #include "model_ir/spec/weights/gguf.h"
 #include "model_ir/spec/weights/gguf_model.h"
@@ -40,6 +41,7 @@ constexpr std::array<OptionSpec, 4> kModelOptions = {
 struct Reading {
   std::optional<ir::Family> as;
   bool tell_ignored = false;
+  std::string families{};  ///< The folder with the recordings of families; empty: the usual one.
 };
 
 bool ends_with(std::string_view text, std::string_view end) {
@@ -61,6 +63,9 @@ bool is_path(const std::string& text) {
 
 Result<Reading> read_reading(const Arguments& arguments) {
   Reading reading{.as = std::nullopt, .tell_ignored = arguments.has("ignored-keys")};
+  if (const Result<ConfigDir> folder = config_dir_of(arguments)) {
+    reading.families = folder->path + "/" + std::string(ir::kFamilyFolder);
+  }
   const std::optional<std::string> text = arguments.value("as");
   if (!text) {
     return reading;
@@ -77,8 +82,8 @@ Result<Reading> read_reading(const Arguments& arguments) {
 /// Parses the text of a configuration. `file` names it in messages, and `label` names the model.
 Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
                                 const std::string& label, const Reading& reading) {
-  Result<ir::HfConfig> config =
-      ir::inspect_hf_config(text, file, {.as = reading.as, .name = label});
+  Result<ir::HfConfig> config = ir::inspect_hf_config(
+      text, file, {.as = reading.as, .name = label, .families = reading.families});
   if (!config) {
     return std::move(config).error();
   }

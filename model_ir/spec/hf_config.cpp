@@ -376,6 +376,7 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
   }
   HfConfig config;
   config.model = std::move(found->model);
+  config.ignored_keys = std::move(found->ignored);
   if (!found->defaulted.empty()) {
     std::string keys;
     for (const std::string& key : found->defaulted) {
@@ -387,7 +388,8 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
     config.quantisation = quantisation_of(reader->root());
   }
   for (const auto& [key, part] : {std::pair{"vision_config", "vis"}, {"audio_config", "audio"}}) {
-    if (document->find(key) != nullptr) {
+    const JsonValue* const tower = document->find(key);
+    if (tower != nullptr && !tower->is_null()) {
       const bool is_built = std::ranges::any_of(
           config.model.recording->modules,
           [part](const RecordedModule& one) { return one.path.find(part) != std::string::npos; });

@@ -8,7 +8,9 @@ namespace headroom::ir {
 namespace {
 
 constexpr std::string_view kIndex = "{i}";
-constexpr std::size_t kWord = 5;  // Characters of "each " and "back ".
+constexpr std::int64_t kMostInstructions = 1 << 20;
+constexpr std::int64_t kMostValues = 1 << 20;  // Of all turns of loops, in all instructions.
+constexpr std::size_t kWord = 5;               // Characters of "each " and "back ".
 
 bool is_kind(const JsonValue::Array& instruction, std::string_view kind) {
   const std::string* const own = instruction.empty() ? nullptr : instruction[0].as_string();
@@ -36,12 +38,14 @@ std::optional<std::size_t> slot_of(const std::string& text) {
 
 void set_index(JsonValue& value, std::size_t index) {
   if (const std::string* const text = value.as_string()) {
-    const std::size_t at = text->find(kIndex);
+    std::size_t at = text->find(kIndex);
     if (at != std::string::npos) {
       std::string own = *text;
-      own.replace(at, kIndex.size(), std::to_string(index));
+      const std::string number = std::to_string(index);
+      for (; at != std::string::npos; at = own.find(kIndex, at + number.size())) {
+        own.replace(at, kIndex.size(), number);
+      }
       value = JsonValue(std::move(own));
-      set_index(value, index);
     }
   } else if (JsonValue::Array* const list = value.as_array()) {
     for (JsonValue& one : *list) {
@@ -181,6 +185,7 @@ void CodeUnroller::refer_all(JsonValue& references, const Names& names, std::siz
   JsonValue::Array result(list->begin(), list->begin() + static_cast<std::ptrdiff_t>(from));
   for (std::size_t at = from; at < list->size(); ++at) {
     if (const auto values = of_all_turns((*list)[at])) {
+      values_named_ += std::ssize(*values);
       if (values->empty()) {
         return sizes_.refuse("values of a loop that is not there");
       }
@@ -208,6 +213,9 @@ void CodeUnroller::refer_extra(JsonValue& extra, const Names& names) {
 }
 
 void CodeUnroller::add(JsonValue instruction, const Names& names) {
+  if (std::ssize(code_) >= kMostInstructions || values_named_ > kMostValues) {
+    return sizes_.refuse("code of more than a million instructions or values");
+  }
   JsonValue::Array* const fields = instruction.as_array();
   if (fields == nullptr || fields->empty()) {
     return sizes_.refuse("an instruction that is no list");
@@ -295,6 +303,9 @@ void CodeUnroller::add_loop(const JsonValue::Array& loop) {
     }
     const Names names{.own = of_layers_[stack][index], .before = before};
     for (const JsonValue& one : *code) {
+      if (sizes_.fault()) {
+        return;
+      }
       JsonValue own = sizes_.instruction(one);
       set_index(own, index);
       add(std::move(own), names);

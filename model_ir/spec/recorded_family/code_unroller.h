@@ -55,7 +55,8 @@ class CodeUnroller {
   const std::vector<LayerStack>& stacks_;
   ExpansionSizes& sizes_;
   std::int64_t next_;
-  std::int64_t calls_ = 0;  ///< Of layers.
+  std::int64_t calls_ = 0;         ///< Of layers.
+  std::int64_t values_named_ = 0;  ///< By "each" and "back".
   Numbers outer_;
   std::vector<std::vector<Numbers>> of_layers_;  ///< By stack and layer.
   /// The values that the turns of a loop handed on, by the number of the loop's output.

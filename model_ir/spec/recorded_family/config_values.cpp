@@ -6,7 +6,6 @@
 namespace headroom::ir {
 namespace {
 
-constexpr int kDeepestDefault = 8;  // Defaults that are made of defaults.
 constexpr std::int64_t kMostListed = 4096;
 
 const JsonValue* at_path(const JsonValue& root, std::string_view path) {
@@ -81,13 +80,25 @@ std::optional<JsonValue> ConfigValues::at(std::string_view path) const {
   if (own != nullptr && !(own->is_null() && is_made)) {
     return *own;
   }
-  if (rule == nullptr || depth_ == kDeepestDefault) {
-    return std::nullopt;
+  return rule == nullptr ? std::nullopt : made_once(path, *rule);
+}
+
+std::optional<JsonValue> ConfigValues::made_once(std::string_view path,
+                                                 const JsonValue& rule) const {
+  const auto known = made_.find(path);
+  if (known != made_.end()) {
+    return known->second;
   }
-  ++depth_;
-  std::optional<JsonValue> value = made(*rule);
-  --depth_;
+  made_.emplace(path, std::nullopt);
+  std::optional<JsonValue> value = made(rule);
+  made_.find(path)->second = value;
   return value;
+}
+
+std::optional<JsonValue> ConfigValues::made_by_default(std::string_view path) const {
+  const JsonValue* const defaults = keys_.find("defaults");
+  const JsonValue* const rule = defaults == nullptr ? nullptr : defaults->find(path);
+  return rule == nullptr || rule->as_object() == nullptr ? std::nullopt : made_once(path, *rule);
 }
 
 std::optional<std::int64_t> ConfigValues::number(std::string_view path) const {

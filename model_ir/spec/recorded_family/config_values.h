@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +27,9 @@ class ConfigValues {
   /// absent. Nothing if there is neither, or if a default needs what is not there.
   [[nodiscard]] std::optional<JsonValue> at(std::string_view path) const;
 
+  /// The default of a list by layer, whatever the file says; nothing if it has none.
+  [[nodiscard]] std::optional<JsonValue> made_by_default(std::string_view path) const;
+
   /// As `at`, as a whole number.
   [[nodiscard]] std::optional<std::int64_t> number(std::string_view path) const;
 
@@ -43,13 +48,16 @@ class ConfigValues {
   [[nodiscard]] const JsonValue* given(std::string_view path) const;
 
  private:
+  [[nodiscard]] std::optional<JsonValue> made_once(std::string_view path,
+                                                   const JsonValue& rule) const;
   [[nodiscard]] std::optional<JsonValue> made(const JsonValue& rule) const;
   [[nodiscard]] std::optional<JsonValue> list_by_rule(const JsonValue& rule) const;
 
   const JsonValue& config_;
   const JsonValue& keys_;
   mutable std::set<std::string> defaulted_;
-  mutable int depth_ = 0;  ///< Of defaults that are made of defaults.
+  /// What defaults have made; nothing while one is being made, so that none is made of itself.
+  mutable std::map<std::string, std::optional<JsonValue>, std::less<>> made_;
 };
 
 }  // namespace headroom::ir

@@ -20,6 +20,9 @@ struct Fraction {
   bool is_valid = true;
 
   void multiply(std::int64_t by) {
+    if (!is_valid) {
+      return;
+    }
     const std::int64_t common = std::gcd(by, under);
     if (common == 0) {
       over = 0;
@@ -30,7 +33,7 @@ struct Fraction {
   }
 
   void divide(std::int64_t by) {
-    if (by <= 0) {
+    if (by <= 0 || !is_valid) {
       is_valid = false;
       return;
     }
@@ -113,7 +116,9 @@ std::optional<SizeTerm> read_term(std::string_view text, const DimensionOf& dime
       return std::nullopt;
     }
     if (star == std::string_view::npos) {
-      return term;
+      const bool is_small =
+          term.factor.is_valid && term.factor.over <= kGreatest && term.factor.over >= -kGreatest;
+      return is_small ? std::optional(std::move(term)) : std::nullopt;
     }
     text.remove_prefix(star + 1);
   }

@@ -1,5 +1,6 @@
 #include "model_ir/spec/recorded_family/expansion_sizes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "model_ir/spec/recorded_family/dimension_expression.h"
@@ -13,6 +14,28 @@ constexpr std::string_view kBytes = "bytes ";
 std::string_view kind_of(const JsonValue::Array& instruction) {
   const std::string* const kind = instruction.empty() ? nullptr : instruction[0].as_string();
   return kind == nullptr ? std::string_view{} : *kind;
+}
+
+/// The error of an expression that has no value: the first of its keys that is no number, or the
+/// remainder that it leaves.
+Error size_fault(std::string_view text, const ConfigValues& values, std::string_view file) {
+  constexpr std::string_view kJoints = "*/+- ()";
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(kJoints, begin), text.size());
+    const std::string_view name = text.substr(begin, end - begin);
+    const bool is_key = name.size() > 1 && name != "ceil" && name.front() >= 'A';
+    if (is_key && values.number(name).value_or(0) < 1) {
+      const std::optional<JsonValue> value = values.at(name);
+      std::string pointer = "/" + std::string(name);
+      std::ranges::replace(pointer, '.', '/');
+      return Error::invalid_input(file, pointer,
+                                  value && !value->is_null() ? to_json(*value) : "nothing",
+                                  "a whole number, at least 1");
+    }
+    begin = end + 1;
+  }
+  return Error::invalid_input(file, "", std::string(text) + " with a remainder, or too large",
+                              "sizes of the configuration that fit together");
 }
 
 }  // namespace
@@ -29,9 +52,9 @@ JsonValue ExpansionSizes::from_text(const std::string& text) {
     return known->second;
   }
   std::optional<JsonValue> size = size_of(text, values_.dimensions());
-  if (!size) {
+  if (!size || size->as_integer().value_or(0) < 0) {
     if (!fault_) {
-      fault_ = Error::invalid_input(file_, "", text, "a whole number with this configuration");
+      fault_ = size_fault(text, values_, config_file_);
     }
     size = JsonValue(std::int64_t{0});
   }

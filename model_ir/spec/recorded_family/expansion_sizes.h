@@ -15,9 +15,10 @@ namespace headroom::ir {
 /// written after it has no meaning.
 class ExpansionSizes {
  public:
-  /// `file` names the recording of the family. `values` must outlive this.
-  ExpansionSizes(const ConfigValues& values, std::string_view file)
-      : values_(values), file_(file) {}
+  /// `file` names the recording of the family, `config_file` the configuration. `values` must
+  /// outlive this.
+  ExpansionSizes(const ConfigValues& values, std::string_view file, std::string_view config_file)
+      : values_(values), file_(file), config_file_(config_file) {}
 
   [[nodiscard]] JsonValue size(const JsonValue& size);
   [[nodiscard]] JsonValue shape(const JsonValue& shape);
@@ -38,6 +39,7 @@ class ExpansionSizes {
 
   const ConfigValues& values_;
   std::string file_;
+  std::string config_file_;
   std::unordered_map<std::string, JsonValue> known_;
   std::optional<Error> fault_;
 };

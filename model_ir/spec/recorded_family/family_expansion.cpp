@@ -14,7 +14,7 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::int64_t kMostStackLayers = 4096;
+constexpr std::int64_t kMostStackLayers = 1024;
 
 class FamilyExpansion {
  public:
@@ -24,7 +24,7 @@ class FamilyExpansion {
         config_(config),
         values_(values),
         file_(file),
-        sizes_(values, family_file) {}
+        sizes_(values, family_file, file) {}
 
   Result<JsonValue> run() {
     if (Status status = read_stacks(); !status) {
@@ -84,9 +84,11 @@ class FamilyExpansion {
       }
       const std::optional<std::int64_t> layers = sizes_.size(*count).as_integer();
       if (!layers || *layers < 1 || *layers > kMostStackLayers) {
-        return unlike_family(file_, count->as_string() == nullptr ? "" : *count->as_string(),
-                             layers ? std::to_string(*layers) : "no number",
-                             "the number of layers, 1 to 4096");
+        std::string pointer = count->as_string() == nullptr ? "" : "/" + *count->as_string();
+        std::ranges::replace(pointer, '.', '/');
+        const Error none = Error::invalid_input(
+            file_, pointer, layers ? std::to_string(*layers) : "no number", "1 to 1024 layers");
+        return sizes_.fault().value_or(none);
       }
       LayerStack found{.path = *path->as_string(), .kinds = {}};
       for (std::int64_t index = 0; index < *layers; ++index) {
@@ -287,6 +289,31 @@ class FamilyExpansion {
   JsonValue::Array none_;
 };
 
+/// Whether a family's recording asks for a key of a configuration.
+bool is_read(const JsonValue& keys, const std::string& path) {
+  for (const char* const part : {"defaults", "fixed", "lists", "aliases"}) {
+    const JsonValue* const known = keys.find(part);
+    if (known != nullptr && known->find(path) != nullptr) {
+      return true;
+    }
+  }
+  return path == "model_type" || path == "architectures" || path.find("rope_") != std::string::npos;
+}
+
+void gather_ignored(const JsonValue& keys, const JsonValue& config, const std::string& path,
+                    std::vector<std::string>& ignored) {
+  for (const JsonMember& one : *config.as_object()) {
+    const std::string own = path + one.key;
+    if (one.value.as_object() != nullptr && own.find("rope_") == std::string::npos) {
+      gather_ignored(keys, one.value, own + ".", ignored);
+    } else if (!is_read(keys, own)) {
+      std::string pointer = "/" + own;
+      std::ranges::replace(pointer, '.', '/');
+      ignored.push_back(std::move(pointer));
+    }
+  }
+}
+
 }  // namespace
 
 Result<ExpandedFamily> expand_family(const JsonValue& family, std::string_view family_file,
@@ -303,8 +330,13 @@ Result<ExpandedFamily> expand_family(const JsonValue& family, std::string_view f
   if (!recording) {
     return std::move(recording).error();
   }
-  return ExpandedFamily{.recording = std::move(recording).value(),
-                        .defaulted = {values.defaulted().begin(), values.defaulted().end()}};
+  ExpandedFamily expanded{.recording = std::move(recording).value(),
+                          .defaulted = {values.defaulted().begin(), values.defaulted().end()},
+                          .ignored = {}};
+  if (config.as_object() != nullptr) {
+    gather_ignored(*keys, config, "", expanded.ignored);
+  }
+  return expanded;
 }
 
 }  // namespace headroom::ir

@@ -14,6 +14,7 @@ struct ExpandedFamily {
   JsonValue recording;
   /// The dimensions that the configuration leaves to constant defaults of the family, sorted.
   std::vector<std::string> defaulted;
+  std::vector<std::string> ignored;  ///< JSON pointers of the keys that had no influence.
 };
 
 /// The model recording of one configuration, from the recording of its family: dimensions become

@@ -12,6 +12,8 @@ namespace {
 constexpr std::array<std::string_view, 5> kRopeTypes = {"default", "linear", "llama3", "yarn",
                                                         "proportional"};
 
+constexpr std::size_t kShown = 80;  // Characters of a list in a message.
+
 std::string pointer_of(std::string_view path) {
   std::string pointer = "/" + std::string(path);
   std::ranges::replace(pointer, '.', '/');
@@ -40,9 +42,11 @@ bool is_like(std::string_view path, const JsonValue& got, const JsonValue& wante
 Status check_fixed(const JsonValue::Object& fixed, const ConfigValues& values,
                    std::string_view file) {
   for (const JsonMember& one : fixed) {
-    const std::optional<JsonValue> value = values.at(one.key);
-    if (value && !is_like(one.key, *value, one.value)) {
-      return unlike_family(file, one.key, to_json(*value), to_json(one.value));
+    // Without a default that is known, an absent key may mean another value.
+    const JsonValue value = values.at(one.key).value_or(JsonValue());
+    if (!is_like(one.key, value, one.value)) {
+      return unlike_family(file, one.key, value.is_null() ? "nothing" : to_json(value),
+                           to_json(one.value));
     }
   }
   return ok();
@@ -51,9 +55,20 @@ Status check_fixed(const JsonValue::Object& fixed, const ConfigValues& values,
 Status check_lists(const JsonValue::Object& lists, const ConfigValues& values,
                    std::string_view file) {
   for (const JsonMember& one : lists) {
-    const std::optional<JsonValue> value = values.at(one.key);
-    const JsonValue::Array* const got = value ? value->as_array() : nullptr;
+    const JsonValue value = values.at(one.key).value_or(JsonValue());
+    if (value.is_null()) {
+      continue;
+    }
+    const JsonValue::Array* const got = value.as_array();
     if (got == nullptr) {
+      return unlike_family(file, one.key, to_json(value), "a list");
+    }
+    if (one.value.find("made") != nullptr) {  // Its own rule makes it, and no other list was seen.
+      const std::optional<JsonValue> usual = values.made_by_default(one.key);
+      if (!got->empty() && (!usual || to_json(*usual) != to_json(value))) {
+        return unlike_family(file, one.key, to_json(value).substr(0, kShown),
+                             "the list that transformers makes when the key is absent");
+      }
       continue;
     }
     if (const JsonValue* const each = one.value.find("each")) {
@@ -62,8 +77,34 @@ Status check_lists(const JsonValue::Object& lists, const ConfigValues& values,
           return unlike_family(file, one.key, to_json(layer), to_json(*each) + " for every layer");
         }
       }
-    } else if (to_json(*value) != to_json(one.value)) {
-      return unlike_family(file, one.key, to_json(*value).substr(0, 80), to_json(one.value));
+    } else if (to_json(value) != to_json(one.value)) {
+      return unlike_family(file, one.key, to_json(value).substr(0, kShown), to_json(one.value));
+    }
+  }
+  return ok();
+}
+
+/// Keys that the code of transformers reads although its configurations do not declare them: where
+/// the recording does not know one, a config.json that has it must say what its absence means.
+Status check_undeclared(const JsonValue& keys, const ConfigValues& values, std::string_view file) {
+  const auto knows = [&keys](const std::string& key) {
+    return std::ranges::any_of(std::array{"defaults", "fixed"}, [&](const char* part) {
+      const JsonValue* const known = keys.find(part);
+      return known != nullptr && known->find(key) != nullptr;
+    });
+  };
+  for (const char* const part : {"", "text_config."}) {
+    const std::string owner(part);
+    const std::string key = owner + "head_dim";
+    const JsonValue* const given = values.given(key);
+    if (given == nullptr || given->is_null() || knows(key)) {
+      continue;
+    }
+    const std::optional<std::int64_t> hidden = values.number(owner + "hidden_size");
+    const std::optional<std::int64_t> heads = values.number(owner + "num_attention_heads");
+    const std::optional<std::int64_t> width = given->as_integer();
+    if (hidden && heads && *heads > 0 && width != *hidden / *heads) {
+      return unlike_family(file, key, to_json(*given), std::to_string(*hidden / *heads));
     }
   }
   return ok();
@@ -110,6 +151,9 @@ Status check_family(const JsonValue& keys, const ConfigValues& values, std::stri
     if (Status status = check_lists(*lists->as_object(), values, file); !status) {
       return status;
     }
+  }
+  if (Status status = check_undeclared(keys, values, file); !status) {
+    return status;
   }
   const JsonValue* const where = keys.find("where");
   if (where != nullptr && where->as_array() != nullptr) {

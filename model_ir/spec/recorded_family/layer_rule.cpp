@@ -51,7 +51,8 @@ std::optional<JsonValue> feature_of(const JsonValue::Array& feature, const Confi
   }
   const std::optional<std::int64_t> plus =
       feature.size() == 3 ? feature[2].as_integer() : std::nullopt;
-  if (*kind != "multiple" || !plus) {
+  constexpr std::int64_t kMostAdded = 4096;
+  if (*kind != "multiple" || !plus || *plus > kMostAdded || *plus < -kMostAdded) {
     return std::nullopt;
   }
   return JsonValue(*number > 0 && (layer.index + *plus) % *number == 0);

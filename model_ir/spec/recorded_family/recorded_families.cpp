@@ -15,9 +15,9 @@ constexpr int kMostForms = 64;  // Recordings of one family.
 
 /// Whether a `model_type` can be the name of a file.
 bool is_plain(std::string_view type) {
-  return !type.empty() && type.front() != '.' && std::ranges::all_of(type, [](char one) {
+  return !type.empty() && std::ranges::all_of(type, [](char one) {
     return (one >= 'a' && one <= 'z') || (one >= 'A' && one <= 'Z') || (one >= '0' && one <= '9') ||
-           one == '_' || one == '-' || one == '.';
+           one == '_' || one == '-';
   });
 }
 
@@ -43,8 +43,10 @@ Result<FamilyModel> read_form(const std::string& path, const JsonValue& config,
   if (!model) {
     return std::move(model).error();
   }
+  ExpandedFamily family_keys = std::move(expanded).value();
   return FamilyModel{.model = std::move(model).value(),
-                     .defaulted = std::move(expanded).value().defaulted};
+                     .defaulted = std::move(family_keys.defaulted),
+                     .ignored = std::move(family_keys.ignored)};
 }
 
 }  // namespace
@@ -67,9 +69,14 @@ Result<std::optional<FamilyModel>> model_of_family(const JsonValue& config, std:
     if (model) {
       return std::optional<FamilyModel>(std::move(model).value());
     }
-    if (!unlike) {
-      unlike = std::move(model).error();
+    Error error = std::move(model).error();
+    if (error.file != file) {
+      return error;  // The recording cannot be read: no other one hides that.
     }
+    unlike = unlike ? std::move(*unlike).with_note("nor is it like recording " +
+                                                   std::to_string(form) + ": " + error.pointer +
+                                                   " is " + error.got + " there " + error.wanted)
+                    : std::move(error);
   }
   if (unlike) {
     return *unlike;

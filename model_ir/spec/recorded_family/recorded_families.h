@@ -21,6 +21,7 @@ inline constexpr std::string_view kFamilyFolder = "families";
 struct FamilyModel {
   ModelSpec model;
   std::vector<std::string> defaulted;  ///< `ExpandedFamily::defaulted`
+  std::vector<std::string> ignored;    ///< `ExpandedFamily::ignored`
 };
 
 /// The model of a config.json whose family (`model_type`) was recorded; nothing if it was not.

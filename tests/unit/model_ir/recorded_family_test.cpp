@@ -15,6 +15,7 @@
 #include "model_ir/spec/recorded_family/config_values.h"
 #include "model_ir/spec/recorded_family/dimension_expression.h"
 #include "model_ir/spec/recorded_family/family_expansion.h"
+#include "model_ir/spec/recorded_family/family_match.h"
 #include "model_ir/spec/recorded_family/layer_rule.h"
 #include "model_ir/spec/recording/recorded_spec.h"
 
@@ -194,6 +195,57 @@ TEST_CASE("recorded family: a configuration whose code was not recorded is refus
       "/architectures");
   CHECK(refused(R"({"model_type": "smollm3", "num_hidden_layers": 0})").pointer ==
         "/num_hidden_layers");
+}
+
+TEST_CASE("recorded family: keys that the recording does not know are never taken for granted") {
+  // Code that asks for config.head_dim, which the configurations do not declare.
+  CHECK(refused(config_text(R"(, "head_dim": 64)")).pointer == "/head_dim");
+  CHECK(parse_hf_config(config_text(R"(, "head_dim": 32)"), "config.json"));
+  CHECK(refused(config_text(R"(, "layer_types": "full_attention")")).pointer == "/layer_types");
+  const auto read = inspect_hf_config(config_text(R"(, "hiden_size": 1)"), "config.json");
+  REQUIRE(read);
+  CHECK(read->ignored_keys == std::vector<std::string>{"/hiden_size"});
+}
+
+TEST_CASE("recorded family: an absent key without a known default is not the recorded value") {
+  const JsonValue config = json(R"({"h": 8})");
+  const JsonValue keys = json(R"({"fixed": {"d": 128}})");
+  const Status status = check_family(keys, ConfigValues(config, keys), "config.json");
+  REQUIRE_FALSE(status);
+  CHECK(status.error().pointer == "/d");
+  CHECK(status.error().got == "nothing");
+  const JsonValue none = json(R"({"fixed": {"d": null}})");
+  CHECK(check_family(none, ConfigValues(config, none), "config.json"));
+}
+
+TEST_CASE("recorded family: a list that no rule reads must be the one that transformers makes") {
+  const JsonValue keys = json(R"({"lists": {"kinds": {"made": true}, "other": {"made": true}},
+      "defaults": {"count": 3, "kinds": {"by": [["first"]], "count": "count",
+                                         "values": [[[true], "x"], [[false], "y"]]}}})");
+  const auto takes = [&keys](const char* text) {
+    const JsonValue config = json(text);
+    return static_cast<bool>(check_family(keys, ConfigValues(config, keys), "config.json"));
+  };
+  CHECK(takes("{}"));
+  CHECK(takes(R"({"kinds": ["x", "y", "y"]})"));
+  CHECK_FALSE(takes(R"({"kinds": ["x", "x", "y"]})"));
+  CHECK(takes(R"({"other": []})"));
+  CHECK_FALSE(takes(R"({"other": [1]})"));
+}
+
+TEST_CASE("recorded family: what is no dimension is named by its key") {
+  const auto error_of = [](const std::string& hidden) {
+    return refused(R"({"model_type": "smollm3", "num_hidden_layers": 5, "num_attention_heads": 8,
+        "num_key_value_heads": 2, "vocab_size": 130000, "intermediate_size": 704,
+        "hidden_size": )" +
+                   hidden + "}");
+  };
+  for (const char* const hidden : {"null", "2048.5", "true", "-256"}) {
+    CAPTURE(hidden);
+    CHECK(error_of(hidden).file == "config.json");
+    CHECK(error_of(hidden).pointer == "/hidden_size");
+  }
+  CHECK(error_of("250").got.find("hidden_size") == 0);
 }
 
 TEST_CASE("recorded family: keys that change no code are free") {

@@ -96,21 +96,25 @@ def lists_of(recordings: Sequence[Dict[str, Any]], features: Sequence[Any], leng
     flats = [flat(one["config"], lists=True) for one in recordings]
     result: Dict[str, Any] = {}
     for key, value in flats[0].items():
-        if not isinstance(value, list) or key in read or key.endswith(("_id", "_ids")):
+        if not isinstance(value, list) or key in read or key.endswith(("_id", "_ids")) \
+                or key.startswith(("architectures", "quantization_config")):
             continue
         values = [one.get(key) for one in flats]
-        if all(isinstance(one, list) and len(one) in own for one, own in zip(values, lengths)):
-            if all(one == value[0] for own in values for one in own):
-                result[key] = {"each": value[0]}
+        of_layers = all(isinstance(one, list) and len(one) in own for one, own in zip(values, lengths))
+        if of_layers and value and all(one == value[0] for own in values for one in own):
+            result[key] = {"each": value[0]}
         elif all(one == value for one in values):
             result[key] = value
+        else:  # Made by transformers from other keys: no other list was seen.
+            result[key] = {"made": True}
     return result
 
 
 def fixed_of(recordings: Sequence[Dict[str, Any]], keys: Sequence[str]) -> Dict[str, Any]:
     """Keys that had one value in all recordings, and that may change the code."""
     flats = [flat(one["config"]) for one in recordings]
-    return {key: flats[0].get(key) for key in keys if all(one.get(key) == flats[0].get(key) for one in flats)}
+    return {key: flats[0].get(key) for key in keys if not key.startswith("quantization_config")
+            and all(one.get(key) == flats[0].get(key) for one in flats)}
 
 
 def sorted_guards(guards: Sequence[List[Any]]) -> List[List[Any]]:

@@ -36,6 +36,7 @@ def value_of(feature: Feature, config: Dict[str, Any], index: int, count: int) -
 
 def _candidates(configs: Sequence[Dict[str, Any]], counts: Sequence[int]) -> List[Feature]:
     found: List[Feature] = []
+    listed: List[Feature] = []  # A file may leave such lists out, so that constants come first.
     keys = [key for key in configs[0] if all(key in config for config in configs)]
     for key in keys:
         values = [config[key] for config in configs]
@@ -43,6 +44,8 @@ def _candidates(configs: Sequence[Dict[str, Any]], counts: Sequence[int]) -> Lis
             found.append(["list", key])
     for key in keys:
         values = [config[key] for config in configs]
+        if key.endswith(("_id", "_ids", "_index")) or all(value == values[0] for value in values):
+            continue  # No dimension, or one that did not vary: a constant says as much.
         if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
             if all(0 <= value <= count for value, count in zip(values, counts)):
                 found.append(["below", key])
@@ -50,9 +53,9 @@ def _candidates(configs: Sequence[Dict[str, Any]], counts: Sequence[int]) -> Lis
                 found += [["multiple", key, plus] for plus in (1, 0, -1)]
         elif all(isinstance(value, list) and all(isinstance(one, int) for one in value) for value in values) and any(
                 values):
-            found.append(["in", key])
-    found += [["first"], ["last"]]
-    return found + [["multiple", number, plus] for number in range(2, 9) for plus in range(number)]
+            listed.append(["in", key])
+    found += [["first"], ["last"]] + [["below", number] for number in range(2, 5)]
+    return found + [["multiple", number, plus] for number in range(2, 9) for plus in range(number)] + listed
 
 
 def find(configs: Sequence[Dict[str, Any]], labels: Sequence[Sequence[Any]], most: int = 2) -> List[Feature]:
