@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::string_view kIndex = "{i}";
 constexpr std::int64_t kMostInstructions = 1 << 20;
-constexpr std::int64_t kMostValues = 1 << 20;  // Of all turns of loops, in all instructions.
-constexpr std::size_t kWord = 5;               // Characters of "each " and "back ".
+constexpr std::int64_t kMostNamedValues = 1 << 20;  // Of all turns of loops, in all instructions.
+constexpr std::size_t kWord = 5;                    // Characters of "each " and "back ".
 
 bool is_kind(const JsonValue::Array& instruction, std::string_view kind) {
   const std::string* const own = instruction.empty() ? nullptr : instruction[0].as_string();
@@ -213,7 +213,7 @@ void CodeUnroller::refer_extra(JsonValue& extra, const Names& names) {
 }
 
 void CodeUnroller::add(JsonValue instruction, const Names& names) {
-  if (std::ssize(code_) >= kMostInstructions || values_named_ > kMostValues) {
+  if (std::ssize(code_) >= kMostInstructions || values_named_ > kMostNamedValues) {
     return sizes_.refuse("code of more than a million instructions or values");
   }
   JsonValue::Array* const fields = instruction.as_array();
