@@ -170,7 +170,7 @@ Result<ExitCode> answer_family(const ImportQuestion& question, const Context& co
   }
   context.out << "The family is recorded in " << question.source.output
               << ". In the folder families of the configurations, under the name of its "
-                 "model_type, it answers for every config.json of that type.\n\nnext: "
+                 "model_type, it answers for every config.json of that type.\n\nonce it is there: "
               << next << "\n";
   return ExitCode::kYes;
 }

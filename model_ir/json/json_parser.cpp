@@ -71,7 +71,7 @@ class Builder {
   }
 
  private:
-  /// Where the text ends too early.
+  /// The error of a text that ends too early.
   [[nodiscard]] std::string place() const {
     if (open_.empty()) {
       return "where a value is expected";

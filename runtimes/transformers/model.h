@@ -55,7 +55,7 @@ struct ModuleCall {
   };
   Part part = Part::kModel;
   std::int32_t layer = -1;
-  const Op* op = nullptr;  ///< The operator; for a block, its first.
+  const Op* op = nullptr;    ///< The operator; for a block, its first.
   std::uint32_t module = 0;  ///< kRecorded
 };
 

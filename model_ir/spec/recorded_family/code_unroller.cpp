@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kIndex = "{i}";
 constexpr std::int64_t kMostInstructions = 1 << 20;
-constexpr std::int64_t kMostNamedValues = 1 << 20;  // Of all turns of loops, in all instructions.
+constexpr std::int64_t kMostNamedValues = 1 << 20;  // By "each" and "back".
 constexpr std::size_t kWord = 5;                    // Characters of "each " and "back ".
 
 bool is_kind(const JsonValue::Array& instruction, std::string_view kind) {

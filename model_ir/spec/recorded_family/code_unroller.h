@@ -36,7 +36,7 @@ class CodeUnroller {
 
   /// The values that code at one place can name.
   struct Names {
-    Numbers& own;                             ///< Those of the layer, or those outside of loops.
+    Numbers& own;                             ///< Values of the layer, or of the code outside.
     const std::vector<std::int64_t>& before;  ///< "<0", "<1", ...: from the turn before.
   };
 
@@ -55,7 +55,7 @@ class CodeUnroller {
   const std::vector<LayerStack>& stacks_;
   ExpansionSizes& sizes_;
   std::int64_t next_;
-  std::int64_t calls_ = 0;         ///< Of layers.
+  std::int64_t calls_ = 0;         ///< Calls of layers so far.
   std::int64_t values_named_ = 0;  ///< By "each" and "back".
   Numbers outer_;
   std::vector<std::vector<Numbers>> of_layers_;  ///< By stack and layer.

@@ -30,7 +30,7 @@ class ConfigValues {
   /// The default of a list by layer, whatever the file says; nothing if it has none.
   [[nodiscard]] std::optional<JsonValue> made_by_default(std::string_view path) const;
 
-  /// As `at`, as a whole number.
+  /// The value of `at` if it is a whole number.
   [[nodiscard]] std::optional<std::int64_t> number(std::string_view path) const;
 
   /// `number` and `at` as functions, which must not outlive this.

@@ -63,7 +63,7 @@ Status check_lists(const JsonValue::Object& lists, const ConfigValues& values,
     if (got == nullptr) {
       return unlike_family(file, one.key, to_json(value), "a list");
     }
-    if (one.value.find("made") != nullptr) {  // Its own rule makes it, and no other list was seen.
+    if (one.value.find("made") != nullptr) {  // No other list than the usual one was seen.
       const std::optional<JsonValue> usual = values.made_by_default(one.key);
       if (!got->empty() && (!usual || to_json(*usual) != to_json(value))) {
         return unlike_family(file, one.key, to_json(value).substr(0, kShown),
