@@ -71,7 +71,7 @@ class Builder {
   }
 
  private:
-  /// The error of a text that ends too early.
+  /// The place where the text ends too early.
   [[nodiscard]] std::string place() const {
     if (open_.empty()) {
       return "where a value is expected";

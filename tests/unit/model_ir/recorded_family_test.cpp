@@ -248,6 +248,12 @@ TEST_CASE("recorded family: what is no dimension is named by its key") {
   CHECK(error_of("250").got.find("hidden_size") == 0);
 }
 
+TEST_CASE("recorded family: keys of published files that transformers never reads are free") {
+  CHECK(parse_hf_config(R"({"model_type": "minimax_m2"})", "config.json"));
+  CHECK(parse_hf_config(R"({"model_type": "minimax_m2", "qk_norm_type": "per_head"})",
+                        "config.json"));
+}
+
 TEST_CASE("recorded family: keys that change no code are free") {
   const std::string more = R"(, "rope_theta": 5e6, "rms_norm_eps": 1e-5, "pad_token_id": 7,
       "rope_scaling": {"rope_type": "yarn", "factor": 4.0}, "unknown": [1])";
