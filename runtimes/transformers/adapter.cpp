@@ -9,6 +9,7 @@
 
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/torch/functions.h"
+#include "runtimes/torch/launch.h"
 #include "runtimes/transformers/dora.h"
 #include "runtimes/transformers/expert_adapter.h"
 #include "runtimes/transformers/modeling.h"
@@ -167,6 +168,8 @@ void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora) {
     Adapter& adapter = model.adapters[static_cast<std::uint32_t>(id)];
     adapter.a = eager.parameter({lora.rank, dims[conv1d ? 0 : 1]}, dtype, true);
     adapter.b = eager.parameter({dims[conv1d ? 1 : 0], lora.rank}, dtype, true);
+    torch::launch_fill(eager, adapter.a);  // nn.init.kaiming_uniform_, and zeros.
+    torch::launch_fill(eager, adapter.b);
     if (lora.dora) {
       add_magnitude(eager, model, id, adapter);
     }

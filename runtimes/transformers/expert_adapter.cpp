@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "model_ir/spec/recording/recording.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/functions_grouped.h"
 #include "runtimes/transformers/modeling.h"
@@ -29,6 +30,11 @@ ExpertNames names_of(ExpertLayers layers) {
                    .router = "gate", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"};
 }
 
+ExpertLayers layers_of(const ModelSpec& spec) {
+  return spec.recording ? expert_layers_of_type(spec.recording->model)
+                        : modeling_of(spec.family).expert_layers;
+}
+
 bool wants(const LoraPlan& lora, std::string_view name) {
   return lora.targets.empty() ||
          std::find(lora.targets.begin(), lora.targets.end(), name) != lora.targets.end();
@@ -43,7 +49,7 @@ constexpr std::string_view kFused = "experts.gate_up_proj";
 }  // namespace
 
 bool names_expert_part(const ModelSpec& spec, std::string_view name) {
-  const ExpertLayers layers = modeling_of(spec.family).expert_layers;
+  const ExpertLayers layers = layers_of(spec);
   if (layers == ExpertLayers::kNone) {
     return false;
   }
@@ -73,8 +79,8 @@ std::set<TensorId> expert_linears(const Graph& graph) {
 }
 
 bool adapts_experts(const ModelSpec& spec, const LoraPlan& lora) {
-  const ExpertLayers layers = modeling_of(spec.family).expert_layers;
-  if (layers == ExpertLayers::kNone || !spec.moe) {
+  const ExpertLayers layers = layers_of(spec);
+  if (layers == ExpertLayers::kNone || (!spec.moe && !spec.recording)) {
     return false;
   }
   const ExpertNames names = names_of(layers);
@@ -84,7 +90,7 @@ bool adapts_experts(const ModelSpec& spec, const LoraPlan& lora) {
 
 std::vector<TensorId> expert_targets(const ModelSpec& spec, const Graph& graph,
                                      const LoraPlan& lora) {
-  const ExpertLayers layers = modeling_of(spec.family).expert_layers;
+  const ExpertLayers layers = layers_of(spec);
   std::vector<TensorId> targets;
   if (layers == ExpertLayers::kNone || !expert_linears(graph).empty()) {
     return targets;
@@ -92,7 +98,7 @@ std::vector<TensorId> expert_targets(const ModelSpec& spec, const Graph& graph,
   const ExpertNames names = names_of(layers);
   for (const TensorId id : graph.parameters()) {
     const std::string& name = graph.tensor(id).name;
-    const bool router = ends_with(name, "mlp.gate.weight") && wants(lora, names.router);
+    const bool router = ends_with(name, ".gate.weight") && wants(lora, names.router);
     const bool fused = ends_with(name, kFused) && wants(lora, names.gate);
     const bool down = ends_with(name, "experts.down_proj") && wants(lora, names.down);
     if (router || fused || down) {

@@ -1,5 +1,8 @@
 #include "runtimes/transformers/modeling.h"
 
+#include <algorithm>
+#include <array>
+
 #include "runtimes/transformers/library_version.h"
 
 namespace headroom::ir::transformers {
@@ -49,6 +52,22 @@ Modeling modeling_of_experts_and_encoders(Family family) {
 }
 
 }  // namespace
+
+ExpertLayers expert_layers_of_type(std::string_view type) {
+  constexpr std::array<std::string_view, 3> kMixtralTypes = {"minimax", "minimax_m2", "mixtral"};
+  constexpr std::array<std::string_view, 23> kQwenTypes = {
+      "afmoe",       "deepseek_v2",    "deepseek_v3",    "deepseek_v32",
+      "dots1",       "ernie4_5_moe",   "glm4_moe",       "glm4_moe_lite",
+      "glm_moe_dsa", "glm4v_moe",      "longcat_flash",  "solar_open",
+      "mellum",      "qwen3_moe",      "qwen3_omni_moe", "qwen3_omni_moe_thinker",
+      "qwen3_next",  "hunyuan_v1_moe", "flex_olmo",      "olmoe",
+      "exaone_moe",  "cohere2_moe",    "qwen2_moe"};
+  if (std::ranges::find(kMixtralTypes, type) != kMixtralTypes.end()) {
+    return ExpertLayers::kMixtral;
+  }
+  return std::ranges::find(kQwenTypes, type) != kQwenTypes.end() ? ExpertLayers::kQwen
+                                                                 : ExpertLayers::kNone;
+}
 
 Modeling modeling_of(Family family) {
   Modeling modeling;

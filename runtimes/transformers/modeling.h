@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
@@ -73,6 +74,12 @@ enum class ExpertLayers : std::uint8_t {
   kMixtral,  ///< w1, w2, w3 and gate.
   kQwen,     ///< gate_proj, up_proj, down_proj and gate.
 };
+
+/// Those of a recorded `model_type`.
+/// Source: huggingface/transformers 5.17.0, conversion_mapping.py, _MODEL_TO_CONVERSION_PATTERN, of
+/// which huggingface/peft 0.21.2, utils/transformers_weight_conversion.py, translates mixtral and
+/// qwen2_moe.
+[[nodiscard]] ExpertLayers expert_layers_of_type(std::string_view type);
 
 /// How the families' modelling code differs beyond the operators of the graph.
 /// Source: huggingface/transformers models/*/modeling_*.py.

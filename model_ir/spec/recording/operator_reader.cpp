@@ -137,6 +137,15 @@ void OperatorReader::read_scalars(const JsonValue& scalars, Instruction& instruc
   if (const JsonValue* const dim = scalars.find("dim")) {
     instruction.dim = dim->as_integer();
   }
+  if (const JsonValue* const exponent = scalars.find("exponent")) {
+    instruction.exponent = exponent->as_number();
+  }
+  if (const JsonValue* const accumulates = scalars.find("accumulate")) {
+    instruction.accumulates = accumulates->as_bool().value_or(false);
+  }
+  if (const JsonValue* const lies = scalars.find("as_it_lies")) {
+    instruction.as_it_lies = lies->as_bool().value_or(false);
+  }
   if (const JsonValue* const causal = scalars.find("is_causal")) {
     instruction.causal = causal->as_bool().value_or(false);
   }

@@ -98,6 +98,9 @@ struct Instruction {
   std::shared_ptr<const RecordedLoop> loop;  ///< kRepeat
   std::vector<InnerStep> inside;             ///< Empty: allocates its outputs only.
   std::optional<std::int64_t> dim;           ///< The dimension along which it works.
+  std::optional<double> exponent;            ///< A power.
+  bool accumulates = false;                  ///< Adds to what is there, where indices are equal.
+  bool as_it_lies = false;                   ///< A copy with the same order of elements.
   bool causal = false;                       ///< Attention.
   bool groups = false;                       ///< Attention: one key head for several queries.
   double dropout = 0;                        ///< Attention.

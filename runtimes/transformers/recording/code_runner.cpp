@@ -17,7 +17,7 @@ using torch::Eager;
 using torch::Tensor;
 
 CodeRunner::CodeRunner(Eager& eager, Model& model)
-    : eager_(eager), model_(model), prepared_(model.recorded) {
+    : eager_(eager), model_(model), prepared_(model.recorded), adapted_(model) {
   HEADROOM_ASSERT(prepared_ != nullptr);
 }
 
@@ -215,6 +215,21 @@ void CodeRunner::cast_buffers(const PreparedInstruction& instruction, const Fram
   }
 }
 
+/// Parameters with adapters that are no linear layers: the operator reads the sum of both.
+void CodeRunner::put_adapted(const PreparedInstruction& instruction, Frame& frame,
+                             TensorList& inputs) {
+  const std::vector<Reference>& references = instruction.recorded->inputs;
+  for (std::size_t i = 0; i < references.size(); ++i) {
+    if (references[i].kind != Reference::Kind::kParameter) {
+      continue;
+    }
+    const std::uint32_t index = frame.scope.parameters[references[i].index];
+    if (adapted_.contains(index)) {
+      inputs[i] = adapted_.sum_for(eager_, model_, index, frame.scope, frame.adapted);
+    }
+  }
+}
+
 /// torch.nn.functional.scaled_dot_product_attention, which chooses its kernel by device and sizes.
 Tensor CodeRunner::run_attention(const Instruction& instruction, std::span<const Tensor> inputs) {
   for (std::size_t i = 0; i < instruction.rows_first.size(); ++i) {
@@ -247,11 +262,16 @@ void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   if (instruction.buffered) {
     cast_buffers(instruction, frame, inputs);
   }
+  if (!adapted_.empty()) {
+    put_adapted(instruction, frame, inputs);
+  }
+  // Autocast keeps casts of parameters, not of sums.
+  const bool kept = recorded.kept && eager_.autocast() && !inputs[0]->grad_fn;
   if (instruction.traits.attends) {
     frame.values.set(recorded.outputs[0].target.index, run_attention(recorded, inputs.all()));
     return;
   }
-  if (recorded.kept && eager_.autocast()) {
+  if (kept) {
     const auto cached = eager_.autocast_cache().find(inputs[0].impl());
     if (cached != eager_.autocast_cache().end()) {
       frame.values.set(recorded.outputs[0].target.index, cached->second);
@@ -275,7 +295,7 @@ void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   } else {
     node.finish(outputs.all());
   }
-  if (recorded.kept && eager_.autocast()) {
+  if (kept) {
     eager_.autocast_cache().emplace(inputs[0].impl(), outputs[0]);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {

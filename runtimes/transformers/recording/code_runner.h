@@ -10,6 +10,7 @@
 #include "runtimes/torch/eager.h"
 #include "runtimes/transformers/model.h"
 #include "runtimes/transformers/model_call.h"
+#include "runtimes/transformers/recording/adapted_weights.h"
 #include "runtimes/transformers/recording/operator_run.h"
 #include "runtimes/transformers/recording/prepared_code.h"
 #include "runtimes/transformers/recording/tensor_list.h"
@@ -32,6 +33,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
     ModuleCalls::Code hooked{};  ///< Calls around which a wrapper's hooks run.
     std::size_t next = 0;        ///< The first of them that has not begun.
     std::vector<std::size_t> open{};
+    AdaptedWeights::Call adapted{};
   };
   [[nodiscard]] Frame frame_of(const PreparedCode& code, const RecordedScope& scope,
                                const ModuleCalls::Code& hooked) const;
@@ -41,6 +43,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   /// The slot in which the caller's tensor is while a call has another one in its place.
   [[nodiscard]] static std::uint32_t slot_of(const Frame& frame, std::size_t call);
   void read_attributes(const PreparedInstruction& instruction, const Frame& frame);
+  void put_adapted(const PreparedInstruction& instruction, Frame& frame, TensorList& inputs);
   void cast_buffers(const PreparedInstruction& instruction, const Frame& frame, TensorList& inputs);
   void require_gradient_of(const PreparedCode& code, std::size_t leave, const Frame& frame);
   [[nodiscard]] torch::Tensor run_attention(const Instruction& instruction,
@@ -72,6 +75,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   torch::Eager& eager_;
   Model& model_;
   std::shared_ptr<const PreparedModel> prepared_;
+  AdaptedWeights adapted_;
 };
 
 }  // namespace headroom::ir::transformers

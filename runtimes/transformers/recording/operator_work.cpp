@@ -45,16 +45,34 @@ void run_product(Eager& eager, const Tensor& a, const Tensor& b) {
                       .layout = GemmLayout::kNN});
 }
 
-/// Rows [T, k], sorted by group, times the matrices [E, k, n] of the groups.
+/// What one group of a grouped product takes as arguments: three pointers, leading dimensions and
+/// sizes, which a kernel of their own writes.
+/// Source: pytorch/pytorch aten/src/ATen/native/cuda/GroupMM.cu.
+constexpr std::int64_t kArgumentBytes = 3 * 8 + 3 * 8 + 3 * 4;
+
+/// Rows [T, k], sorted by group, times the matrices [E, k, n] of the groups: one kernel in bf16 on
+/// compute capability 9.0 and 10.0, elsewhere a call of the library for each group.
 void run_grouped(Eager& eager, const Tensor& rows, const Tensor& matrices) {
-  if (rows.defined() && matrices.defined() && rows.shape().rank() >= 2) {
-    eager.run(GemmShape{.m = rows.shape()[-2],
-                        .n = matrices.shape()[-1],
-                        .k = rows.shape()[-1],
-                        .dtype = rows.dtype(),
-                        .layout = GemmLayout::kNN,
-                        .batch = GemmBatch::kGrouped});
+  if (!rows.defined() || !matrices.defined() || rows.shape().rank() < 2) {
+    return;
   }
+  const int major = eager.device().compute_major;
+  const bool one_kernel = rows.dtype() == DType::kBf16 && (major == 9 || major == 10);
+  const std::int64_t groups = matrices.shape().rank() == 3 ? matrices.shape()[0] : 1;
+  GemmShape shape{.m = rows.shape()[-2],
+                  .n = matrices.shape()[-1],
+                  .k = rows.shape()[-1],
+                  .dtype = rows.dtype(),
+                  .layout = GemmLayout::kNN,
+                  .batch = GemmBatch::kGrouped};
+  if (one_kernel) {
+    torch::launch_kernels(eager, groups * kArgumentBytes);
+  } else {
+    shape.batch = GemmBatch::kSeries;
+    shape.count = std::max<std::int64_t>(1, std::min(groups, shape.m));
+    shape.m = std::max<std::int64_t>(1, shape.m / shape.count);
+  }
+  eager.run(shape);
 }
 
 /// A convolution as the product of its unfolded input with its weight [out, in/groups, taps..].
@@ -125,23 +143,24 @@ OperatorTraits::Work work_of(const Instruction& instruction) {
   return Work::kTraffic;
 }
 
-/// Kernels that read the inputs and write the outputs once.
-void run_traffic(Eager& eager, const OperatorTraits& traits, std::span<const Tensor> inputs,
-                 std::span<const Tensor> outputs) {
+/// Kernels that read the inputs and write the outputs once, or a copy engine that does so.
+void run_traffic(Eager& eager, const OperatorTraits& traits, const Instruction& instruction,
+                 std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   std::int64_t written = 0;
-  std::int64_t elements = 0;
   for (const Tensor& output : outputs) {
     written += torch::bytes_of(output);
-    elements = std::max(elements, output.defined() ? output.elements() : 0);
   }
   std::int64_t read = 0;
   for (const Tensor& input : inputs) {
     const std::int64_t bytes = torch::bytes_of(input);
     read += traits.gathers ? std::min(bytes, written) : bytes;
-    elements = std::max(elements, input.defined() && !traits.gathers ? input.elements() : 0);
   }
-  constexpr std::int64_t kWidest = 8;
-  torch::launch_kernels(eager, read + written, torch::elementwise_launches(elements, kWidest));
+  const std::int64_t launches =
+      launches_of(traits.launches, instruction, inputs, outputs, traits.gathers);
+  if (launches == 0 && written > 0) {
+    eager.run(CopyShape{.kind = CopyKind::kDeviceToDevice, .bytes = written});
+  }
+  torch::launch_kernels(eager, read + written, launches);
 }
 
 }  // namespace
@@ -155,6 +174,7 @@ OperatorTraits traits_of(const Instruction& instruction) {
           .workspace = name == "addmm" ? Workspace::kCublasOfBias
                        : multiplies    ? Workspace::kCublas
                                        : Workspace::kNone,
+          .launches = launch_rule_of(instruction),
           .gathers = gathers(name),
           .efficient = name.find("efficient") != std::string_view::npos,
           .transposes = name == "transpose",
@@ -182,7 +202,7 @@ void give_work(Eager& eager, const OperatorTraits& traits, const Instruction& in
     case Work::kNothing:
       return;
     case Work::kTraffic:
-      return run_traffic(eager, traits, inputs, outputs);
+      return run_traffic(eager, traits, instruction, inputs, outputs);
     case Work::kProduct:
       return run_product(eager, inputs[0], inputs[1]);
     case Work::kBiasedProduct:

@@ -6,6 +6,7 @@
 #include "model_ir/spec/recording/recording.h"
 #include "runtimes/torch/eager.h"
 #include "runtimes/torch/tensor.h"
+#include "runtimes/transformers/recording/operator_launches.h"
 
 namespace headroom::ir::transformers {
 
@@ -25,6 +26,7 @@ struct OperatorTraits {
 
   Work work = Work::kTraffic;
   Workspace workspace = Workspace::kNone;
+  LaunchRule launches = LaunchRule::kOnce;
   bool gathers = false;     ///< Reads as many elements of its first input as it writes.
   bool efficient = false;   ///< The memory-efficient kernel of attention.
   bool transposes = false;  ///< torch.transpose

@@ -10,6 +10,7 @@
 
 #include "model_ir/base/check.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/transformers/expert_adapter.h"
 #include "runtimes/transformers/recording/code_runner.h"
 #include "runtimes/transformers/recording/constructors.h"
 #include "runtimes/transformers/recording/prepared_code.h"
@@ -47,19 +48,15 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
       "choose one of these, or record the model again with headroom import");
 }
 
-/// The error for adapters on weights of experts, which PEFT gives parameters of their own.
+/// The error for adapters on experts with dropout or DoRA, which PEFT refuses there.
 std::optional<Error> adapter_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
-  const auto is_experts = [](const RecordedParameter& parameter) {
-    return parameter.dims.size() == 3 && parameter.name.find("experts") != std::string::npos;
-  };
-  if (!plan.lora || !plan.lora->targets.empty() ||
-      std::ranges::none_of(spec.recording->parameters, is_experts)) {
+  const bool plain = !plan.lora || (!plan.lora->dora && plan.lora->dropout == 0);
+  if (plain || !adapts_experts(spec, *plan.lora)) {
     return std::nullopt;
   }
-  return Error::invalid_argument(
-      "lora", "adapters on all linear layers of a model with experts",
-      "targets=...: adapters on the experts of a recording are not modelled",
-      "name the linear layers that are adapted, such as targets=q_proj+v_proj");
+  return Error::invalid_argument("lora", "dropout or dora on experts or their router",
+                                 "adapters without dropout and dora, which PEFT refuses there",
+                                 "leave out dropout and dora, or name other targets");
 }
 
 /// The error for an option that changes the code of the model, which was recorded without it.

@@ -25,6 +25,7 @@ DTYPES = {
 # Arguments that decide how much an operator works or allocates, and that its shapes do not tell.
 _SCALARS = ("dim", "dims", "keepdim", "dropout_p", "is_causal", "p", "groups", "stride", "padding", "dilation",
             "transposed", "accumulate", "axis", "descending", "sorted", "largest")
+_OF_ONE_OPERATOR = {"pow": ("exponent",)}
 _WITH_PADDING = ("convolution", "convolution_backward", "max_pool", "avg_pool", "unfold", "im2col", "col2im")
 
 
@@ -43,6 +44,8 @@ class Operator:
         for position, argument in enumerate(schema.arguments):
             if "Tensor" in str(argument.type):
                 self.tensors.append((position, argument.name))
+            elif argument.name in _OF_ONE_OPERATOR.get(base, ()):
+                self.scalars.append((position, argument.name, None))
             elif argument.name in _SCALARS and (spatial or argument.name not in ("stride", "padding", "dilation")):
                 if base not in ("empty_strided", "as_strided", "new_empty_strided", "as_strided_", "select",
                                 "squeeze", "unsqueeze", "slice", "transpose", "permute", "split", "unbind"):
@@ -72,7 +75,16 @@ class Operator:
                 found[name] = value
             elif isinstance(value, (list, tuple)) and all(isinstance(one, (bool, int)) for one in value):
                 found[name] = list(value)
+        if self.name == "clone" and _is_copied_as_it_lies(args[0], kwargs.get("memory_format")):
+            found["as_it_lies"] = True
         return found
+
+
+def _is_copied_as_it_lies(tensor: torch.Tensor, order: Optional[torch.memory_format]) -> bool:
+    """Whether a copy keeps the order of the elements: a copy engine does it, and no kernel."""
+    if order in (None, torch.preserve_format):
+        return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
+    return tensor.is_contiguous(memory_format=order)
 
 
 def flat_tensors(value: Any) -> List[torch.Tensor]:

@@ -1,5 +1,6 @@
 """Sizes as expressions of the micro-batch B and the sequence S, found from several runs."""
 
+import functools
 import itertools
 import math
 from fractions import Fraction
@@ -81,6 +82,25 @@ class _Terms:
         return found
 
 
+@functools.lru_cache(maxsize=64)
+def _tried(points: Tuple[Tuple[int, int], ...]) -> List[Tuple[_Terms, Tuple[Tuple[int, int, int], ...]]]:
+    """All forms of expressions, the simplest first. A term is the powers of B and S, and a divisor or 0."""
+    def column(term: Tuple[int, int, int]) -> List[int]:
+        b, s, divisor = term
+        return [pb ** b * ps ** s * (-(-ps // divisor) if divisor else 1) for pb, ps in points]
+
+    alone = all(b == 1 for b, _ in points)
+    monomials = [one for one in _MONOMIALS if not (alone and one[0])]
+    forms = [tuple((b, s, 0) for b, s in chosen) for count in (1, 2, 3)
+             for chosen in itertools.combinations(monomials, count)]
+    for divisor in _DIVISORS:
+        for b, s in ((0, 0), (0, 1)) if alone else ((0, 0), (1, 0), (0, 1), (1, 1)):
+            forms += [((b, s, divisor),) + more
+                      for more in ((), ((0, 0, 0),), ((1, 1, 0),), ((1, 0, 0),), ((0, 1, 0),))
+                      if not (alone and more and more[0][0])]
+    return [(_Terms([column(term) for term in form]), form) for form in forms]
+
+
 class Sizes:
     """Finds expressions for sizes at fixed points (B, S)."""
 
@@ -88,7 +108,7 @@ class Sizes:
         self.points = list(points)
         self.kernels: Set[str] = set()  # Operators whose temporaries are no expressions.
         self.loops = False  # Whether code is longer at one size than at another.
-        self._forms = self._tried()
+        self._forms = _tried(tuple(self.points))
         self._known: Dict[Tuple[int, ...], Any] = {}
 
     def expression(self, values: Tuple[int, ...]) -> Any:
@@ -102,23 +122,6 @@ class Sizes:
         if isinstance(found, NoExpression):
             raise found
         return found
-
-    def _tried(self) -> List[Tuple[_Terms, Tuple[Tuple[int, int, int], ...]]]:
-        """All forms of expressions, the simplest first. A term is the powers of B and S, and a divisor or 0."""
-        def column(term: Tuple[int, int, int]) -> List[int]:
-            b, s, divisor = term
-            return [pb ** b * ps ** s * (-(-ps // divisor) if divisor else 1) for pb, ps in self.points]
-
-        alone = all(b == 1 for b, _ in self.points)
-        monomials = [one for one in _MONOMIALS if not (alone and one[0])]
-        forms = [tuple((b, s, 0) for b, s in chosen) for count in (1, 2, 3)
-                 for chosen in itertools.combinations(monomials, count)]
-        for divisor in _DIVISORS:
-            for b, s in ((0, 0), (0, 1)) if alone else ((0, 0), (1, 0), (0, 1), (1, 1)):
-                forms += [((b, s, divisor),) + more
-                          for more in ((), ((0, 0, 0),), ((1, 1, 0),), ((1, 0, 0),), ((0, 1, 0),))
-                          if not (alone and more and more[0][0])]
-        return [(_Terms([column(term) for term in form]), form) for form in forms]
 
     def _find(self, values: Tuple[int, ...]) -> Any:
         if len(set(values)) == 1:

@@ -1,7 +1,11 @@
-"""The text of a recording: JSON with one instruction on a line."""
+"""The text of a recording, of one model or of a family: JSON with one instruction or entry on a line."""
 
 import json
 from typing import Any, Dict, List
+
+_LISTS = ("stacks", "modules", "parameters", "buffers")
+_FAMILY = ("headroom_family", "model", "task", "versions", "keys", "stacks", "sizes", "modules", "parameters",
+           "buffers", "gradients", "variants")
 
 
 def _line(value: Any) -> str:
@@ -11,42 +15,33 @@ def _line(value: Any) -> str:
 def _list(values: List[Any], indent: str) -> str:
     if not values:
         return "[]"
-    lines = ",\n".join(indent + " " + _instruction(value, indent + " ") for value in values)
-    return "[\n" + lines + "\n" + indent + "]"
+    return "[\n" + ",\n".join(f"{indent} {_entry(value, indent + ' ')}" for value in values) + f"\n{indent}]"
 
 
-def _instruction(value: Any, indent: str) -> str:
-    if not (isinstance(value, list) and value and value[0] == "repeat"):
-        return _line(value)
-    kind, count, arguments, body, outputs = value
-    return (f'[{_line(kind)}, {_line(count)}, {_line(arguments)}, {{"arguments": {body["arguments"]}, '
-            f'"next": {_line(body["next"])}, "code": {_list(body["code"], indent)}, '
-            f'"outputs": {_line(body["outputs"])}}}, {_line(outputs)}]')
+def _entry(value: Any, indent: str) -> str:
+    """A loop, or the entries of all layers of a stack, has lines of its own."""
+    if isinstance(value, dict) and "each" in value and value["kinds"] and isinstance(value["kinds"][0], list):
+        kinds = ", ".join(_list(kind, indent + " ") for kind in value["kinds"])
+        return f'{{"each": {value["each"]}, "kinds": [{kinds}]}}'
+    if isinstance(value, list) and value and value[0] == "repeat":
+        kind, count, arguments, body, outputs = value
+        return f"[{_line(kind)}, {_line(count)}, {_line(arguments)}, {_coded(body, indent)}, {_line(outputs)}]"
+    if isinstance(value, list) and value and value[0] == "each":
+        _, stack, loop, outputs = value
+        kinds = ", ".join(_coded(kind, indent + " ") for kind in loop["kinds"])
+        head = ", ".join(f"{_line(key)}: {_line(loop[key])}" for key in ("first", "first_drops"))
+        return f'["each", {stack}, {{{head}, "kinds": [{kinds}]}}, {_line(outputs)}]'
+    return _line(value)
 
 
-def _template(template: Dict[str, Any], indent: str) -> str:
-    head = f'{indent}{{"name": {_line(template["name"])}, "edges": {_line(template["edges"])}, "code": '
-    return head + _list(template["code"], indent) + f', "results": {_line(template["results"])}}}'
+def _coded(table: Dict[str, Any], indent: str) -> str:
+    """A body, a turn of a loop or a template, with its code one instruction on a line."""
+    parts = [f"{_line(key)}: {_list(value, indent) if key == 'code' else _line(value)}" for key, value in table.items()]
+    return "{" + ", ".join(parts) + "}"
 
 
-def _body(body: Dict[str, Any], indent: str) -> str:
-    return (f'{indent}{{"arguments": {body["arguments"]}, "code": ' + _list(body["code"], indent) +
-            f', "outputs": {_line(body["outputs"])}}}')
-
-
-def text(recording: Dict[str, Any]) -> str:
-    parts = []
-    for key, value in recording.items():
-        if key in ("modules", "parameters", "buffers"):
-            written = _list(value, " ")
-        elif key == "gradients":
-            written = "[\n" + ",\n".join(_template(one, "  ") for one in value) + "\n ]"
-        elif key == "variants":
-            written = "[\n" + ",\n".join(_variant(one) for one in value) + "\n ]"
-        else:
-            written = _line(value)
-        parts.append(f" {_line(key)}: {written}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+def _lines(parts: List[str], indent: str) -> str:
+    return "[\n" + ",\n".join(parts) + f"\n{indent}]"
 
 
 def _variant(variant: Dict[str, Any]) -> str:
@@ -55,8 +50,26 @@ def _variant(variant: Dict[str, Any]) -> str:
         if key in ("load", "forward", "layers"):
             written = _list(value, "   ")
         elif key == "bodies":
-            written = "[\n" + ",\n".join(_body(one, "    ") for one in value) + "\n   ]"
+            written = _lines(["    " + _coded(one, "    ") for one in value], "   ")
         else:
             written = _line(value)
         parts.append(f"   {_line(key)}: {written}")
     return "  {\n" + ",\n".join(parts) + "\n  }"
+
+
+def text(recording: Dict[str, Any]) -> str:
+    parts = []
+    for key in _FAMILY if "headroom_family" in recording else recording:
+        value = recording[key]
+        if key in _LISTS:
+            written = _list(value, " ")
+        elif key == "keys":
+            written = "{\n" + ",\n".join(f"  {_line(name)}: {_line(one)}" for name, one in value.items()) + "\n }"
+        elif key == "gradients":
+            written = _lines(["  " + _coded(one, "  ") for one in value], " ")
+        elif key == "variants":
+            written = _lines([_variant(one) for one in value], " ")
+        else:
+            written = _line(value)
+        parts.append(f" {_line(key)}: {written}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"

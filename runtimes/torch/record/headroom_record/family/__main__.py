@@ -7,23 +7,40 @@ import os
 import sys
 import time
 import warnings
-from typing import Any
+from typing import Any, Dict, Iterator
+
+from ..merge import Different
 
 
-def _gathered(arguments: argparse.Namespace) -> Any:
+def _gathered(arguments: argparse.Namespace) -> Iterator[Dict[str, Any]]:
     if arguments.gathered and os.path.exists(arguments.gathered):
         with open(arguments.gathered, encoding="utf-8") as file:
-            return json.load(file)
+            yield json.load(file)
+        return
     from . import record
 
     with open(arguments.source, encoding="utf-8") as file:
         fields = json.load(file)
-    found = record.gather(fields.get("config", fields), arguments.count, arguments.seed,
-                          [key for key in arguments.fixed.split(",") if key])
-    if arguments.gathered:
-        with open(arguments.gathered, "w", encoding="utf-8") as file:
-            json.dump(found, file)
-    return found
+    for found in record.gather(fields.get("config", fields), arguments.count, arguments.seed,
+                               [key for key in arguments.fixed.split(",") if key]):
+        if arguments.gathered:
+            with open(arguments.gathered, "w", encoding="utf-8") as file:
+                json.dump(found, file)
+        yield found
+
+
+def _text(arguments: argparse.Namespace) -> str:
+    """The recording of the family that varies most keys; raises Different where there is none at all."""
+    from . import record
+
+    last = Different("its code cannot be recorded")
+    for found in _gathered(arguments):
+        try:
+            return record.join(found)
+        except Different as error:
+            last = error
+            print(f"headroom: {error}", file=sys.stderr, flush=True)
+    raise last
 
 
 def main() -> int:
@@ -38,12 +55,9 @@ def main() -> int:
     arguments = parser.parse_args()
     gc.disable()
     warnings.filterwarnings("ignore")
-    from ..merge import Different
-    from . import record
-
     start = time.time()
     try:
-        text = record.join(_gathered(arguments))
+        text = _text(arguments)
     except Different as error:
         print(f"headroom: {error}", file=sys.stderr)
         return 1

@@ -5,12 +5,14 @@ import gc
 import json
 import os
 import random
+import re
 import tempfile
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..recording import Mode, record
-from . import stacks
+from . import keys, stacks
 from .configuration import flat, with_value
+from .reads import Reads
 
 POINT = ((2, 96),)
 _FACTORS = (2, 0.5, 1.5, 3, 0.75, 1.25)
@@ -18,11 +20,17 @@ _FACTORS = (2, 0.5, 1.5, 3, 0.75, 1.25)
 _FREE = ("initializer_range", "rms_norm_eps", "layer_norm_eps", "norm_eps", "rope_theta", "router_aux_loss_coef",
          "pad_token_id", "bos_token_id", "eos_token_id", "sep_token_id", "aux_loss_alpha", "max_position_embeddings")
 _FIXED = ("attention_bias", "mlp_bias", "attention_dropout", "hidden_dropout", "tie_word_embeddings", "hidden_act",
-          "attn_output_gate", "output_router_logits", "use_qk_norm", "router_jitter_noise")
+          "attn_output_gate", "output_router_logits", "use_qk_norm", "router_jitter_noise",
+          "chunk_size", "mamba_chunk_size")  # Chunks: numbers of them are no expressions where they are odd.
 _WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "window_size")
 _LARGEST_WINDOW = 8192  # As plan.py: from there on, no sequence beyond the window is recorded.
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "embed_dim", "dim")
 _HEADS = ("num_attention_heads", "n_head", "num_heads")
+# What configurations of one family differ in most often.
+_USUAL = _HIDDEN + _HEADS + ("num_key_value_heads", "head_dim", "vocab_size", "intermediate_size", "moe_intermediate_size",
+                             "num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "n_inner",
+                             "ffn_dim", "d_ff", "ffn_hidden_size")
+_WIDTHS = ("intermediate", "ffn", "ff_dim", "inner", "mlp")
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth", "encoder_layers", "decoder_layers")
 
 
@@ -73,21 +81,31 @@ class Explorer:
     def __init__(self, fields: Dict[str, Any], seed: int = 1):
         self._random = random.Random(seed)
         self._known: Dict[str, Optional[Probe]] = {}
+        self._reads = Reads()
+        self._is_settled = False  # Whether what was imported is kept out of later collections of garbage.
         self.fields = fields  # What the configuration says; the rest are defaults.
         self.why = ""  # The last failure.
         self.tried = 0
         self._fewer = self._few_layers()
         base = self.probe(self._fewer)
+        if base is None and self._fewer:  # Some configurations name each layer.
+            self._fewer = {}
+            base = self.probe({})
         if base is None:
             raise SystemExit(f"headroom: {fields.get('model_type')}: {self.why}")
         self.base = base
         self.values = {key: value for key, value in flat(self.base.config).items() if not _is_name(key)}
+        self._config = keys.config_of(self.with_changes(self._fewer))
         self.free: List[str] = []
         self.dimensions: List[str] = []
         self.counts: List[str] = []
         self.coupled: List[List[str]] = []
         self.fixed: List[str] = []
         self._varied: Dict[str, int] = {}  # In how many draws a dimension had another value than the base.
+
+    def absent(self) -> List[str]:
+        """Keys that code asks for and that no configuration declares."""
+        return [] if self._config is None else self._reads.absent(self._config)
 
     def with_changes(self, changes: Dict[str, Any]) -> Dict[str, Any]:
         fields = self.fields
@@ -102,9 +120,13 @@ class Explorer:
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(self.with_changes(changes), file)
             try:
-                return json.loads(record(path, [Mode(mode) for mode in modes], points))
+                with self._reads:
+                    return json.loads(record(path, [Mode(mode) for mode in modes], points))
             finally:
                 gc.collect()
+                if not self._is_settled:
+                    self._is_settled = True
+                    gc.freeze()
 
     def probe(self, changes: Dict[str, Any]) -> Optional[Probe]:
         key = json.dumps(changes, sort_keys=True)
@@ -119,9 +141,7 @@ class Explorer:
 
     def _few_layers(self) -> Dict[str, int]:
         """Fewer layers than the configuration has, with all kinds of layers that its lists tell: probes are quicker."""
-        from .keys import made
-
-        config = made(self.fields) or {}
+        config = keys.made(self.fields) or {}
         values = flat(config, lists=True)
         result: Dict[str, int] = {}
         for key, value in values.items():
@@ -145,7 +165,8 @@ class Explorer:
         open_keys: List[str] = []
         for key, value in self.values.items():
             last = key.rsplit(".", 1)[-1]
-            kind = "fixed" if last in _FIXED or key in fixed else self._kind(key, value)
+            is_read = self._config is None or self._reads.reads(self._config, key)
+            kind = "fixed" if (last in _FIXED and is_read) or key in fixed else self._kind(key, value)
             if last in _WINDOWS and value is not None:  # Masks of longer sequences depend on it; probes are short.
                 kind = "dimension" if isinstance(value, int) and 1 < value <= _LARGEST_WINDOW else "fixed"
             if kind == "free":
@@ -154,37 +175,67 @@ class Explorer:
                 (self.dimensions if type(value) is int else self.fixed).append(key)
             elif kind == "count":
                 self.counts.append(key)
-            elif type(value) is int and value > 1 and key not in fixed:
+            elif type(value) is int and value > 1 and key not in fixed and last not in _FIXED + _WINDOWS:
                 open_keys.append(key)
             else:
                 self.fixed.append(key)
         self._couple(open_keys)
 
+    def narrow(self, level: int) -> None:
+        """Varies less: 1, what configurations of one family differ in most often; 2, numbers of layers; 3, nothing."""
+        def stays(key: str) -> bool:
+            return level == 0 or level == 1 and key.rsplit(".", 1)[-1] in _USUAL
+
+        self.dimensions = [key for key in self.dimensions if stays(key)]
+        self.coupled = [group for group in self.coupled if all(stays(key) for key in group)]
+        self.counts = self.counts if level < 3 else []
+        self._varied = {}
+
     def _kind(self, key: str, value: Any) -> str:
         if key.rsplit(".", 1)[-1] in _FREE and not self._has_positions():
             return "free"
+        if self._config is not None and not self._reads.reads(self._config, key):
+            return "free"
+        is_free = False
         for other in _others(key, value):
             found = self._at({key: other})
             if found is None:
                 continue
             if found.text == self.base.text:
-                return "free"
-            if found.skeleton == self.base.skeleton:
-                return "dimension"
-            if found.lengths != self.base.lengths:
+                is_free = True  # Unless another value has an effect: some codes round what they are given.
+            elif is_free:
+                return "fixed"
+            elif found.skeleton == self.base.skeleton:
+                return "fixed" if self._is_rounded(key, value, found) else "dimension"
+            elif found.lengths != self.base.lengths:
                 return "count"
-        return "fixed"
+        return "free" if is_free else "fixed"
+
+    def _is_rounded(self, key: str, value: Any, twice: Probe) -> bool:
+        """Whether sizes follow the width of a feed-forward network in steps: no expression says so."""
+        if not any(one in key.rsplit(".", 1)[-1] for one in _WIDTHS) or type(value) is not int:
+            return False
+        little = self._at({key: value + 24})  # A multiple of 8, and of hardly anything else.
+        if little is None or little.skeleton != self.base.skeleton:
+            return False
+        numbers = [[int(one) for one in re.findall(r"\d+", probe.text)] for probe in (self.base, twice, little)]
+        return len({len(one) for one in numbers}) == 1 and any(
+            (other - one) * 24 != (near - one) * value and near != other for one, other, near in zip(*numbers))
 
     def _has_positions(self) -> bool:
         """Whether positions are learned: a parameter's size depends on their number."""
         most = self.values.get("max_position_embeddings")
         return f"[{most}, " in self.base.text
 
-    def _couple(self, keys: List[str]) -> None:
+    def _couple(self, open_keys: List[str]) -> None:
         """Keys that share code only if they change together: heads of queries and keys, a product and its part."""
-        left = list(keys)
+        left = list(open_keys)
         while left:
             key = left.pop(0)
+            alone = self._at({key: self.values[key] * 2})
+            if alone is not None and alone.skeleton == self.base.skeleton:  # Nothing is missing but the right steps.
+                self.fixed.append(key)
+                continue
             same = [other for other in left if self.values[other] == self.values[key]]
             groups = ([[key] + same] if len(same) > 1 else []) + [[key, other] for other in same] + \
                 [[key, other] for other in self.dimensions + left if other not in same]
@@ -268,8 +319,8 @@ class Explorer:
             self._add(changes, wanted[:len(wanted) // 2])
             self._add(changes, wanted[len(wanted) // 2:])
 
-    def _is_group(self, keys: List[str]) -> bool:
-        return any(set(keys) <= set(group) for group in self.coupled)
+    def _is_group(self, names: List[str]) -> bool:
+        return any(set(names) <= set(group) for group in self.coupled)
 
     def _like_base(self, changes: Dict[str, Any]) -> bool:
         """Whether a model with the base's numbers of layers has the base's code."""

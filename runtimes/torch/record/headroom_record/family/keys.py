@@ -9,14 +9,20 @@ from .configuration import flat, with_value
 from .symbols import Symbols
 
 
-def made(fields: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+def config_of(fields: Dict[str, Any]) -> Any:
+    """The configuration of transformers, or None where it refuses the combination."""
     from transformers import AutoConfig
 
     try:
         rest = {key: value for key, value in fields.items() if key != "model_type"}
-        return AutoConfig.for_model(fields["model_type"], **rest).to_dict()
-    except Exception:  # A combination that the configuration refuses.
+        return AutoConfig.for_model(fields["model_type"], **rest)
+    except Exception:
         return None
+
+
+def made(fields: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    config = config_of(fields)
+    return None if config is None else config.to_dict()
 
 
 def _drawn(fields: Dict[str, Any], numbers: Sequence[str], source: random.Random) -> Optional[Dict[str, Any]]:

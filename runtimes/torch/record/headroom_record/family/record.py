@@ -2,10 +2,11 @@
 
 import json
 import sys
-from typing import Any, Dict, Iterable, List, Sequence, Set
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Set
 
+from .. import write
 from ..merge import Different
-from . import keys, stacks, write
+from . import keys, stacks
 from .configuration import flat
 from .expand import expanded
 from .family import family_of
@@ -13,24 +14,45 @@ from .family import family_of
 MODES = ("bf16//sdpa", "fp32/bf16/sdpa")
 
 
-def gather(fields: Dict[str, Any], count: int, seed: int, fixed: Sequence[str]) -> Dict[str, Any]:
-    """What the real code says: recordings of several configurations, and what its keys do."""
+def gather(fields: Dict[str, Any], count: int, seed: int, fixed: Sequence[str]) -> Iterator[Dict[str, Any]]:
+    """What the real code says: recordings of several configurations, and what its keys do.
+
+    Each next answer varies less, until the last one is of the one configuration that is given.
+    """
     from .explore import Explorer  # It needs PyTorch; joining does not.
 
     explorer = Explorer(fields, seed)
     explorer.classify(fixed)
-    _say(f"{explorer.tried} probes; dimensions: {explorer.dimensions + explorer.counts + explorer.coupled}")
-    recordings = []
-    for number in range(count):
-        changes = explorer.draw(number)
-        _say(f"records {json.dumps(changes)}")
-        recordings.append(explorer.recorded(changes, MODES))
-    coupled = [key for group in explorer.coupled for key in group]
-    return {"recordings": recordings, "free": explorer.free, "values": list(explorer.values),
-            "varied": explorer.dimensions + explorer.counts + coupled,
-            "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
-            "defaults": keys.defaults(fields["model_type"], explorer.dimensions + coupled, explorer.counts),
-            "aliases": keys.aliases(fields["model_type"])}
+    known: List[List[Any]] = []
+    for level in range(4):
+        explorer.narrow(level)
+        varied = explorer.dimensions + explorer.counts + [key for group in explorer.coupled for key in group]
+        if known and known[-1] == varied:
+            continue
+        known.append(varied)
+        _say(f"{explorer.tried} probes; dimensions: {explorer.dimensions + explorer.counts + explorer.coupled}")
+        recordings = _recordings(explorer, count if varied else 1)
+        if recordings:
+            yield {"recordings": recordings, "free": explorer.free, "values": list(explorer.values),
+                   "absent": explorer.absent(), "varied": varied,
+                   "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
+                   "defaults": keys.defaults(fields["model_type"], [key for key in varied if key not in explorer.counts],
+                                             explorer.counts),
+                   "aliases": keys.aliases(fields["model_type"])}
+
+
+def _recordings(explorer: Any, count: int) -> List[Dict[str, Any]]:
+    """Recordings of `count` configurations, or none where the code of one cannot be recorded."""
+    result = []
+    try:
+        for number in range(count):
+            changes = explorer.draw(number) if count > 1 else {}
+            _say(f"records {json.dumps(changes)}")
+            result.append(explorer.recorded(changes, MODES))
+    except (Exception, SystemExit) as error:  # The model's own code may raise anything.
+        _say(f"{type(error).__name__}: {str(error)[:300]}")
+        return []
+    return result
 
 
 def join(found: Dict[str, Any]) -> str:
@@ -38,7 +60,7 @@ def join(found: Dict[str, Any]) -> str:
     recordings = found["recordings"]
     numbers = [key for key, value in flat(recordings[0]["config"]).items()
                if isinstance(value, int) and not isinstance(value, bool) and not key.endswith("_id")]
-    family = family_of(recordings[:-1], numbers)
+    family = family_of(recordings[:-1] or recordings, numbers)
     family["keys"] = _keys(found, family, _used(family, numbers))
     for recording in recordings:
         _check(family, recording)
@@ -62,6 +84,7 @@ def _keys(found: Dict[str, Any], family: Dict[str, Any], used: List[str]) -> Dic
     of_lists = _read_by([defaults.get(name) for name in names])
     fixed = keys.fixed_of(recordings, [key for key in found["values"] if key not in found["free"]
                                        and key not in names and key not in of_lists and not key.endswith("_id")])
+    fixed.update((key, None) for key in found.get("absent", ()) if key not in defaults)
     lengths = [list(stacks.lengths(one).values()) for one in recordings]
     lists = keys.lists_of(recordings, features, lengths)
     needed = set(used) | set(fixed) | names | set(lists) | set(found["varied"]) | _read_by(defaults.values())

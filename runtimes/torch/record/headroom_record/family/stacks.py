@@ -79,8 +79,19 @@ def set_kinds(recording: Dict[str, Any], stacks: List[Stack]) -> List[List[str]]
                 index = stack.index_in(layer["module"])
                 if index is not None:
                     parts[index].append(layer["body"])
+            for number, given in _given_to(variant["forward"]).items():
+                index = stack.index_in(variant["layers"][number]["module"])
+                if index is not None:
+                    parts[index].append(given)
         result.append([json.dumps(part, sort_keys=True) for part in parts])
     return result
+
+
+def _given_to(code: List[Any]) -> Dict[int, List[int]]:
+    """For each call of a layer, the values from before all layers that it is given beside its input: masks, angles."""
+    calls = [at for at, one in enumerate(code) if one[0] == "layer"]
+    before = {value for one in code[:calls[0]] for value in fold.made(one)} if calls else set()
+    return {code[at][1]: [value for value in code[at][2][1:] if value in before] for at in calls}
 
 
 def _strings(value: Any) -> List[str]:
@@ -147,7 +158,7 @@ class CodeFolder:
 
     def folded(self, code: List[Any]) -> List[Any]:
         owners = self._owners(code)
-        sections = self._sections(code, owners)
+        code, sections = _with_own_drops(code, self._sections(code, owners))
         return _Writer(code, sections, self._stacks, self._given).written()
 
     def _owners(self, code: List[Any]) -> List[Optional[Tuple[int, int]]]:
@@ -212,11 +223,31 @@ class CodeFolder:
                 for first in firsts[1:]) and code[firsts[0] - 1 - before][0] == "op" and gaps:
             before += 1
         kinds = self._stacks[number].kinds
-        of_kind = {kind: gap - before for kind, gap in zip(kinds, gaps)}
+        # The first layer's input may have a name beyond it, so that no drop follows it: others tell more.
+        later = {kind: gap - before for kind, gap in list(zip(kinds, gaps))[1:]}
+        of_kind = later or {kind: gap - before for kind, gap in zip(kinds, gaps)}
         after = of_kind.get(kinds[-1], min(of_kind.values()) if of_kind else 0)
         starts = [first - before for first in firsts]
         ends = starts[1:] + [lasts[-1] + 1 + after]
         return _Section(number, starts, ends)
+
+
+def _with_own_drops(code: List[Any], sections: List[_Section]) -> Tuple[List[Any], List[_Section]]:
+    """Values from before a run of layers that its last layer lets go are let go behind it: no other layer does so."""
+    code = list(code)
+    for number, section in enumerate(sections):
+        at = section.ends[-1] - 1
+        made = {value for one in code[section.starts[0]:at] for value in fold.made(one)}
+        if code[at][0] != "drop" or not any(isinstance(one, int) and one not in made for one in code[at][1:]):
+            continue
+        own = [one for one in code[at][1:] if one in made]
+        if not own:
+            continue
+        code[at:at + 1] = [["drop"] + own, ["drop"] + [one for one in code[at][1:] if one not in made]]
+        for later in sections[number + 1:]:
+            later.starts = [start + 1 for start in later.starts]
+            later.ends = [end + 1 for end in later.ends]
+    return code, sections
 
 
 def _skeleton(instruction: List[Any]) -> Any:

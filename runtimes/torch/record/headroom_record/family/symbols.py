@@ -90,7 +90,30 @@ class Symbols:
         found = found or self._of_terms(values, simple, 2, False)
         found = found or self._of_terms(values, [one for one in simple if not one[1]], 2, True)
         found = found or self._of_terms(values, [one for one in simple if not one[1]][:24], 3, False)
-        return found or self._of_any_factor(values)
+        return found or self._of_three(values) or self._of_any_factor(values)
+
+    def _of_three(self, values: Tuple[int, ...]) -> Optional[str]:
+        """Three products of at most two dimensions, each a few times, such as all that one projection makes."""
+        if self.count < 5:
+            return None
+        terms: List[Tuple[Tuple[int, ...], str]] = []
+        for names, under, column, _ in self._monomials:
+            if under or len(names) > 2:
+                continue
+            for factor in (1, 2, 3, 4):
+                times = tuple(factor * int(one) for one in column)
+                if all(one < value for one, value in zip(times, values)):
+                    terms.append((times, _text(Fraction(factor), names, ())))
+        known = {times: text for times, text in terms}
+        first = {times[0] for times in known}
+        for at, (one, text) in enumerate(terms):
+            rest = tuple(value - mine for value, mine in zip(values, one))
+            for other, more in terms[at + 1:]:
+                if rest[0] - other[0] in first:
+                    last = known.get(tuple(value - mine for value, mine in zip(rest, other)))
+                    if last is not None:
+                        return _sum([text, more, last])
+        return None
 
     def _of_any_factor(self, values: Tuple[int, ...]) -> Optional[str]:
         """A dimension times any whole number, which dimensions that never vary are behind."""
