@@ -12,7 +12,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::array<std::pair<std::string_view, LaunchRule>, 27> kRules = {{
+constexpr std::array<std::pair<std::string_view, LaunchRule>, 29> kRules = {{
     {"slice_backward", LaunchRule::kAfterFill},
     {"select_backward", LaunchRule::kAfterFill},
     {"constant_pad_nd", LaunchRule::kAfterFill},
@@ -39,6 +39,8 @@ constexpr std::array<std::pair<std::string_view, LaunchRule>, 27> kRules = {{
     {"embedding_dense_backward", LaunchRule::kEmbeddingGradient},
     {"pow", LaunchRule::kPower},
     {"clone", LaunchRule::kCopy},
+    {"copy_", LaunchRule::kCopy},
+    {"sum", LaunchRule::kSum},
     {"repeat", LaunchRule::kRepeat},
 }};
 
@@ -94,6 +96,13 @@ std::int64_t sort(const Tensor& input) {
     return 3;
   }
   return input.elements() <= kSmallSort ? 2 : kLargeSort;
+}
+
+/// Whether one tensor is copied into another of the same type and shape.
+bool is_plain_copy(const Instruction& instruction, std::span<const Tensor> inputs) {
+  return instruction.name == "copy_" && inputs.size() > 1 && inputs[0].defined() &&
+         inputs[1].defined() && inputs[0].dtype() == inputs[1].dtype() &&
+         inputs[0].shape() == inputs[1].shape();
 }
 
 }  // namespace
@@ -161,7 +170,9 @@ std::int64_t launches_of(LaunchRule rule, const Instruction& instruction,
     case LaunchRule::kRepeat:                                              // Once is a copy.
       return elements_of(input(0)) == outputs[0].elements() ? 0 : once;
     case LaunchRule::kCopy:
-      return instruction.as_it_lies ? 0 : once;
+      return instruction.as_it_lies || is_plain_copy(instruction, inputs) ? 0 : once;
+    case LaunchRule::kSum:  // Truth values are counted as numbers.
+      return input(0).defined() && input(0).dtype() == DType::kBool ? once + 1 : once;
   }
   return once;
 }

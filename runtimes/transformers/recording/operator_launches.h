@@ -23,6 +23,7 @@ enum class LaunchRule : std::uint8_t {
   kEmbeddingGradient,
   kPower,
   kRepeat,
+  kSum,
   kCopy,  ///< By a copy engine where the order of elements stays.
 };
 [[nodiscard]] LaunchRule launch_rule_of(const Instruction& instruction);

@@ -28,33 +28,42 @@ def operator(name, inputs, number, shape, **extra):
     return ["op", name, inputs, [[number, "bf16", shape]]] + ([extra] if extra else [])
 
 
-def recording(of, cached=True, shared=False):
-    """What a recorder would write: layers of two kinds, each keeping a tensor that the model returns at the end."""
+def recording(of, cached=True, shared=False, held=False, masked=False):
+    """What a recorder would write: layers of two kinds, each keeping a tensor that the model returns at the end.
+
+    `held`: the caller has a name for the input of the layers until the last one has run. `masked`: the kinds of layers
+    have the same code, and other masks.
+    """
     hidden, heads = of["hidden_size"], of["num_heads"]
     modules = [["", "Toy"], ["embed", "Embedding"], ["layers", "ModuleList"]]
     parameters = [["embed.weight", [of["vocab_size"], hidden]]]
     load = [["op", "empty", [], [["p:embed.weight", "bf16", [of["vocab_size"], hidden]]]]]
     forward = [operator("embedding", ["p:embed.weight", 0], 1, ["B", "S", hidden], gradient=0)]
     forward += [operator("arange", [], 2, ["S"])]
+    masks = {"linear": 2, "full": 2}
     numbers, kept, layers, value, index = {}, [], [], 1, None
     following = 3
+    if masked:
+        forward += [operator("ones", [], 3, ["S", "S"])]
+        masks, following = {"linear": 2, "full": 3}, 4
     for at, kind in enumerate(of["layer_types"]):
         name = f"layers.{at}.up.weight"
         modules += [[f"layers.{at}", "Layer"], [f"layers.{at}.up", "Linear"]]
-        width = of["intermediate_size"] if kind == "full" else 3 * hidden // heads
+        width = of["intermediate_size"] if kind == "full" or masked else 3 * hidden // heads
         parameters.append([name, [width, hidden]])
         load.append(["op", "empty", [], [[f"p:{name}", "bf16", [width, hidden]]]])
-        numbers.setdefault(kind, len(numbers))
-        layers.append({"module": len(modules) - 2, "body": numbers[kind]})
-        arguments = [value, 2] + ([index] if shared and kind == "linear" else [])
+        numbers.setdefault("any" if masked else kind, len(numbers))
+        layers.append({"module": len(modules) - 2, "body": numbers["any" if masked else kind]})
+        arguments = [value, masks[kind]] + ([index] if shared and kind == "linear" else [])
         outputs = [following, following + 1] + ([following + 2] if shared and kind == "full" else [])
         forward.append(["layer", at, arguments, outputs])
         index = outputs[2] if len(outputs) == 3 else index
         if at:
-            forward.append(["drop", value])
+            last = held and at == len(of["layer_types"]) - 1
+            forward.append(["drop"] + ([1] if last else []) + [value])
         value, kept = following, [following + 1] + kept
         following += len(outputs)
-    forward.append(["drop", 1, 2])
+    forward.append(["drop"] + ([] if held else [1]) + [2] + ([3] if masked else []))
     forward.append(operator("mean", [value], following, []))
     forward.append(["result", following, None] + (kept if cached else []))
     bodies = [{"arguments": 2, "code": [operator("mul", [0], 2, ["B", "S", 2 * hidden + heads], saves=["in 0"]),
@@ -74,6 +83,8 @@ def recording(of, cached=True, shared=False):
 
 def said(one):
     one = stacks.with_templates(one)
+    for variant in one["variants"]:  # What is let go at one place may be written as one or several instructions.
+        variant["forward"] = expand.with_joined_drops(variant["forward"])
     return {key: one[key] for key in ("modules", "parameters", "buffers", "variants")}
 
 
@@ -87,6 +98,14 @@ class Families(unittest.TestCase):
     def test_a_configuration_that_was_left_out_is_what_its_own_recording_says(self):
         self.check_all()
         self.check_all(cached=False)
+
+    def test_the_input_of_all_layers_is_let_go_behind_the_last_one(self):
+        self.check_all(cached=False, held=True)
+
+    def test_layers_of_one_code_with_other_masks_are_of_other_kinds(self):
+        self.check_all(cached=False, masked=True)
+        found = family.family_of([recording(one, cached=False, masked=True) for one in CONFIGS], DIMENSIONS)
+        self.assertEqual(found["stacks"][0]["kinds"], [["linear"], ["full"]])
 
     def test_values_pass_through_layers_that_do_not_use_them(self):
         self.check_all([dict(one, layer_types=one["layer_types"][one["every"] - 1:] + ["linear"] * (one["every"] - 1))
@@ -133,6 +152,9 @@ class Symbols(unittest.TestCase):
         self.assertEqual(self.find(lambda f, **_: f + 64), "f + 64")
         self.assertEqual(self.find(lambda f, h, k, **_: 2 * f + h + k), "h + k + 2*f")
 
+    def test_three_products_of_which_one_is_of_two_dimensions(self):
+        self.assertEqual(self.find(lambda h, a, d, k, f: 2 * f + 3 * a * d + k), "k + 2*f + 3*a*d")
+
     def test_what_is_none_is_refused(self):
         with self.assertRaises(Different):
             self.find(lambda h, **_: h * h % 1009)
@@ -152,6 +174,10 @@ class Rules(unittest.TestCase):
         found = rules.default_of_list(made, "layer_types", "num_layers")
         self.assertEqual(found, {"by": [["multiple", "every", 1]], "values": [[[False], "a"], [[True], "b"]],
                                  "count": "num_layers"})
+
+    def test_a_period_that_no_layer_ends_is_no_rule(self):
+        made = [dict(num_layers=4, top=top) for top in (5, 6)]
+        self.assertEqual(rules.find(made, [["a", "b", "b", "b"]] * 2), [["first"]])
 
     def test_no_rule(self):
         made = copy.deepcopy(CONFIGS[:1])

@@ -94,6 +94,8 @@ def build(source: Source, task: Any, config: Any, parameters: str, attention: st
             with no_init():
                 model = task.from_config(config, attn_implementation=attention)
             model.tie_weights()
+            if any(not one.is_cuda for one in model.parameters()):  # torch.normal knows no default device.
+                model.to("cuda")
         observer.settle()
     observer.scope = None
     return model, scope

@@ -137,16 +137,17 @@ class Observer(TorchDispatchMode):
     # What values are called.
 
     def name(self, tensor: torch.Tensor, value: Any) -> None:
-        tensor._headroom_value = (self.scope, value)
+        tensor._headroom_value = (self.scope, value, self.scope.storages.get(tensor.untyped_storage()._cdata))
 
     def reference(self, tensor: Optional[torch.Tensor]) -> Any:
         """The value that a tensor is in this scope."""
         if tensor is None:
             return None
         known = getattr(tensor, "_headroom_value", None)
-        if known is not None and known[0] is self.scope:
-            return known[1]
         storage = self.scope.storages.get(tensor.untyped_storage()._cdata)
+        # The storage is another one where `tensor.data = ...` has put it.
+        if known is not None and known[0] is self.scope and known[2] is storage:
+            return known[1]
         if storage is not None:
             value = storage.values.get(geometry(tensor))
             if value is not None:

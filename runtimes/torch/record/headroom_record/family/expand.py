@@ -154,7 +154,7 @@ class _Unrolled:
                 self._loop(one)
             else:
                 self._add(self._expansion.instruction(one), self._outer, {})
-        return _with_joined_drops(self.code)
+        return with_joined_drops(self.code)
 
     def _add(self, one: List[Any], own: Dict[int, int], before: Dict[str, int]) -> None:
         for value in fold.made(one):
@@ -224,7 +224,7 @@ class _Unrolled:
             self._turns[value] = [one[f"<{slot}"] for one in turns]
 
 
-def _with_joined_drops(code: List[Any]) -> List[Any]:
+def with_joined_drops(code: List[Any]) -> List[Any]:
     result: List[Any] = []
     for one in code:
         if one[0] == "drop" and result and result[-1][0] == "drop":

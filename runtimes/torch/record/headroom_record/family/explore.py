@@ -184,7 +184,8 @@ class Explorer:
     def narrow(self, level: int) -> None:
         """Varies less: 1, what configurations of one family differ in most often; 2, numbers of layers; 3, nothing."""
         def stays(key: str) -> bool:
-            return level == 0 or level == 1 and key.rsplit(".", 1)[-1] in _USUAL
+            is_tower = any(one in key for one in ("vision", "audio"))  # Of which most models of a family have one.
+            return level == 0 and not is_tower or level <= 1 and key.rsplit(".", 1)[-1] in _USUAL
 
         self.dimensions = [key for key in self.dimensions if stays(key)]
         self.coupled = [group for group in self.coupled if all(stays(key) for key in group)]

@@ -49,7 +49,8 @@ def _candidates(configs: Sequence[Dict[str, Any]], counts: Sequence[int]) -> Lis
         if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
             if all(0 <= value <= count for value, count in zip(values, counts)):
                 found.append(["below", key])
-            if all(1 < value <= 16 for value in values):
+            # A period is seen where a layer after the first ends one.
+            if all(1 < value <= 16 for value in values) and any(value < count for value, count in zip(values, counts)):
                 found += [["multiple", key, plus] for plus in (1, 0, -1)]
         elif all(isinstance(value, list) and all(isinstance(one, int) for one in value) for value in values) and any(
                 values):

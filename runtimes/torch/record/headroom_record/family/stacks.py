@@ -360,10 +360,12 @@ class _Writer:
                                       if one[slot] is not None)
             elif handed[-1][slot] is not None:
                 self._outer[handed[-1][slot]] = number
+        # A kind that was seen in the first layer only lets go what others do.
+        usual = next((kind["drops"] for kind in kinds if "drops" in kind), [])
         return ["each", section.number,
                 {"first": [None if value is None else self._outside(value) for value in first],
                  "first_drops": first_drops,
-                 "kinds": [{"code": kind["code"], "hands": kind["hands"], "drops": kind.get("drops")}
+                 "kinds": [{"code": kind["code"], "hands": kind["hands"], "drops": kind.get("drops", usual)}
                            for kind in kinds]}, outputs]
 
     def _far(self, section: _Section) -> Set[int]:
