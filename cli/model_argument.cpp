@@ -11,6 +11,7 @@
 #include "cli/scalars.h"
 #include "cli/weights_check.h"
 #include "model_ir/base/file.h"
+#include "model_ir/json/python_json.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/hf_config.h"
@@ -338,7 +339,7 @@ Result<ir::JsonValue> model_configuration(const std::string& text, const Argumen
   if (!content) {
     return content.error();
   }
-  const Result<ir::JsonValue> document = ir::parse_json(*content, *file);
+  const Result<ir::JsonValue> document = ir::parse_json(ir::json_of_python(*content), *file);
   if (!document) {
     return document.error();
   }

@@ -7,6 +7,7 @@
 
 #include "model_ir/base/config_dir.h"
 #include "model_ir/base/file.h"
+#include "model_ir/json/python_json.h"
 #include "model_ir/spec/hf_families.h"
 #include "model_ir/spec/recorded_family/recorded_families.h"
 #include "model_ir/spec/recording/recorded_spec.h"
@@ -415,8 +416,9 @@ Result<std::optional<ModelSpec>> read_recorded_family(const JsonValue& config,
   return found ? std::optional(std::move(found->model)) : std::optional<ModelSpec>();
 }
 
-Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
+Result<HfConfig> inspect_hf_config(std::string_view written, std::string_view file,
                                    const HfConfigOptions& options) {
+  const std::string text = json_of_python(written);
   if (text.find(kRecordingKey) != std::string_view::npos) {
     return inspect_recording(text, file, options);
   }

@@ -56,7 +56,7 @@ struct HfConfig {
                                                 const HfConfigOptions& options = {});
 /// As `parse_hf_config`, with the keys that were ignored. A model recording (docs/recordings.md)
 /// may stand in place of the configuration.
-[[nodiscard]] Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
+[[nodiscard]] Result<HfConfig> inspect_hf_config(std::string_view written, std::string_view file,
                                                  const HfConfigOptions& options = {});
 /// The model of a configuration of a family that was recorded (`model_of_family`); nothing if its
 /// family is written by hand, or is not known at all.

@@ -5,7 +5,19 @@
 
 #include <doctest/doctest.h>
 
+#include "model_ir/json/python_json.h"
+
 namespace headroom::ir {
+
+TEST_CASE("json_of_python: infinities and NaN become null, and texts stay") {
+  const std::string limits = R"({"limit": [0.0, Infinity], "low": -Infinity, "x": NaN})";
+  const std::string as_json = R"({"limit": [0.0, null], "low": null, "x": null})";
+  CHECK(json_of_python(limits) == as_json);
+  const std::string quoted = R"({"NaN": "Infinity", "a": "\\" , "b": "\" Infinity"})";
+  CHECK(json_of_python(quoted) == quoted);
+  CHECK(json_of_python("\"Infinity") == "\"Infinity");
+  CHECK(json_of_python("").empty());
+}
 
 TEST_CASE("parse_json: whole numbers stay exact up to the 64-bit limit") {
   const auto value = parse_json("[9223372036854775807, 9223372036854775808, 2.0, 2.5, -1]", "f");

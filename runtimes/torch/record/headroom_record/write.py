@@ -1,6 +1,7 @@
 """The text of a recording, of one model or of a family: JSON with one instruction or entry on a line."""
 
 import json
+import math
 from typing import Any, Dict, List
 
 _LISTS = ("stacks", "modules", "parameters", "buffers")
@@ -9,7 +10,18 @@ _FAMILY = ("headroom_family", "model", "task", "versions", "keys", "stacks", "si
 
 
 def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # JSON has no infinity: limits of a configuration that are none.
+        return json.dumps(_finite(value), ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _list(values: List[Any], indent: str) -> str:

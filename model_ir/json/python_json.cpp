@@ -1,0 +1,50 @@
+#include "model_ir/json/python_json.h"
+
+#include <array>
+#include <cstddef>
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::array<std::string_view, 3> kNumbers = {"-Infinity", "Infinity", "NaN"};
+
+/// The end of the quoted text that begins at `at`: behind its closing quote, or that of the text.
+std::size_t end_of_quoted(std::string_view text, std::size_t at) {
+  for (++at; at < text.size() && text[at] != '"'; ++at) {
+    if (text[at] == '\\') {
+      ++at;  // What follows is no closing quote.
+    }
+  }
+  return at < text.size() ? at + 1 : text.size();
+}
+
+}  // namespace
+
+std::string json_of_python(std::string_view text) {
+  if (text.find("Infinity") == std::string_view::npos &&
+      text.find("NaN") == std::string_view::npos) {
+    return std::string(text);
+  }
+  std::string json;
+  json.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at + 1;
+    std::string_view written = text.substr(at, 1);
+    if (text[at] == '"') {
+      end = end_of_quoted(text, at);
+      written = text.substr(at, end - at);
+    }
+    for (const std::string_view number : kNumbers) {
+      if (text.substr(at, number.size()) == number) {
+        end = at + number.size();
+        written = "null";
+        break;
+      }
+    }
+    json += written;
+    at = end;
+  }
+  return json;
+}
+
+}  // namespace headroom::ir
