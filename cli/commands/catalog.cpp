@@ -15,6 +15,7 @@
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/model_catalogue.h"
 #include "model_ir/spec/param_count.h"
+#include "model_ir/spec/recorded_family/recorded_families.h"
 
 namespace headroom::cli {
 namespace {
@@ -176,6 +177,38 @@ std::string haystack_of(const ListedOption& option) {
                    std::string(field.own.name), std::string(field.help)});
 }
 
+Row family_row(const std::string& type, int forms) {
+  const bool recorded = forms > 0;
+  const std::string frameworks = recorded ? "transformers, fsdp, deepspeed" : "all";
+  JsonFields fields;
+  fields.add("model_type", type);
+  fields.add("recordings", forms);
+  fields.add("frameworks", frameworks);
+  return {.haystack = type,
+          .cells = {type, recorded ? "recorded code" : "operators", frameworks,
+                    recorded ? std::to_string(forms) : ""},
+          .json = std::move(fields).finish()};
+}
+
+/// Every `model_type` whose config.json is answered.
+Result<Table> families_table(const std::string& folder) {
+  const Result<std::vector<ir::RecordedFamily>> recorded =
+      ir::recorded_families(folder + "/" + std::string(ir::kFamilyFolder));
+  if (!recorded) {
+    return recorded.error();
+  }
+  Table table{.titles = {"model_type", "known by", "frameworks", "recordings"}, .rows = {}};
+  for (const std::string& type : ir::family_names()) {
+    table.rows.push_back(family_row(type, 0));
+  }
+  table.rows.push_back(family_row(std::string(ir::kMultimodalGemma3), 0));
+  for (const ir::RecordedFamily& family : *recorded) {
+    table.rows.push_back(family_row(family.type, family.forms));
+  }
+  std::ranges::sort(table.rows, {}, &Row::haystack);
+  return table;
+}
+
 template <typename Entry>
 Result<Table> table_of(Result<std::vector<Entry>> entries, std::vector<std::string> titles,
                        Row (*row)(const Entry&)) {
@@ -194,6 +227,9 @@ Result<Table> read_table(const std::string& kind, const std::string& folder) {
     return table_of(ir::list_models(folder + "/models"),
                     {"model", "family", "parameters", "layers", "hidden", "in bf16"}, model_row);
   }
+  if (kind == "families") {
+    return families_table(folder);
+  }
   if (kind == "gpus") {
     return table_of(cost::list_devices(folder), {"gpu", "product", "usable", "cc", "bandwidth"},
                     device_row);
@@ -204,7 +240,8 @@ Result<Table> read_table(const std::string& kind, const std::string& folder) {
   if (kind == "links") {
     return table_of(cost::list_links(folder), {"link", "what", "peak", "achieved"}, link_row);
   }
-  const std::vector<std::string> known = {"models", "gpus", "nodes", "links", "options"};
+  const std::vector<std::string> known = {"models", "families", "gpus",
+                                          "nodes",  "links",    "options"};
   return Error::invalid_argument("KIND", kind.empty() ? "nothing" : kind,
                                  "one of " + ir::join(known), ir::suggestion(kind, known));
 }
@@ -303,7 +340,7 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
   const std::vector<std::string>& given = arguments.positionals();
   if (given.size() > 1) {
     return Error::invalid_argument("KIND", "'" + ir::join(given) + "'",
-                                   "one of models, gpus, nodes, links, options",
+                                   "one of models, families, gpus, nodes, links, options",
                                    "use --filter to look for a name");
   }
   const std::string kind = given.empty() ? "" : given[0];
@@ -337,10 +374,11 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
 
 Command catalog_command() {
   return {.verb = {.name = "catalog",
-                   .summary = "Lists the models, GPUs, nodes and links that are known by name, and "
-                              "all options of a plan",
-                   .positionals = "models|gpus|nodes|links|options",
-                   .detail = "--filter looks for its text in names, aliases, families and vendors.",
+                   .summary = "Lists the models, GPUs, nodes and links that are known by name, the "
+                              "families of models, and all options of a plan",
+                   .positionals = "models|families|gpus|nodes|links|options",
+                   .detail = "A config.json is answered if its model_type is one of the families. "
+                             "--filter looks for its text in names, aliases, families and vendors.",
                    .options = {{"filter", "TEXT", "", "list only entries that contain this text"},
                                {"markdown", "", "",
                                 "print the options as the Markdown page docs/options.md"}},

@@ -6,6 +6,9 @@
 namespace headroom::ir {
 namespace {
 
+/// How transformers 5 begins a number that JSON does not have.
+constexpr std::string_view kTagged = "{\"__float__\":";
+
 constexpr std::array<std::string_view, 3> kNumbers = {"-Infinity", "Infinity", "NaN"};
 
 /// The end of the quoted text that begins at `at`: behind its closing quote, or that of the text.
@@ -33,6 +36,11 @@ std::string json_of_python(std::string_view text) {
     if (text[at] == '"') {
       end = end_of_quoted(text, at);
       written = text.substr(at, end - at);
+    }
+    if (text.substr(at, kTagged.size()) == kTagged &&
+        text.find('}', at) != std::string_view::npos) {
+      end = text.find('}', at) + 1;
+      written = "null";
     }
     for (const std::string_view number : kNumbers) {
       if (text.substr(at, number.size()) == number) {

@@ -20,6 +20,9 @@ inline constexpr std::array kFamilies = {
     Family::kBert,   Family::kT5,
 };
 
+/// The `model_type` of Gemma 3 with a tower for images; its text part is a gemma3_text.
+inline constexpr std::string_view kMultimodalGemma3 = "gemma3";
+
 /// The `model_type` of a config.json ("gemma3_text").
 [[nodiscard]] std::string_view name_of(Family family);
 

@@ -19,8 +19,6 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::string_view kMultimodalGemma3 = "gemma3";
-
 void read_family(const HfFields& fields, ModelSpec& model) {
   switch (model.family) {
     case Family::kLlama:
@@ -101,7 +99,7 @@ std::optional<Family> family_of(const JsonObject& config, const HfConfigOptions&
                   "give the path of one, or name the family of the model: --as llama");
     return std::nullopt;
   }
-  config.refuse("model_type", "a known model_type (headroom catalog models lists the families)",
+  config.refuse("model_type", "a known model_type (headroom catalog families lists them)",
                 advice_on(describe_unknown_type(config)));
   return std::nullopt;
 }
@@ -293,6 +291,14 @@ ModelSpec read_hf_object(const JsonObject& config, const HfConfigOptions& option
 
 namespace {
 
+/// Adds what a reader of the answer must know of the recorded code.
+void add_recording_notes(HfConfig& config) {
+  if (!config.model.recording->has_fused_attention()) {
+    config.notes.push_back(
+        "transformers has no fused attention for this model: sdpa means eager attention here");
+  }
+}
+
 /// A model recording in place of a configuration.
 Result<HfConfig> inspect_recording(std::string_view text, std::string_view file,
                                    const HfConfigOptions& options) {
@@ -307,6 +313,7 @@ Result<HfConfig> inspect_recording(std::string_view text, std::string_view file,
   HfConfig config;
   config.model = std::move(model).value();
   config.model.name = options.name.empty() ? config.model.name : options.name;
+  add_recording_notes(config);
   return config;
 }
 
@@ -385,6 +392,7 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
     }
     config.notes.push_back("not in the file, so that the defaults of transformers apply: " + keys);
   }
+  add_recording_notes(config);
   if (const Result<JsonReader> reader = JsonReader::from_text(text, file)) {
     config.quantisation = quantisation_of(reader->root());
   }

@@ -143,6 +143,11 @@ TEST_CASE("catalog: lists, filters, and says which catalogue it is") {
   CHECK(gpus.says("gpus from "));
   const Document models = test::json_of("catalog models");
   CHECK(models.array("models").size() >= 60);
+  const Document families = test::json_of("catalog families");
+  CHECK(families.array("families").size() >= 40);
+  const Answer smollm = test::headroom("catalog families --filter smollm3");
+  CHECK(smollm.says("recorded code  transformers, fsdp, deepspeed"));
+  CHECK(smollm.says("1 families from "));
   CHECK(test::json_of("catalog gpus").array("gpus").size() >= 35);
   CHECK_FALSE(test::json_of("catalog nodes").array("nodes").empty());
   CHECK_FALSE(test::json_of("catalog links").array("links").empty());

@@ -71,7 +71,12 @@ Status check_lists(const JsonValue::Object& lists, const ConfigValues& values,
       }
       continue;
     }
-    if (const JsonValue* const each = one.value.find("each")) {
+    if (const JsonValue* each = one.value.find("each")) {
+      const JsonValue* const key = each->find("key");  // Every layer has the value of a key.
+      const std::optional<JsonValue> same = key != nullptr && key->as_string() != nullptr
+                                                ? values.at(*key->as_string())
+                                                : std::nullopt;
+      each = same ? &*same : each;
       for (const JsonValue& layer : *got) {
         if (to_json(layer) != to_json(*each)) {
           return unlike_family(file, one.key, to_json(layer), to_json(*each) + " for every layer");

@@ -51,6 +51,34 @@ Result<FamilyModel> read_form(const std::string& path, const JsonValue& config,
 
 }  // namespace
 
+Result<std::vector<RecordedFamily>> recorded_families(const std::string& folder) {
+  std::error_code fault;
+  if (!std::filesystem::exists(folder, fault)) {
+    return std::vector<RecordedFamily>();
+  }
+  std::vector<RecordedFamily> families;
+  std::filesystem::directory_iterator each(folder, fault);
+  for (; !fault && each != std::filesystem::directory_iterator(); each.increment(fault)) {
+    const std::filesystem::path& path = each->path();
+    const std::string type = path.stem().string();
+    if (path.extension() != ".json" || !is_plain(type)) {
+      continue;  // Further forms are counted with the first.
+    }
+    int forms = 1;
+    std::error_code missing;
+    while (forms < kMostForms &&
+           std::filesystem::exists(path_of(folder, type, forms + 1), missing)) {
+      ++forms;
+    }
+    families.push_back({.type = type, .forms = forms});
+  }
+  if (fault) {
+    return Error::environment(folder, fault.message(), "a folder that can be read");
+  }
+  std::ranges::sort(families, {}, &RecordedFamily::type);
+  return families;
+}
+
 Result<std::optional<FamilyModel>> model_of_family(const JsonValue& config, std::string_view file,
                                                    const std::string& folder) {
   const JsonValue* const named = config.find("model_type");

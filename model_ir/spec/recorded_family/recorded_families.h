@@ -24,6 +24,17 @@ struct FamilyModel {
   std::vector<std::string> ignored;    ///< `ExpandedFamily::ignored`
 };
 
+/// A family that was recorded.
+struct RecordedFamily {
+  std::string type;  ///< `model_type`
+  int forms = 0;     ///< Recordings: one for each code that its configurations lead to.
+};
+
+/// The families whose recordings `folder` holds, by name; empty without the folder.
+///
+/// Errors:  kEnvironment if the folder cannot be read.
+[[nodiscard]] Result<std::vector<RecordedFamily>> recorded_families(const std::string& folder);
+
 /// The model of a config.json whose family (`model_type`) was recorded; nothing if it was not.
 ///
 /// Model:   a family has one recording for each code that its configurations lead to:

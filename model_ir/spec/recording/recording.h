@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -223,6 +224,12 @@ struct Recording {
   std::vector<RecordedBuffer> buffers;
   std::vector<RecordedGradient> gradients;
   std::vector<RecordedVariant> variants;
+
+  /// Whether attention was recorded as one operator, which transformers chooses where it can.
+  [[nodiscard]] bool has_fused_attention() const {
+    return std::ranges::any_of(variants,
+                               [](const RecordedVariant& one) { return one.attention == "sdpa"; });
+  }
 };
 
 }  // namespace headroom::ir

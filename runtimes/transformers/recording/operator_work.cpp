@@ -31,8 +31,9 @@ bool gathers(std::string_view name) {
 
 /// The product of [.., m, k] and [.., k, n] at positions `a` and `b`.
 void run_product(Eager& eager, const Tensor& a, const Tensor& b) {
-  if (!a.defined() || !b.defined() || a.shape().rank() < 2 || b.shape().rank() < 2) {
-    return;
+  if (!a.defined() || !b.defined() || a.shape().rank() < 2 || b.shape().rank() < 2 ||
+      a.elements() == 0 || b.elements() == 0) {
+    return;  // An empty product asks nothing of the library.
   }
   const std::int64_t m = a.shape()[-2];
   const std::int64_t k = a.shape()[-1];
@@ -53,7 +54,8 @@ constexpr std::int64_t kArgumentBytes = 3 * 8 + 3 * 8 + 3 * 4;
 /// Rows [T, k], sorted by group, times the matrices [E, k, n] of the groups: one kernel in bf16 on
 /// compute capability 9.0 and 10.0, elsewhere a call of the library for each group.
 void run_grouped(Eager& eager, const Tensor& rows, const Tensor& matrices) {
-  if (!rows.defined() || !matrices.defined() || rows.shape().rank() < 2) {
+  if (!rows.defined() || !matrices.defined() || rows.shape().rank() < 2 || rows.elements() == 0 ||
+      matrices.elements() == 0) {
     return;
   }
   const int major = eager.device().compute_major;
@@ -79,7 +81,8 @@ void run_grouped(Eager& eager, const Tensor& rows, const Tensor& matrices) {
 void run_convolution(Eager& eager, std::span<const Tensor> inputs,
                      std::span<const Tensor> outputs) {
   const Tensor& weight = inputs[1];
-  if (!weight.defined() || outputs.empty() || !outputs[0].defined() || weight.elements() == 0) {
+  if (!weight.defined() || outputs.empty() || !outputs[0].defined() || weight.elements() == 0 ||
+      outputs[0].elements() == 0) {
     return;
   }
   const std::int64_t out = weight.shape()[0];
@@ -96,7 +99,8 @@ void run_attention(Eager& eager, const OperatorTraits& traits, const Instruction
   const bool backward = traits.work == OperatorTraits::Work::kAttentionBackward;
   const std::size_t first = backward ? 1 : 0;
   if (inputs.size() < first + 3 || !inputs[first].defined() || !inputs[first + 1].defined() ||
-      !inputs[first + 2].defined() || inputs[first].shape().rank() != 4) {
+      !inputs[first + 2].defined() || inputs[first].shape().rank() != 4 ||
+      inputs[first].elements() == 0 || inputs[first + 1].elements() == 0) {
     return;
   }
   const Shape& q = inputs[first].shape();

@@ -31,20 +31,40 @@ std::string words_of(const RecordedVariant& variant) {
   return words + " with attention " + variant.attention;
 }
 
+/// The variant with this attention that fits best; null if there is none.
+const RecordedVariant* variant_with(const ModelSpec& spec, const ParallelPlan& plan,
+                                    std::string_view attention) {
+  const RecordedVariant* usual = nullptr;
+  for (const RecordedVariant& variant : spec.recording->variants) {
+    if (variant.parameters != param_dtype(plan.precision) ||
+        variant.autocast != autocast_dtype(plan.precision) || variant.attention != attention ||
+        variant.masks_made || !variant.takes(sizes_of(plan))) {
+      continue;
+    }
+    if (variant.micro_batch) {
+      return &variant;
+    }
+    usual = usual == nullptr ? &variant : usual;
+  }
+  return usual;
+}
+
 /// The error for a precision or attention that was not recorded.
 std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (variant_for(spec, plan) != nullptr) {
     return std::nullopt;
   }
-  std::string recorded;
+  std::vector<std::string> recorded;
   for (const RecordedVariant& variant : spec.recording->variants) {
-    recorded += (recorded.empty() ? "" : ", ") + words_of(variant);
+    if (std::ranges::find(recorded, words_of(variant)) == recorded.end()) {
+      recorded.push_back(words_of(variant));
+    }
   }
   return Error::invalid_argument(
       "precision",
       std::string(word_of(precision_words(), plan.precision)) + " with attention " +
           std::string(word_of(attention_words(), plan.attention)),
-      "what the recording holds: " + recorded,
+      "what the recording holds: " + join(recorded),
       "choose one of these, or record the model again with headroom import");
 }
 
@@ -161,20 +181,11 @@ std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan
 const RecordedVariant* variant_for(const ModelSpec& spec, const ParallelPlan& plan) {
   const bool fused =
       plan.attention == AttentionKind::kSdpa || plan.attention == AttentionKind::kSdpaNoCudnn;
-  const std::string_view attention = fused ? "sdpa" : word_of(attention_words(), plan.attention);
-  const RecordedVariant* usual = nullptr;
-  for (const RecordedVariant& variant : spec.recording->variants) {
-    if (variant.parameters != param_dtype(plan.precision) ||
-        variant.autocast != autocast_dtype(plan.precision) || variant.attention != attention ||
-        variant.masks_made || !variant.takes(sizes_of(plan))) {
-      continue;
-    }
-    if (variant.micro_batch) {
-      return &variant;
-    }
-    usual = usual == nullptr ? &variant : usual;
+  if (!fused) {
+    return variant_with(spec, plan, word_of(attention_words(), plan.attention));
   }
-  return usual;
+  // transformers falls back to eager attention where a class has no other.
+  return variant_with(spec, plan, spec.recording->has_fused_attention() ? "sdpa" : "eager");
 }
 
 Model load_recorded(Eager& eager, const ModelSource& source,

@@ -17,13 +17,21 @@
 #include "model_ir/spec/recorded_family/family_expansion.h"
 #include "model_ir/spec/recorded_family/family_match.h"
 #include "model_ir/spec/recorded_family/layer_rule.h"
+#include "model_ir/spec/recorded_family/recorded_families.h"
 #include "model_ir/spec/recording/recorded_spec.h"
+#include "runtimes/plan_check.h"
+#include "runtimes/registry.h"
 
 namespace headroom::ir {
 namespace {
 
 const std::string kFamily = HEADROOM_SOURCE_DIR "/configs/families/smollm3.json";
 const std::string kOwn = HEADROOM_SOURCE_DIR "/tests/golden/recordings/smollm3.json";
+
+/// Types whose default configuration builds no model in transformers, or leads to code that was not
+/// recorded.
+const std::vector<std::string> kWithoutDefaults = {"dots1", "hunyuan_v1_dense", "hunyuan_v1_moe",
+                                                   "ministral", "nemotron"};
 
 JsonValue json(std::string_view text) {
   return parse_json(text, "json").value();
@@ -233,6 +241,18 @@ TEST_CASE("recorded family: a list that no rule reads must be the one that trans
   CHECK_FALSE(takes(R"({"other": [1]})"));
 }
 
+TEST_CASE("recorded family: a list may repeat the value of a key for every layer") {
+  const JsonValue keys = json(R"({"lists": {"heads": {"each": {"key": "a"}}}})");
+  const auto takes = [&keys](const char* text) {
+    const JsonValue config = json(text);
+    return static_cast<bool>(check_family(keys, ConfigValues(config, keys), "config.json"));
+  };
+  const char* const repeated = R"({"a": 8, "heads": [8, 8, 8]})";
+  CHECK(takes(repeated));
+  const char* const other = R"({"a": 8, "heads": [8, 4, 8]})";
+  CHECK_FALSE(takes(other));
+}
+
 TEST_CASE("recorded family: what is no dimension is named by its key") {
   const auto error_of = [](const std::string& hidden) {
     return refused(R"({"model_type": "smollm3", "num_hidden_layers": 5, "num_attention_heads": 8,
@@ -270,6 +290,38 @@ TEST_CASE("recorded family: dimensions that the file leaves to defaults are name
   REQUIRE(read->notes.size() == 1);
   CHECK(read->notes.front().ends_with(": intermediate_size, vocab_size"));
   CHECK(inspect_hf_config(config_text(), "config.json")->notes.empty());
+}
+
+TEST_CASE("recorded family: every recorded type is answered in its default configuration") {
+  const std::string folder = HEADROOM_SOURCE_DIR "/configs/families";
+  const auto families = recorded_families(folder);
+  REQUIRE(families);
+  CHECK(families->size() >= 120);
+  std::vector<std::string> refused_types;
+  for (std::size_t at = 0; at < families->size(); ++at) {
+    const std::string& type = (*families)[at].type;
+    CAPTURE(type);
+    const std::string config = R"({"model_type": ")" + type + R"("})";
+    const auto read = model_of_family(json(config), "config.json", folder);
+    if (!read) {
+      CHECK(read.error().file == "config.json");  // Never the fault of the recording.
+      refused_types.push_back(type);
+      continue;
+    }
+    REQUIRE(*read);
+    const ModelSpec& model = (*read)->model;
+    CHECK(count_parameters(model).total() > 0);
+    ParallelPlan plan;
+    plan.workload.micro_batch = 2;
+    plan.workload.sequence = 256;
+    CHECK(check_plan(model, plan));
+    if (at % 8 == 0) {  // All of them would take a while.
+      const auto program = lower(model, plan, Rank{0}, DeviceTraits{});
+      REQUIRE(program);
+      CHECK(program->parameters == count_parameters(model).total());
+    }
+  }
+  CHECK(refused_types == kWithoutDefaults);
 }
 
 TEST_CASE("recorded family: a file that is no recording of a family is refused") {

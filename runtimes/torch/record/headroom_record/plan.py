@@ -13,7 +13,8 @@ MULTIPLE = 64
 class Plan:
     """The sizes at which a model runs: its code depends on the sequence, and on whether there is one alone."""
 
-    def __init__(self, config: Any, points: Optional[Sequence[Tuple[int, int]]]):
+    def __init__(self, config: Any, points: Optional[Sequence[Tuple[int, int]]], brief: bool = False):
+        """`brief`: fewer sizes, for further configurations of a family, whose recordings check each other."""
         text = config.get_text_config() if hasattr(config, "get_text_config") else config
         most = getattr(text, "max_position_embeddings", None)
         self.given = list(points) if points else None
@@ -24,6 +25,9 @@ class Plan:
             limit = min(limit or self.window, self.window)
         # Below the greatest sequence: at that one, slices of a model's tables become something else.
         self._limit = limit
+        counts = (4, 3, 2, 2) if brief else (None,) * 4
+        self.several, self.odd, self.alone, self.alone_odd = (
+            sizes[:count] for sizes, count in zip((POINTS, ODD, ALONE, ALONE_ODD), counts))
         self.factor = 1  # Longer sequences, for loops over parts of them.
 
     def below(self, batches: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:

@@ -98,7 +98,7 @@ class _Parts:
 
 
 def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tuple[int, int]]],
-           wanted: Optional[str] = None, masks_made: bool = False) -> str:
+           wanted: Optional[str] = None, masks_made: bool = False, brief: bool = False) -> str:
     import transformers
 
     if masks_made:
@@ -121,7 +121,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         if groups is not None:
             groups.of(model)
         run = Run(observer, model, names, TYPES.get(mode.autocast or ""), source.batch, groups)
-        recorder, found = _found(run, Plan(config, points))
+        recorder, found = _found(run, Plan(config, points, brief))
         groups = run.groups
         loaded = None if mode.parameters in loaded_as else named_load(load, names)
         loaded_as.append(mode.parameters)

@@ -10,6 +10,8 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 _MONOMIALS = ((1, 2), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0))
 _DIVISORS = tuple(2 ** power for power in range(1, 13)) + (3, 5, 6, 7, 9, 10, 12, 20, 24, 48, 50, 96, 100)
 
+_CHUNK = 64  # As plan.py: code that pads to multiples does so to multiples of this.
+
 
 class NoExpression(Exception):
     """A size that is no expression of B and S."""
@@ -93,7 +95,10 @@ def _tried(points: Tuple[Tuple[int, int], ...]) -> List[Tuple[_Terms, Tuple[Tupl
     monomials = [one for one in _MONOMIALS if not (alone and one[0])]
     forms = [tuple((b, s, 0) for b, s in chosen) for count in (1, 2, 3)
              for chosen in itertools.combinations(monomials, count)]
-    for divisor in _DIVISORS:
+    divisors = list(_DIVISORS)
+    if all(ps % _CHUNK == 0 for _, ps in points):  # S/2 is as well 32 chunks of 64: as chunks, heads stay apart.
+        divisors = [_CHUNK] + [divisor for divisor in divisors if divisor != _CHUNK]
+    for divisor in divisors:
         for b, s in ((0, 0), (0, 1)) if alone else ((0, 0), (1, 0), (0, 1), (1, 1)):
             forms += [((b, s, divisor),) + more
                       for more in ((), ((0, 0, 0),), ((1, 1, 0),), ((1, 0, 0),), ((0, 1, 0),))

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from . import loops
 from .merge import Different, merge
 from .observer import TooManyTurns
-from .plan import ALONE, ALONE_ODD, MULTIPLE, ODD, POINTS, Plan
+from .plan import MULTIPLE, Plan
 from .sizes import Sizes, value_of
 from .skip import Groups
 from .trace import Run, Trace
@@ -115,14 +115,15 @@ class Recorder:
         return found
 
     def _of_sequences(self, holds: Dict[str, Any], scaled: Any) -> List[Any]:
+        plan = self._plan
         try:
-            return self._of_batches(holds, scaled(POINTS + ODD), scaled(ALONE + ALONE_ODD))
+            return self._of_batches(holds, scaled(plan.several + plan.odd), scaled(plan.alone + plan.alone_odd))
         except Different:
             pass
         # Code that pads to multiples runs other operators where nothing is missing.
-        found = self._of_batches(dict(holds, sequence_multiple=MULTIPLE), scaled(POINTS), scaled(ALONE))
+        found = self._of_batches(dict(holds, sequence_multiple=MULTIPLE), scaled(plan.several), scaled(plan.alone))
         try:
-            found += self._of_batches(dict(holds, sequence_no_multiple=MULTIPLE), scaled(ODD), scaled(ALONE_ODD))
+            found += self._of_batches(dict(holds, sequence_no_multiple=MULTIPLE), scaled(plan.odd), scaled(plan.alone_odd))
         except Different:
             self.multiple = MULTIPLE
         return found

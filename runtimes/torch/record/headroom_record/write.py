@@ -12,16 +12,19 @@ _FAMILY = ("headroom_family", "model", "task", "versions", "keys", "stacks", "si
 def _line(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except ValueError:  # JSON has no infinity: limits of a configuration that are none.
-        return json.dumps(_finite(value), ensure_ascii=False)
+    except ValueError:
+        return json.dumps(finite(value), ensure_ascii=False)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The value with null for infinities, which JSON has not: limits of a configuration that are none."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
+        if list(value) == ["__float__"]:  # As transformers writes them.
+            return None
+        return {key: finite(one) for key, one in value.items()}
+    return [finite(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _list(values: List[Any], indent: str) -> str:

@@ -7,40 +7,27 @@ import os
 import sys
 import time
 import warnings
-from typing import Any, Dict, Iterator
+from typing import Any, Dict
 
 from ..merge import Different
 
 
-def _gathered(arguments: argparse.Namespace) -> Iterator[Dict[str, Any]]:
-    if arguments.gathered and os.path.exists(arguments.gathered):
-        with open(arguments.gathered, encoding="utf-8") as file:
-            yield json.load(file)
-        return
+def _text(arguments: argparse.Namespace) -> str:
     from . import record
 
+    if arguments.gathered and os.path.exists(arguments.gathered):
+        with open(arguments.gathered, encoding="utf-8") as file:
+            return record.join(json.load(file))
     with open(arguments.source, encoding="utf-8") as file:
         fields = json.load(file)
-    for found in record.gather(fields.get("config", fields), arguments.count, arguments.seed,
-                               [key for key in arguments.fixed.split(",") if key]):
+
+    def keep(found: Dict[str, Any]) -> None:
         if arguments.gathered:
             with open(arguments.gathered, "w", encoding="utf-8") as file:
                 json.dump(found, file)
-        yield found
 
-
-def _text(arguments: argparse.Namespace) -> str:
-    """The recording of the family that varies most keys; raises Different where there is none at all."""
-    from . import record
-
-    last = Different("its code cannot be recorded")
-    for found in _gathered(arguments):
-        try:
-            return record.join(found)
-        except Different as error:
-            last = error
-            print(f"headroom: {error}", file=sys.stderr, flush=True)
-    raise last
+    return record.recorded(fields.get("config", fields), arguments.count, arguments.seed,
+                           [key for key in arguments.fixed.split(",") if key], keep)
 
 
 def main() -> int:

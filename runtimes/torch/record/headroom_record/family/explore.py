@@ -82,8 +82,9 @@ class Explorer:
         self._random = random.Random(seed)
         self._known: Dict[str, Optional[Probe]] = {}
         self._reads = Reads()
+        self._calls = 0
         self._is_settled = False  # Whether what was imported is kept out of later collections of garbage.
-        self.fields = fields  # What the configuration says; the rest are defaults.
+        self.fields = fields = keys.with_parts(fields)  # What the configuration says; the rest are defaults.
         self.why = ""  # The last failure.
         self.tried = 0
         self._fewer = self._few_layers()
@@ -114,16 +115,19 @@ class Explorer:
             fields = with_value(fields, key, value)
         return fields
 
-    def recorded(self, changes: Dict[str, Any], modes: Sequence[str], points: Any = None) -> Dict[str, Any]:
+    def recorded(self, changes: Dict[str, Any], modes: Sequence[str], points: Any = None, brief: bool = False) \
+            -> Dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "config.json")
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(self.with_changes(changes), file)
             try:
                 with self._reads:
-                    return json.loads(record(path, [Mode(mode) for mode in modes], points))
+                    return json.loads(record(path, [Mode(mode) for mode in modes], points, brief=brief))
             finally:
-                gc.collect()
+                self._calls += 1
+                if self._calls % 4 == 1:  # Models are cycles; their tensors take no memory here.
+                    gc.collect()
                 if not self._is_settled:
                     self._is_settled = True
                     gc.freeze()
@@ -157,16 +161,19 @@ class Explorer:
     def _at(self, changes: Dict[str, Any]) -> Optional[Probe]:
         return self.probe(dict(self._fewer, **changes))
 
-    def classify(self, fixed: Sequence[str] = ()) -> None:
+    def classify(self, fixed: Sequence[str] = (), quick: bool = False) -> None:
         """Sorts the keys: without effect, dimensions, counts of layers, and those that change the code.
 
-        Those of `fixed` keep their value.
+        Those of `fixed` keep their value. `quick`: so do all that code reads, and nothing is tried.
         """
         open_keys: List[str] = []
         for key, value in self.values.items():
             last = key.rsplit(".", 1)[-1]
             is_read = self._config is None or self._reads.reads(self._config, key)
-            kind = "fixed" if (last in _FIXED and is_read) or key in fixed else self._kind(key, value)
+            if quick:
+                kind = "fixed" if is_read and last not in _FREE else "free"
+            else:
+                kind = "fixed" if (last in _FIXED and is_read) or key in fixed else self._kind(key, value)
             if last in _WINDOWS and value is not None:  # Masks of longer sequences depend on it; probes are short.
                 kind = "dimension" if isinstance(value, int) and 1 < value <= _LARGEST_WINDOW else "fixed"
             if kind == "free":
@@ -179,7 +186,12 @@ class Explorer:
                 open_keys.append(key)
             else:
                 self.fixed.append(key)
-        self._couple(open_keys)
+        if not quick:
+            self._couple(open_keys)
+
+    def varied(self) -> List[str]:
+        """The keys whose values differ in what is drawn."""
+        return self.dimensions + self.counts + [key for group in self.coupled for key in group]
 
     def narrow(self, level: int) -> None:
         """Varies less: 1, what configurations of one family differ in most often; 2, numbers of layers; 3, nothing."""

@@ -3,11 +3,12 @@
 import copy
 import json
 import re
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from ..merge import Different
 from .symbols import Symbols
 
+_CHUNKS = "ceil(S/64)"
 _EXPRESSION = re.compile(r"(bytes )?[-+*/ 0-9()BSceil]+$")
 
 
@@ -40,6 +41,20 @@ def _times(expression: Any, factors: str) -> List[str]:
     return [f"{term}*{factors}" if factors else term for term in terms]
 
 
+def _in_chunks(terms: Sequence[Dict[str, int]]) -> Optional[List[Dict[str, int]]]:
+    """The terms with S as chunks of it where other configurations have chunks: 128*ceil(S/64) reads as 2*S."""
+    chunked = {key for one in terms for key in one if _CHUNKS in key}
+    result = []
+    for one in terms:
+        own = dict(one)
+        for key in chunked - own.keys():
+            plain = key.replace(_CHUNKS, "S")
+            if plain in own:
+                own[key] = 64 * own.pop(plain)
+        result.append(own)
+    return result if chunked and result != list(terms) else None
+
+
 class Join:
     """Joins recordings of several configurations."""
 
@@ -50,6 +65,15 @@ class Join:
 
     def size(self, values: Sequence[Any]) -> Any:
         terms = [terms_of(value) for value in values]
+        try:
+            return self._sum_of(terms)
+        except Different:
+            in_chunks = _in_chunks(terms)
+            if in_chunks is None:
+                raise
+            return self._sum_of(in_chunks)
+
+    def _sum_of(self, terms: Sequence[Dict[str, int]]) -> Any:
         keys: List[str] = []
         for one in terms:
             keys += [key for key in one if key not in keys]

@@ -25,6 +25,19 @@ def made(fields: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     return None if config is None else config.to_dict()
 
 
+def with_parts(fields: Dict[str, Any]) -> Dict[str, Any]:
+    """The fields with what the class sets in its nested configurations, which a change of one key would leave out."""
+    whole = made(fields)
+    result = dict(fields)
+    for name, part in (whole or {}).items():
+        kind = part.get("model_type") if isinstance(part, dict) else None
+        plain = made({"model_type": kind}) if kind else None
+        if plain is not None:
+            own = {key: value for key, value in part.items() if value != plain.get(key) and not key.startswith("_")}
+            result[name] = {"model_type": kind, **own, **(fields.get(name) or {})}
+    return result
+
+
 def _drawn(fields: Dict[str, Any], numbers: Sequence[str], source: random.Random) -> Optional[Dict[str, Any]]:
     base = flat(made(fields) or {})
     for key in numbers:
@@ -42,8 +55,9 @@ def defaults(model_type: str, numbers: Sequence[str], counts: Sequence[str]) -> 
     if plain is None:
         return {}
     drawn = [plain]
+    fields = with_parts({"model_type": model_type})
     for _ in range(60):
-        one = _drawn({"model_type": model_type}, list(numbers) + list(counts), source)
+        one = _drawn(fields, list(numbers) + list(counts), source)
         if one is not None and len(drawn) < 12:
             drawn.append(one)
     flats = [flat(one, lists=True) for one in drawn]
@@ -109,11 +123,21 @@ def lists_of(recordings: Sequence[Dict[str, Any]], features: Sequence[Any], leng
         of_layers = all(isinstance(one, list) and len(one) in own for one, own in zip(values, lengths))
         if of_layers and value and all(one == value[0] for own in values for one in own):
             result[key] = {"each": value[0]}
+        elif of_layers and value and (same := _key_of_each(values, flats)):
+            result[key] = {"each": {"key": same}}
         elif all(one == value for one in values):
             result[key] = value
         else:  # Made by transformers from other keys: no other list was seen.
             result[key] = {"made": True}
     return result
+
+
+def _key_of_each(lists: Sequence[List[Any]], flats: Sequence[Dict[str, Any]]) -> Optional[str]:
+    """The key whose number each list repeats for every layer."""
+    if any(len({str(one) for one in own}) != 1 for own in lists):
+        return None
+    return next((key for key, value in flats[0].items() if type(value) is int and all(
+        one.get(key) == own[0] for one, own in zip(flats, lists))), None)
 
 
 def fixed_of(recordings: Sequence[Dict[str, Any]], keys: Sequence[str]) -> Dict[str, Any]:

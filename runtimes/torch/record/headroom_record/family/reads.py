@@ -4,7 +4,7 @@ import sys
 from typing import Any, Dict, List, Set
 
 # Files whose reads say nothing: they look at every key, or keep what they find.
-_GENERIC = ("huggingface_hub", "configuration_utils.py", "dataclasses.py", "/copy.py", "generation/")
+_GENERIC = ("huggingface_hub", "configuration_utils.py", "dataclasses.py", "/copy.py", "transformers/generation/")
 _WHOLE = ("to_dict", "to_diff_dict", "__dict__")  # Who reads these may read every key.
 # Files that read keys which configurations do not declare.
 _CODE = ("modeling_", "masking_utils.py")

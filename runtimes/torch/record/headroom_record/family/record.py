@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Set
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set
 
 from .. import write
 from ..merge import Different
@@ -12,52 +12,86 @@ from .expand import expanded
 from .family import family_of
 
 MODES = ("bf16//sdpa", "fp32/bf16/sdpa")
+_LAST = 3  # The level at which nothing varies (Explorer.narrow).
 
 
-def gather(fields: Dict[str, Any], count: int, seed: int, fixed: Sequence[str]) -> Iterator[Dict[str, Any]]:
-    """What the real code says: recordings of several configurations, and what its keys do.
+def recorded(fields: Dict[str, Any], count: int = 6, seed: int = 1, fixed: Sequence[str] = (),
+             keep: Optional[Callable[[Dict[str, Any]], None]] = None, level: int = 0) -> str:
+    """The text of the recording of the family of a configuration; raises Different where there is none at all.
 
-    Each next answer varies less, until the last one is of the one configuration that is given.
+    As many keys vary as the code lets; a higher `level` (Explorer.narrow) tries fewer, and takes less time. `keep` is
+    given what the code said, which `join` takes.
     """
     from .explore import Explorer  # It needs PyTorch; joining does not.
 
     explorer = Explorer(fields, seed)
-    explorer.classify(fixed)
-    known: List[List[Any]] = []
-    for level in range(4):
+    explorer.classify(fixed, level == _LAST)
+    before, error = None, Different("its code cannot be recorded")
+    while level <= _LAST:
         explorer.narrow(level)
-        varied = explorer.dimensions + explorer.counts + [key for group in explorer.coupled for key in group]
-        if known and known[-1] == varied:
+        varied = explorer.varied()
+        level += 1
+        if varied == before:
             continue
-        known.append(varied)
-        _say(f"{explorer.tried} probes; dimensions: {explorer.dimensions + explorer.counts + explorer.coupled}")
-        recordings = _recordings(explorer, count if varied else 1)
-        if recordings:
-            yield {"recordings": recordings, "free": explorer.free, "values": list(explorer.values),
-                   "absent": explorer.absent(), "varied": varied,
-                   "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
-                   "defaults": keys.defaults(fields["model_type"], [key for key in varied if key not in explorer.counts],
-                                             explorer.counts),
-                   "aliases": keys.aliases(fields["model_type"])}
+        before = varied
+        found = _gathered(explorer, count if varied else 1)
+        if found is None:
+            continue
+        if keep is not None:
+            keep(found)
+        try:
+            return join(found)
+        except Different as other:
+            error = other
+            _say(f"headroom: {error}")
+            if not is_of_sizes(error):
+                level = max(level, _LAST)  # Loops and kinds of layers are what they are, whatever else varies.
+    raise error
+
+
+def is_of_sizes(error: Different) -> bool:
+    """Whether configurations share code, and a size of it is no expression of their keys."""
+    return "no expression" in str(error) or "no product" in str(error) or "no whole number" in str(error)
+
+
+def _gathered(explorer: Any, count: int) -> Optional[Dict[str, Any]]:
+    """What the real code says: recordings of `count` configurations, and what its keys do."""
+    _say(f"{explorer.tried} probes; dimensions: {explorer.dimensions + explorer.counts + explorer.coupled}")
+    recordings = _recordings(explorer, count)
+    if not recordings:
+        return None
+    kind = explorer.fields["model_type"]
+    return {"recordings": recordings, "free": explorer.free, "values": list(explorer.values),
+            "absent": explorer.absent(), "varied": explorer.varied(),
+            "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
+            "defaults": keys.defaults(kind, [key for key in explorer.varied() if key not in explorer.counts],
+                                      explorer.counts),
+            "aliases": keys.aliases(kind)}
 
 
 def _recordings(explorer: Any, count: int) -> List[Dict[str, Any]]:
     """Recordings of `count` configurations, or none where the code of one cannot be recorded."""
-    result = []
-    try:
-        for number in range(count):
-            changes = explorer.draw(number) if count > 1 else {}
-            _say(f"records {json.dumps(changes)}")
-            result.append(explorer.recorded(changes, MODES))
-    except (Exception, SystemExit) as error:  # The model's own code may raise anything.
-        _say(f"{type(error).__name__}: {str(error)[:300]}")
-        return []
+    result: List[Dict[str, Any]] = []
+    modes: Sequence[str] = MODES
+    while len(result) < count:
+        changes = explorer.draw(len(result)) if count > 1 else {}
+        _say(f"records {json.dumps(changes)}")
+        try:
+            result.append(explorer.recorded(changes, modes, brief=len(result) > 0))
+        except (Exception, SystemExit) as error:  # The model's own code may raise anything.
+            _say(f"{type(error).__name__}: {str(error)[:300]}")
+            if result or len(modes) == 1:
+                return []
+            modes = MODES[:1]  # Some code does not run under autocast.
     return result
 
 
 def join(found: Dict[str, Any]) -> str:
     """The text of the recording of the family; raises Different where its configurations share no code."""
     recordings = found["recordings"]
+    _start_together(recordings)
+    for one in recordings:
+        one["config"] = write.finite(one["config"])
     numbers = [key for key, value in flat(recordings[0]["config"]).items()
                if isinstance(value, int) and not isinstance(value, bool) and not key.endswith("_id")]
     family = family_of(recordings[:-1] or recordings, numbers)
@@ -65,6 +99,14 @@ def join(found: Dict[str, Any]) -> str:
     for recording in recordings:
         _check(family, recording)
     return write.text(family)
+
+
+def _start_together(recordings: List[Dict[str, Any]]) -> None:
+    """Loops of the first configuration, which ran at more sizes, may be known from shorter sequences on."""
+    for variants in zip(*(one["variants"] for one in recordings)):
+        starts = [variant.get("sequence_from") for variant in variants]
+        if None not in starts and len(set(starts)) == 2 and len(set(starts[1:])) == 1 and starts[0] < starts[1]:
+            variants[0]["sequence_from"] = starts[1]
 
 
 def _say(text: str) -> None:
@@ -87,7 +129,8 @@ def _keys(found: Dict[str, Any], family: Dict[str, Any], used: List[str]) -> Dic
     fixed.update((key, None) for key in found.get("absent", ()) if key not in defaults)
     lengths = [list(stacks.lengths(one).values()) for one in recordings]
     lists = keys.lists_of(recordings, features, lengths)
-    needed = set(used) | set(fixed) | names | set(lists) | set(found["varied"]) | _read_by(defaults.values())
+    needed = {key for key in found["values"] if key.rsplit(".", 1)[-1] == "head_dim"}  # The reader asks for it.
+    needed |= set(used) | set(fixed) | names | set(lists) | set(found["varied"]) | _read_by(defaults.values())
     return {"defaults": {key: value for key, value in defaults.items() if key in needed},
             "fixed": fixed, "lists": lists, "where": found["where"], "aliases": found["aliases"]}
 
