@@ -373,17 +373,20 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
 }  // namespace
 
 Command catalog_command() {
-  return {.verb = {.name = "catalog",
-                   .summary = "Lists the models, GPUs, nodes and links that are known by name, the "
-                              "families of models, and all options of a plan",
-                   .positionals = "models|families|gpus|nodes|links|options",
-                   .detail = "A config.json is answered if its model_type is one of the families. "
-                             "--filter looks for its text in names, aliases, families and vendors.",
-                   .options = {{"filter", "TEXT", "", "list only entries that contain this text"},
-                               {"markdown", "", "",
-                                "print the options as the Markdown page docs/options.md"}},
-                   .example = "catalog gpus --filter h100"},
-          .run = run_catalog};
+  return {
+      .verb = {.name = "catalog",
+               .summary = "Lists the models, GPUs, nodes and links that are known by name, the "
+                          "families of models, and all options of a plan",
+               .positionals = "models|families|gpus|nodes|links|options",
+               .detail =
+                   "A config.json of another family is refused, and so is one whose code was not "
+                   "recorded: the message names the key. "
+                   "--filter looks for its text in names, aliases, families and vendors.",
+               .options = {{"filter", "TEXT", "", "list only entries that contain this text"},
+                           {"markdown", "", "",
+                            "print the options as the Markdown page docs/options.md"}},
+               .example = "catalog gpus --filter h100"},
+      .run = run_catalog};
 }
 
 }  // namespace headroom::cli

@@ -6,9 +6,6 @@
 namespace headroom::ir {
 namespace {
 
-/// How transformers 5 begins a number that JSON does not have.
-constexpr std::string_view kTagged = "{\"__float__\":";
-
 constexpr std::array<std::string_view, 3> kNumbers = {"-Infinity", "Infinity", "NaN"};
 
 /// The end of the quoted text that begins at `at`: behind its closing quote, or that of the text.
@@ -19,6 +16,19 @@ std::size_t end_of_quoted(std::string_view text, std::size_t at) {
     }
   }
   return at < text.size() ? at + 1 : text.size();
+}
+
+/// The end of a number as transformers 5 writes it, `{"__float__": "Infinity"}`, which begins at
+/// `at`; 0 if there is none.
+std::size_t end_of_tagged(std::string_view text, std::size_t at) {
+  constexpr std::string_view kTag = "\"__float__\"";
+  if (text[at] != '{') {
+    return 0;
+  }
+  const std::size_t key = text.find_first_not_of(" \t\r\n", at + 1);
+  const bool is_tagged = key != std::string_view::npos && text.substr(key, kTag.size()) == kTag;
+  const std::size_t end = is_tagged ? text.find('}', key) : std::string_view::npos;
+  return end == std::string_view::npos ? 0 : end + 1;
 }
 
 }  // namespace
@@ -37,9 +47,8 @@ std::string json_of_python(std::string_view text) {
       end = end_of_quoted(text, at);
       written = text.substr(at, end - at);
     }
-    if (text.substr(at, kTagged.size()) == kTagged &&
-        text.find('}', at) != std::string_view::npos) {
-      end = text.find('}', at) + 1;
+    if (const std::size_t tagged = end_of_tagged(text, at); tagged != 0) {
+      end = tagged;
       written = "null";
     }
     for (const std::string_view number : kNumbers) {

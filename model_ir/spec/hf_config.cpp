@@ -293,7 +293,11 @@ namespace {
 
 /// Adds what a reader of the answer must know of the recorded code.
 void add_recording_notes(HfConfig& config) {
-  if (!config.model.recording->has_fused_attention()) {
+  const Recording& recording = *config.model.recording;
+  const bool attends = std::ranges::any_of(recording.modules, [](const RecordedModule& one) {
+    return one.type.find("ttention") != std::string::npos;
+  });
+  if (attends && !recording.has_fused_attention()) {
     config.notes.push_back(
         "transformers has no fused attention for this model: sdpa means eager attention here");
   }
@@ -350,15 +354,56 @@ Result<std::optional<FamilyModel>> find_recorded_family(const JsonValue& config,
   return found;
 }
 
-/// The class of a head that classifies, which no recording of a family has; empty: none is named.
-std::string other_head(const JsonValue& config) {
+/// The class that a configuration names for its model; empty: none.
+std::string named_class(const JsonValue& config) {
   const JsonValue* const classes = config.find("architectures");
   const JsonValue::Array* const names = classes == nullptr ? nullptr : classes->as_array();
   const std::string* const first =
       names == nullptr || names->empty() ? nullptr : names->front().as_string();
-  const bool is_other = first != nullptr && (first->find("Classification") != std::string::npos ||
-                                             first->find("QuestionAnswering") != std::string::npos);
-  return is_other ? *first : std::string();
+  return first == nullptr ? std::string() : *first;
+}
+
+/// Whether the class has a head that classifies, which no recording of a family has.
+bool classifies(std::string_view name) {
+  return name.find("Classification") != std::string_view::npos ||
+         name.find("QuestionAnswering") != std::string_view::npos;
+}
+
+/// Whether only the decoder of an encoder-decoder was recorded.
+bool is_lone_decoder(const Recording& recording) {
+  const auto has = [&recording](std::string_view part) {
+    return std::ranges::any_of(recording.modules, [part](const RecordedModule& one) {
+      return one.path.find(part) != std::string::npos;
+    });
+  };
+  return has("decoder.layers.0") && !has("encoder.layers.0");
+}
+
+/// Says of which class the answer is, where it is not the one that the file names.
+Status check_class(const JsonValue& config, std::string_view file, HfConfig& read) {
+  const std::string named = named_class(config);
+  const Recording& recording = *read.model.recording;
+  const std::string& recorded = recording.modules.front().type;
+  if (classifies(named)) {
+    return Error::invalid_input(file, "/architectures", named,
+                                "a language model: this family was recorded with that head alone",
+                                "leave out architectures to ask about the language model");
+  }
+  if (named == recorded) {
+    return ok();
+  }
+  const bool decodes = is_lone_decoder(recording);
+  if (decodes && named.ends_with("ForConditionalGeneration")) {
+    return Error::invalid_input(file, "/architectures", named,
+                                recorded + ": the decoder alone was recorded",
+                                "leave out architectures to ask about the decoder, or record the "
+                                "whole model: headroom import FILE --output model.json");
+  }
+  if (decodes || !named.empty()) {
+    read.notes.push_back("the answer is for " + recorded + (decodes ? ", the decoder alone" : "") +
+                         (named.empty() ? "" : ", not for " + named));
+  }
+  return ok();
 }
 
 /// A configuration of a family that was recorded; nothing if it is of none.
@@ -377,14 +422,12 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
   if (!found) {
     return std::optional<HfConfig>();
   }
-  if (const std::string head = other_head(*document); !head.empty()) {
-    return Error::invalid_input(file, "/architectures", head,
-                                "a language model: this family was recorded with that head alone",
-                                "leave out architectures to ask about the language model");
-  }
   HfConfig config;
   config.model = std::move(found->model);
   config.ignored_keys = std::move(found->ignored);
+  if (Status status = check_class(*document, file, config); !status) {
+    return status.error();
+  }
   if (!found->defaulted.empty()) {
     std::string keys;
     for (const std::string& key : found->defaulted) {

@@ -140,7 +140,7 @@ TEST_CASE("messages: files that are something else are named so") {
   CHECK(
       fit("other.json", "{\"a\": 1}")
           .complains("got nothing, expected a model_type: is this a config.json of Hugging Face?"));
-  const Answer unknown = fit("mamba2.json", R"({"model_type": "mamba2", "hidden_size": 64})");
+  const Answer unknown = fit("rwkv.json", R"({"model_type": "rwkv", "hidden_size": 64})");
   CHECK(unknown.complains("only if its layers are those of a known family: --as FAMILY"));
   CHECK_FALSE(unknown.complains("gemma2"));
   const Answer negative = fit("negative.json", R"({"model_type": "llama", "hidden_size": -64,

@@ -34,8 +34,12 @@ class ConfigValues {
   [[nodiscard]] std::optional<std::int64_t> number(std::string_view path) const;
 
   /// `number` and `at` as functions, which must not outlive this.
+  /// Sizes were recorded of dimensions of 1 and more: without any, the code may be another.
   [[nodiscard]] DimensionOf dimensions() const {
-    return [this](std::string_view path) { return number(path); };
+    return [this](std::string_view path) {
+      const std::optional<std::int64_t> value = number(path);
+      return value.value_or(0) >= 1 ? value : std::nullopt;
+    };
   }
   [[nodiscard]] ConfigValueOf lookup() const {
     return [this](std::string_view path) { return at(path); };

@@ -115,6 +115,33 @@ Status check_undeclared(const JsonValue& keys, const ConfigValues& values, std::
   return ok();
 }
 
+/// A token goes to at least one expert, and to no more than there are.
+Status check_routing(const ConfigValues& values, std::string_view file) {
+  constexpr std::array kChosen = {"num_experts_per_tok", "top_k_experts", "moe_topk", "moe_k"};
+  constexpr std::array kExperts = {"num_local_experts", "num_experts", "n_routed_experts",
+                                   "moe_num_experts"};
+  for (const char* const part : {"", "text_config."}) {
+    for (const char* const chosen : kChosen) {
+      const std::string key = std::string(part) + chosen;
+      const JsonValue* const given = values.given(key);
+      const std::optional<std::int64_t> count = given ? given->as_integer() : std::nullopt;
+      if (!count) {
+        continue;
+      }
+      for (const char* const experts : kExperts) {
+        const std::optional<std::int64_t> all = values.number(std::string(part) + experts);
+        if (*count < 1 || (all && *count > *all)) {
+          return Error::invalid_input(file, pointer_of(key), std::to_string(*count),
+                                      "a number of experts of each token, at least 1 and at most "
+                                      "all " +
+                                          (all ? std::to_string(*all) : std::string()));
+        }
+      }
+    }
+  }
+  return ok();
+}
+
 Status check_relation(const JsonValue::Array& relation, const ConfigValues& values,
                       std::string_view file) {
   const std::string* const key = relation.size() == 3 ? relation[0].as_string() : nullptr;
@@ -158,6 +185,9 @@ Status check_family(const JsonValue& keys, const ConfigValues& values, std::stri
     }
   }
   if (Status status = check_undeclared(keys, values, file); !status) {
+    return status;
+  }
+  if (Status status = check_routing(values, file); !status) {
     return status;
   }
   const JsonValue* const where = keys.find("where");

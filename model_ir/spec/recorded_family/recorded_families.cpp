@@ -101,9 +101,9 @@ Result<std::optional<FamilyModel>> model_of_family(const JsonValue& config, std:
     if (error.file != file) {
       return error;  // The recording cannot be read: no other one hides that.
     }
-    unlike = unlike ? std::move(*unlike).with_note("nor is it like recording " +
-                                                   std::to_string(form) + ": " + error.pointer +
-                                                   " is " + error.got + " there " + error.wanted)
+    unlike = unlike ? std::move(*unlike).with_note("recording " + std::to_string(form) +
+                                                   " differs, too: " + error.pointer + ": got " +
+                                                   error.got + ", expected " + error.wanted)
                     : std::move(error);
   }
   if (unlike) {

@@ -12,7 +12,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::array<std::pair<std::string_view, LaunchRule>, 29> kRules = {{
+constexpr std::array<std::pair<std::string_view, LaunchRule>, 29> kLaunchRules = {{
     {"slice_backward", LaunchRule::kAfterFill},
     {"select_backward", LaunchRule::kAfterFill},
     {"constant_pad_nd", LaunchRule::kAfterFill},
@@ -109,8 +109,9 @@ bool is_plain_copy(const Instruction& instruction, std::span<const Tensor> input
 
 LaunchRule launch_rule_of(const Instruction& instruction) {
   const std::string_view name = instruction.name;
-  const auto* const found = std::ranges::find(kRules, name, &decltype(kRules)::value_type::first);
-  return found == kRules.end() ? LaunchRule::kOnce : found->second;
+  const auto* const found =
+      std::ranges::find(kLaunchRules, name, &decltype(kLaunchRules)::value_type::first);
+  return found == kLaunchRules.end() ? LaunchRule::kOnce : found->second;
 }
 
 std::int64_t launches_of(LaunchRule rule, const Instruction& instruction,

@@ -224,7 +224,7 @@ TEST_CASE("hf_config: an unknown model_type names its neighbour, or how to force
   const Error error = refusal(llama_config(R"("model_type": "lama")"));
   CHECK(error.pointer == "/model_type");
   CHECK(error.fix.starts_with("if llama is meant: --as llama"));
-  const Error far = refusal(llama_config(R"("model_type": "mamba2")"));
+  const Error far = refusal(llama_config(R"("model_type": "rwkv")"));
   CHECK(far.fix.find("--as FAMILY") != std::string::npos);
   CHECK(refusal(R"({"hidden_size": 64})").pointer == "/model_type");
   CHECK(refusal(llama_config(R"("model_type": 5)")).pointer == "/model_type");

@@ -13,7 +13,7 @@ TEST_CASE("json_of_python: infinities and NaN become null, and texts stay") {
   const std::string limits = R"({"limit": [0.0, Infinity], "low": -Infinity, "x": NaN})";
   const std::string as_json = R"({"limit": [0.0, null], "low": null, "x": null})";
   CHECK(json_of_python(limits) == as_json);
-  const std::string tagged = R"([0.0, {"__float__": "Infinity"}])";
+  const std::string tagged = "[0.0, {\n  \"__float__\": \"Infinity\"\n}]";
   CHECK(json_of_python(tagged) == "[0.0, null]");
   const std::string quoted = R"({"NaN": "Infinity", "a": "\\" , "b": "\" Infinity"})";
   CHECK(json_of_python(quoted) == quoted);

@@ -46,30 +46,30 @@ Instruction named(std::string name) {
   return instruction;
 }
 
-constexpr DType kBf16 = DType::kBf16;
+constexpr DType kHalf = DType::kBf16;
 constexpr DType kFp32 = DType::kFp32;
 constexpr DType kInt = DType::kInt64;
 
 }  // namespace
 
 TEST_CASE("launches: most operators launch one kernel, unless offsets need more than 32 bits") {
-  CHECK(launches({named("mul"), {{{1024, 4096}, kBf16}}, {{{1024, 4096}, kBf16}}}) == 1);
+  CHECK(launches({named("mul"), {{{1024, 4096}, kHalf}}, {{{1024, 4096}, kHalf}}}) == 1);
   // Each half of 256,000 x 8,192 numbers in bf16 has offsets below 2^31 bytes.
-  CHECK(launches({named("fill_"), {}, {{{256000, 8192}, kBf16}}}) == 2);
+  CHECK(launches({named("fill_"), {}, {{{256000, 8192}, kHalf}}}) == 2);
 }
 
 TEST_CASE("launches: gradients of slices and padding are filled with zeros first") {
-  CHECK(launches({named("slice_backward"), {{{2, 64}, kBf16}}, {{{2, 128}, kBf16}}}) == 2);
+  CHECK(launches({named("slice_backward"), {{{2, 64}, kHalf}}, {{{2, 128}, kHalf}}}) == 2);
   CHECK(launches({named("constant_pad_nd"), {{{2, 512}, kInt}}, {{{2, 513}, kInt}}}) == 2);
 }
 
 TEST_CASE("launches: up to 128 tensors of up to four dimensions are concatenated by one kernel") {
-  const std::pair<Shape, DType> four{{2, 8, 512, 64}, kBf16};
-  const std::pair<Shape, DType> five{{2, 8, 512, 64, 2}, kBf16};
-  CHECK(launches({named("cat"), {four, four}, {{{2, 8, 512, 128}, kBf16}}}) == 1);
+  const std::pair<Shape, DType> four{{2, 8, 512, 64}, kHalf};
+  const std::pair<Shape, DType> five{{2, 8, 512, 64, 2}, kHalf};
+  CHECK(launches({named("cat"), {four, four}, {{{2, 8, 512, 128}, kHalf}}}) == 1);
   CHECK(launches({named("stack"), {four, four}, {five}}) == 2);
   CHECK(launches({named("cat"), {four}, {four}}) == 0);
-  CHECK(launches({named("cat"), std::vector(200, four), {{{400, 8, 512, 64}, kBf16}}}) == 2);
+  CHECK(launches({named("cat"), std::vector(200, four), {{{400, 8, 512, 64}, kHalf}}}) == 2);
   CHECK(launches({named("cat"), {four, {four.first, kFp32}}, {{{4, 8, 512, 64}, kFp32}}}) == 2);
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("launches: gradients of rows that were taken by index are added up in 
   Instruction adds = named("index_put");
   adds.accumulates = true;
   const auto call = [](const Instruction& instruction, std::int64_t rows) {
-    const std::pair<Shape, DType> all{{rows, 256}, kBf16};
+    const std::pair<Shape, DType> all{{rows, 256}, kHalf};
     return launches({instruction, {all, {{rows}, kInt}, all}, {all}});
   };
   CHECK(call(named("index_put"), 2048) == 1);
@@ -95,15 +95,15 @@ TEST_CASE("launches: gradients of rows that were taken by index are added up in 
   CHECK(call(adds, 2560) == 9);
   const auto embedding = [](std::int64_t tokens) {
     return launches({named("embedding_dense_backward"),
-                     {{{tokens, 256}, kBf16}, {{tokens}, kInt}},
-                     {{{1000, 256}, kBf16}}});
+                     {{{tokens, 256}, kHalf}, {{tokens}, kInt}},
+                     {{{1000, 256}, kHalf}}});
   };
   CHECK(embedding(3072) == 2);
   CHECK(embedding(3073) == 21);
 }
 
 TEST_CASE("launches: copies that keep the order of elements need no kernel") {
-  const std::pair<Shape, DType> rows{{1024, 4096}, kBf16};
+  const std::pair<Shape, DType> rows{{1024, 4096}, kHalf};
   Instruction power = named("pow");
   CHECK(launches({power, {rows}, {rows}}) == 2);  // A number to the power of a tensor.
   power.exponent = 2.0;

@@ -98,6 +98,7 @@ class Explorer:
         self.values = {key: value for key, value in flat(self.base.config).items() if not _is_name(key)}
         self._config = keys.config_of(self.with_changes(self._fewer))
         self.free: List[str] = []
+        self._unread: List[str] = []  # Those of `free` that were not tried, because no code had read them.
         self.dimensions: List[str] = []
         self.counts: List[str] = []
         self.coupled: List[List[str]] = []
@@ -107,6 +108,11 @@ class Explorer:
     def absent(self) -> List[str]:
         """Keys that code asks for and that no configuration declares."""
         return [] if self._config is None else self._reads.absent(self._config)
+
+    def still_free(self) -> List[str]:
+        """The keys without effect, but for those that only code of a later, larger model has read."""
+        return [key for key in self.free if key not in self._unread or self._config is None
+                or not self._reads.reads(self._config, key)]
 
     def with_changes(self, changes: Dict[str, Any]) -> Dict[str, Any]:
         fields = self.fields
@@ -171,13 +177,16 @@ class Explorer:
             last = key.rsplit(".", 1)[-1]
             is_read = self._config is None or self._reads.reads(self._config, key)
             if quick:
-                kind = "fixed" if is_read and last not in _FREE else "free"
+                is_free = not is_read or (last in _FREE and not self._has_positions())
+                kind = "free" if is_free else "fixed"
             else:
                 kind = "fixed" if (last in _FIXED and is_read) or key in fixed else self._kind(key, value)
             if last in _WINDOWS and value is not None:  # Masks of longer sequences depend on it; probes are short.
                 kind = "dimension" if isinstance(value, int) and 1 < value <= _LARGEST_WINDOW else "fixed"
             if kind == "free":
                 self.free.append(key)
+                if not is_read and last not in _FREE:
+                    self._unread.append(key)
             elif kind == "dimension":
                 (self.dimensions if type(value) is int else self.fixed).append(key)
             elif kind == "count":

@@ -61,7 +61,7 @@ def _gathered(explorer: Any, count: int) -> Optional[Dict[str, Any]]:
     if not recordings:
         return None
     kind = explorer.fields["model_type"]
-    return {"recordings": recordings, "free": explorer.free, "values": list(explorer.values),
+    return {"recordings": recordings, "free": explorer.still_free(), "values": list(explorer.values),
             "absent": explorer.absent(), "varied": explorer.varied(),
             "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
             "defaults": keys.defaults(kind, [key for key in explorer.varied() if key not in explorer.counts],
