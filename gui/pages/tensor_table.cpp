@@ -35,6 +35,9 @@ TensorTable::TensorTable(TensorModel* model, QWidget* parent) : QWidget(parent),
 
   tree_ = new QTreeView;
   tree_->setModel(&rows_);
+  // A page's models go before its widgets, and the tree must not ask for rows of a model that is
+  // gone.
+  connect(model, &QObject::destroyed, tree_, [tree = tree_] { tree->setModel(nullptr); });
   dress(tree_);
   tree_->setAccessibleName(tr("Tensors alive at the chosen moment"));
   tree_->setSortingEnabled(true);

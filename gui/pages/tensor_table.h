@@ -16,7 +16,7 @@ class TensorTable : public QWidget {
   Q_OBJECT
 
  public:
-  /// The model must outlive the table.
+  /// A model that goes before the table leaves it empty.
   explicit TensorTable(TensorModel* model, QWidget* parent = nullptr);
 
   /// Makes the row of a tensor the current one.
