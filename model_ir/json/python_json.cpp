@@ -12,7 +12,7 @@ constexpr std::array<std::string_view, 3> kNumbers = {"-Infinity", "Infinity", "
 std::size_t end_of_quoted(std::string_view text, std::size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
     if (text[at] == '\\') {
-      ++at;  // What follows is no closing quote.
+      ++at;  // The next character is escaped.
     }
   }
   return at < text.size() ? at + 1 : text.size();

@@ -403,9 +403,6 @@ std::int64_t workspace_per_multiprocessor(const GroupedProduct& product,
   return small ? 5376 : 5888;
 }
 
-/// Per group: three pointers, three strides and a shape of three 32-bit numbers.
-constexpr std::int64_t kArgumentBytes = 3 * 8 + 3 * 8 + 3 * 4;
-
 void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype, GemmLayout layout) {
   const DeviceTraits& device = eager.device();
   const bool one_kernel =
@@ -430,9 +427,10 @@ void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype, GemmL
     return;
   }
   shape.batch = GemmBatch::kGrouped;
-  launch_kernels(eager, product.groups * kArgumentBytes);  // Writes the arguments.
+  launch_kernels(eager, product.groups * kGroupArgumentBytes);  // Writes the arguments.
   eager.run(shape);
-  const BlockId arguments = eager.allocate(product.groups * kArgumentBytes, TensorRole::kWorkspace);
+  const BlockId arguments =
+      eager.allocate(product.groups * kGroupArgumentBytes, TensorRole::kWorkspace);
   const BlockId workspace =
       eager.allocate(device.multiprocessors * workspace_per_multiprocessor(product, device),
                      TensorRole::kWorkspace);

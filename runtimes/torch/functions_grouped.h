@@ -11,6 +11,11 @@
 /// expert gets. Shape letters: T tokens, k experts per token, E experts.
 namespace headroom::ir::torch {
 
+/// Bytes that the arguments of one group of a grouped product take: three pointers, three strides
+/// and a shape of three 32-bit numbers, which a kernel of their own writes.
+/// Source: pytorch/pytorch aten/src/ATen/native/cuda/GroupMM.cu.
+inline constexpr std::int64_t kGroupArgumentBytes = 3 * 8 + 3 * 8 + 3 * 4;
+
 /// Temporary storage of a radix sort of 64-bit keys with 64-bit values; the lowest `bits` of the
 /// keys are compared.
 ///

@@ -75,7 +75,7 @@ enum class ExpertLayers : std::uint8_t {
   kQwen,     ///< gate_proj, up_proj, down_proj and gate.
 };
 
-/// Those of a recorded `model_type`.
+/// The linear layers that PEFT finds in the experts of a recorded `model_type`.
 /// Source: huggingface/transformers 5.17.0, conversion_mapping.py, _MODEL_TO_CONVERSION_PATTERN, of
 /// which huggingface/peft 0.21.2, utils/transformers_weight_conversion.py, translates mixtral and
 /// qwen2_moe.

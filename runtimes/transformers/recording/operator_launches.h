@@ -8,7 +8,7 @@
 
 namespace headroom::ir::transformers {
 
-/// How often operators of one kind launch a kernel, beside those that multiply or attend.
+/// The rule by which operators of one kind launch kernels; products and attention have none.
 enum class LaunchRule : std::uint8_t {
   kOnce,
   kAfterFill,     ///< Fills the output with zeros first: gradients of slices, padding.

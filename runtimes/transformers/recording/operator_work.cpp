@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "runtimes/torch/functions_grouped.h"
 #include "runtimes/torch/launch.h"
 
 namespace headroom::ir::transformers {
@@ -46,11 +47,6 @@ void run_product(Eager& eager, const Tensor& a, const Tensor& b) {
                       .layout = GemmLayout::kNN});
 }
 
-/// What one group of a grouped product takes as arguments: three pointers, leading dimensions and
-/// sizes, which a kernel of their own writes.
-/// Source: pytorch/pytorch aten/src/ATen/native/cuda/GroupMM.cu.
-constexpr std::int64_t kArgumentBytes = 3 * 8 + 3 * 8 + 3 * 4;
-
 /// Rows [T, k], sorted by group, times the matrices [E, k, n] of the groups: one kernel in bf16 on
 /// compute capability 9.0 and 10.0, elsewhere a call of the library for each group.
 void run_grouped(Eager& eager, const Tensor& rows, const Tensor& matrices) {
@@ -68,7 +64,7 @@ void run_grouped(Eager& eager, const Tensor& rows, const Tensor& matrices) {
                   .layout = GemmLayout::kNN,
                   .batch = GemmBatch::kGrouped};
   if (one_kernel) {
-    torch::launch_kernels(eager, groups * kArgumentBytes);
+    torch::launch_kernels(eager, groups * torch::kGroupArgumentBytes);
   } else {
     shape.batch = GemmBatch::kSeries;
     shape.count = std::max<std::int64_t>(1, std::min(groups, shape.m));

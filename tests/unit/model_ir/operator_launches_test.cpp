@@ -1,4 +1,4 @@
-// How many kernels recorded ATen operators launch. The numbers are those that PyTorch 2.11.0
+// Kernels that recorded ATen operators launch. The numbers are those that PyTorch 2.11.0
 // launches in dry runs (HEADROOM_GPU_CC=90), operator by operator.
 
 #include <cstdint>
