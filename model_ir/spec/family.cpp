@@ -65,6 +65,9 @@ std::string_view name_of(Family family) {
 }
 
 std::optional<Family> parse_family(std::string_view model_type) {
+  if (model_type == kGptSw3) {
+    return Family::kGpt2;
+  }
   for (const Family family : kFamilies) {
     if (name_of(family) == model_type) {
       return family;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model_ir/spec/recording/recording.h"
 #include "runtimes/fsdp/fully_shard.h"
 
 namespace headroom::ir::fsdp {
@@ -88,9 +89,25 @@ std::vector<NamedParameter> named_parameters(const transformers::Model& model, c
   return Namer(model, graph).list();
 }
 
+std::size_t idle_layers(const ModelSpec& spec) {
+  std::int32_t last = -1;
+  if (spec.recording) {
+    for (const RecordedParameter& parameter : spec.recording->parameters) {
+      last = std::max(last, parameter.idle_layer);
+    }
+  }
+  return static_cast<std::size_t>(last + 1);
+}
+
 std::int32_t module_of(const Sharding& sharding, const ModelSpec& spec,
                        const NamedParameter& parameter) {
   const TensorInfo& info = *parameter.info;
+  if (spec.recording) {
+    const std::int32_t idle = spec.recording->parameters[index_of(parameter.id)].idle_layer;
+    if (idle >= 0) {
+      return static_cast<std::int32_t>(spec.layers.size()) + 1 + idle;
+    }
+  }
   const bool decoder = spec.encoder && info.layer >= spec.encoder->layers;
   if (info.layer >= 0 && (sharding.plan.shard_decoder || !decoder)) {
     return info.layer;

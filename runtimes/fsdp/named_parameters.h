@@ -30,12 +30,16 @@ inline constexpr const char* kTiedHeadCopy = "lm_head.modules_to_save.default.we
 [[nodiscard]] std::vector<NamedParameter> named_parameters(const transformers::Model& model,
                                                            const Graph& graph);
 
-/// The module to whose group a parameter belongs.
+/// The number of layers that are modules of their own and do not run: those of a recording.
+[[nodiscard]] std::size_t idle_layers(const ModelSpec& spec);
+
+/// The module to whose group a parameter belongs. Layers that do not run have the numbers after
+/// those of the layers that do, with one left out.
 [[nodiscard]] std::int32_t module_of(const Sharding& sharding, const ModelSpec& spec,
                                      const NamedParameter& parameter);
 
 /// The place of a module's group, in the order in which a walk visits the `layers` and the modules
-/// around them.
+/// around them; layers that do not run come last.
 [[nodiscard]] std::size_t place_of(std::int32_t module, std::int32_t layers);
 
 /// The shape of this rank's rows of a parameter of shape `whole`.

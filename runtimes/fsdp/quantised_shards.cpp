@@ -81,7 +81,8 @@ ShardedModel shard_quantised(const Sharding& sharding, const transformers::Model
   }
   result.shards.resize(named.size());
   const auto layers = static_cast<std::int32_t>(graph.layers().size());
-  std::vector<std::vector<std::size_t>> members(static_cast<std::size_t>(layers) + 3);
+  std::vector<std::vector<std::size_t>> members(static_cast<std::size_t>(layers) + 3 +
+                                                idle_layers(spec));
   for (const std::size_t index : children_first(names)) {
     members[place_of(module_of(sharding, spec, named[index]), layers)].push_back(index);
   }
@@ -89,6 +90,9 @@ ShardedModel shard_quantised(const Sharding& sharding, const transformers::Model
   std::vector<std::int32_t> modules;  // In the order of the calls, the root last.
   for (std::int32_t layer = 0; layer < layers; ++layer) {
     modules.push_back(layer);
+  }
+  for (std::size_t idle = 0; idle < idle_layers(spec); ++idle) {
+    modules.push_back(layers + 1 + static_cast<std::int32_t>(idle));
   }
   for (const std::int32_t module :
        {transformers::kEmbeddingModule, transformers::kHeadModule, kRootModule}) {

@@ -8,6 +8,7 @@
 #include "model_ir/spec/task.h"
 #include "runtimes/fsdp/fully_shard.h"
 #include "runtimes/fsdp/named_parameters.h"
+#include "runtimes/fsdp/recorded_walk.h"
 
 namespace headroom::ir::fsdp {
 
@@ -111,12 +112,14 @@ class MemoryGiver {
 
   void buffers() {
     if (!buffers_given_) {
-      for (Tensor& buffer : result_.model.buffers) {
-        buffer = give_memory(sharding_, buffer);
+      for (Tensor& given : result_.model.buffers) {
+        buffer(given);
       }
     }
     buffers_given_ = true;
   }
+
+  void buffer(Tensor& buffer) { buffer = give_memory(sharding_, buffer); }
 
  private:
   const Sharding& sharding_;
@@ -151,6 +154,32 @@ bool begins_stack(const ModelSpec& spec, std::int32_t layer_before, std::int32_t
   return spec.encoder && layer != layer_before && (layer == 0 || layer == spec.encoder->layers);
 }
 
+/// Gives a shard new memory, as a module does that shares it; then the old memory is freed.
+void give_again(Eager& eager, const Tensor& shard) {
+  const Tensor again = eager.empty(shard.shape(), shard.dtype(), TensorRole::kParameter);
+  eager.move_storage(shard, again);
+}
+
+/// `to_empty` of a recorded model. A tied parameter gets memory under each of its names.
+void give_recorded(Eager& eager, const Recording& recording, std::span<const NamedParameter> named,
+                   MemoryGiver& give, ShardedModel& result) {
+  const auto layers = static_cast<std::int32_t>(recording.variants.front().layers.size());
+  for (const WalkStep& step : walk_of(recording, named)) {
+    switch (step.kind) {
+      case WalkStep::Kind::kParameter:
+        result.shards[step.index] = give.shard(named[step.index], layers);
+        break;
+      case WalkStep::Kind::kAgain:
+        give_again(eager, result.shards[step.index]);
+        break;
+      case WalkStep::Kind::kBuffer:
+        give.buffer(result.model.buffers[step.index]);
+        break;
+    }
+  }
+  give.finish(layers);
+}
+
 /// Allocates the embedding's weight again when the walk reaches a module that shares it.
 void give_tied_again(Eager& eager, std::span<const NamedParameter> named,
                      const ShardedModel& result) {
@@ -158,9 +187,13 @@ void give_tied_again(Eager& eager, std::span<const NamedParameter> named,
       std::find_if(named.begin(), named.end(),
                    [](const NamedParameter& one) { return one.name.ends_with(".weight"); }) -
       named.begin());
-  const Tensor& shard = result.shards[embedding];
-  const Tensor again = eager.empty(shard.shape(), shard.dtype(), TensorRole::kParameter);
-  eager.move_storage(shard, again);
+  give_again(eager, result.shards[embedding]);
+}
+
+ShardedModel finished(Eager& eager, ShardedModel result) {
+  eager.set_meta(false);
+  std::erase(result.groups, nullptr);
+  return result;
 }
 
 }  // namespace
@@ -183,7 +216,7 @@ ShardedModel load_sharded(const Sharding& sharding, const transformers::ModelSou
   eager.set_meta(sharding.plan.cpu_offload);
 
   const auto layers = static_cast<std::int32_t>(graph.layers().size());
-  result.groups.resize(static_cast<std::size_t>(layers) + 3);
+  result.groups.resize(static_cast<std::size_t>(layers) + 3 + idle_layers(spec));
   const std::vector<NamedParameter> named = named_parameters(model, graph);
   std::vector<std::string> names;
   for (const NamedParameter& one : named) {
@@ -192,6 +225,10 @@ ShardedModel load_sharded(const Sharding& sharding, const transformers::ModelSou
   result.shards.resize(names.size());
   eager.set_site("fsdp.to_empty", -1);
   MemoryGiver give(sharding, spec, result);
+  if (spec.recording) {
+    give_recorded(eager, *spec.recording, named, give, result);
+    return finished(eager, std::move(result));
+  }
   const std::string head = std::string(head_module(spec)) + '.';
   std::int32_t layer = -1;
   for (const std::size_t index : children_first(names)) {
@@ -222,10 +259,7 @@ ShardedModel load_sharded(const Sharding& sharding, const transformers::ModelSou
     give_tied_again(eager, named, result);
   }
   give.finish(layers);
-  eager.set_meta(false);
-  result.groups.erase(std::remove(result.groups.begin(), result.groups.end(), nullptr),
-                      result.groups.end());
-  return result;
+  return finished(eager, std::move(result));
 }
 
 }  // namespace headroom::ir::fsdp

@@ -53,7 +53,8 @@ Result<ModelSpec> read_recorded_model(const JsonValue& document, std::string_vie
   spec.ffn = dimension(config, {"intermediate_size", "n_inner", "ffn_dim"});
   spec.vocabulary = dimension(config, {"vocab_size"});
   spec.max_positions = dimension(config, {"max_position_embeddings", "n_positions"});
-  spec.tied_embeddings = std::ranges::any_of(spec.recording->parameters, &RecordedParameter::tied);
+  spec.tied_embeddings =
+      std::ranges::any_of(spec.recording->parameters, &RecordedParameter::is_tied);
   for (const std::uint32_t kind : kinds_of_layers(*spec.recording)) {
     spec.layers.push_back({.kind = kind, .window = std::nullopt});
   }

@@ -203,9 +203,14 @@ struct RecordedParameter {
   std::vector<std::int64_t> dims;
   std::optional<DType> dtype;  ///< If it is not that of the variant's parameters.
   bool trainable = true;
-  bool tied = false;  ///< It has several names.
+  std::vector<std::string> other_names;  ///< Of a tied parameter.
   std::uint32_t module = 0;
   std::int32_t layer = -1;
+  /// The number of its layer among those that stand in a list with layers that run, and do not run
+  /// themselves (cross-attention without images).
+  std::int32_t idle_layer = -1;
+
+  [[nodiscard]] bool is_tied() const { return !other_names.empty(); }
 };
 
 struct RecordedBuffer {

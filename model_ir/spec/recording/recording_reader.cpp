@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "model_ir/json/json_reader.h"
@@ -126,7 +127,8 @@ class Reader {
       if (fields == nullptr || fields->size() < 2 || (*fields)[0].as_string() == nullptr) {
         return faults_.refuse(place, &entry, "[name, sizes]");
       }
-      RecordedParameter parameter{.name = *(*fields)[0].as_string(), .dims = {}, .dtype = {}};
+      RecordedParameter parameter;
+      parameter.name = *(*fields)[0].as_string();
       if (!read_dims((*fields)[1], place + "/1", parameter.dims) ||
           (fields->size() > 2 && !read_traits((*fields)[2], place + "/2", parameter))) {
         return false;
@@ -169,7 +171,7 @@ class Reader {
       for (const JsonValue& name :
            tied->as_array() != nullptr ? *tied->as_array() : JsonValue::Array{}) {
         if (name.as_string() != nullptr) {
-          parameter.tied = true;
+          parameter.other_names.push_back(*name.as_string());
           names_.parameters.emplace(*name.as_string(),
                                     static_cast<std::uint32_t>(recording_->parameters.size()));
         }
@@ -496,6 +498,42 @@ class Reader {
     for (RecordedParameter& parameter : recording_->parameters) {
       parameter.layer = recording_->modules[parameter.module].layer;
     }
+    note_idle_layers(layers);
+  }
+
+  /// Says of each parameter whether it belongs to a layer that does not run.
+  void note_idle_layers(const std::unordered_map<std::string, std::int32_t>& layers) {
+    std::unordered_set<std::string> lists;
+    for (const auto& [path, layer] : layers) {
+      lists.insert(list_of(path));
+    }
+    std::unordered_map<std::string, std::int32_t> idle;
+    for (RecordedParameter& parameter : recording_->parameters) {
+      if (parameter.layer >= 0) {
+        continue;
+      }
+      for (std::string path = recording_->modules[parameter.module].path; !path.empty();
+           path = list_of(path)) {
+        if (is_entry(path) && lists.contains(list_of(path))) {
+          parameter.idle_layer =
+              idle.emplace(path, static_cast<std::int32_t>(idle.size())).first->second;
+          break;
+        }
+      }
+    }
+  }
+
+  /// The path of the module that holds a module: "model.layers" of "model.layers.3".
+  [[nodiscard]] static std::string list_of(const std::string& path) {
+    const std::size_t dot = path.rfind('.');
+    return dot == std::string::npos ? std::string() : path.substr(0, dot);
+  }
+
+  /// Whether a module is an entry of a ModuleList.
+  [[nodiscard]] static bool is_entry(const std::string& path) {
+    const std::string name = path.substr(path.rfind('.') + 1);
+    return !name.empty() &&
+           std::ranges::all_of(name, [](unsigned char one) { return one >= '0' && one <= '9'; });
   }
 
   RecordingFaults faults_;

@@ -481,6 +481,7 @@ TEST_CASE("family: names and families are one to one, in the order of the enumer
     CHECK(parse_family(name_of(kFamilies[i])) == kFamilies[i]);
     CHECK(family_names()[i] == name_of(kFamilies[i]));
   }
+  CHECK(parse_family("gpt-sw3") == Family::kGpt2);
   CHECK_FALSE(parse_family("LLAMA"));
 }
 

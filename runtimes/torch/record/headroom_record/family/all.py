@@ -14,6 +14,8 @@ import traceback
 import warnings
 from typing import Any, Dict, List
 
+LAST = 3  # Explorer.narrow: nothing varies.
+
 
 def types() -> List[str]:
     """The model types that transformers trains as language models, those that generate text first."""
@@ -26,9 +28,19 @@ def types() -> List[str]:
     return list(found)
 
 
-def _child(fields: Dict[str, Any], output: str, log: str, limit: int) -> None:
+def _record(fields: Dict[str, Any], path: str, limit: int, level: int) -> bool:
+    """Whether the family was recorded to PATH.json, in a process of its own that may take `limit` seconds."""
+    sys.stdout.flush()
+    process = os.fork()
+    if process == 0:
+        _child(fields, f"{path}.json", f"{path}.log", limit, level)
+    _, status = os.waitpid(process, 0)
+    return status == 0
+
+
+def _child(fields: Dict[str, Any], output: str, log: str, limit: int, level: int) -> None:
     """Records one family, in a new process: what its code breaks or leaves behind ends with it."""
-    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     signal.alarm(limit)
@@ -37,7 +49,7 @@ def _child(fields: Dict[str, Any], output: str, log: str, limit: int) -> None:
     try:
         from . import record
 
-        text = record.recorded(fields)
+        text = record.recorded(fields, level=level)
         with open(output, "w", encoding="utf-8") as file:
             file.write(text)
         status = 0
@@ -65,6 +77,8 @@ def main() -> int:
     parser.add_argument("--types", help="only these, separated by commas")
     parser.add_argument("--without", default="", help="types that are left out, separated by commas")
     parser.add_argument("--limit", type=int, default=900, help="seconds for one family")
+    parser.add_argument("--level", type=int, default=0, choices=range(LAST + 1),
+                        help=f"how much is left out: at 0 as many keys vary as the code lets, at {LAST} none")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     bases: Dict[str, Any] = {}
@@ -78,13 +92,11 @@ def main() -> int:
         path = os.path.join(arguments.folder, name)
         if name in arguments.without.split(",") or os.path.exists(f"{path}.json") or not _claim(f"{path}.lock"):
             continue
-        sys.stdout.flush()
-        process = os.fork()
-        if process == 0:
-            _child(bases.get(name, {}).get("config", {"model_type": name}), f"{path}.json", f"{path}.log",
-                   arguments.limit)
-        _, status = os.waitpid(process, 0)
-        print(f"{name}: {'recorded' if status == 0 else f'not recorded, see {path}.log'}", flush=True)
+        fields = bases.get(name, {}).get("config", {"model_type": name})
+        # What takes longer than the limit, or more memory than there is, is tried in its one configuration.
+        done = next((level for level in (arguments.level, LAST) if _record(fields, path, arguments.limit, level)), None)
+        print(f"{name}: not recorded, see {path}.log" if done is None else
+              f"{name}: recorded{', one configuration' if done == LAST else ''}", flush=True)
     return 0
 
 
