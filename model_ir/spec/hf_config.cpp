@@ -301,6 +301,15 @@ void add_recording_notes(HfConfig& config) {
     config.notes.push_back(
         "transformers has no fused attention for this model: sdpa means eager attention here");
   }
+  std::string packages;
+  for (const std::string& name : recording.missing) {
+    packages += (packages.empty() ? "" : " and ") + name;
+  }
+  if (!packages.empty()) {
+    config.notes.push_back("recorded without " + packages +
+                           ", whose kernels are faster than the operators of PyTorch that run "
+                           "here, and take other memory");
+  }
 }
 
 /// A model recording in place of a configuration.

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "model_ir/json/json_reader.h"
@@ -28,6 +29,7 @@ class CodeReader : public OperatorReader {
     }
     roots_.clear();
     alive_.clear();
+    lists_.clear();
     given_ = given;
     consumed_.clear();
     for (std::uint32_t number = 0; number < given; ++number) {
@@ -37,7 +39,8 @@ class CodeReader : public OperatorReader {
     code.instructions.reserve(instructions->size());
     for (const JsonValue& each : *instructions) {
       place_.entry = code.instructions.size();
-      if (!read_instruction(each, code.instructions.emplace_back())) {
+      Instruction& instruction = code.instructions.emplace_back();
+      if (!read_instruction(each, instruction) || !reads_lists_rightly(each, instruction)) {
         return false;
       }
     }
@@ -59,6 +62,30 @@ class CodeReader : public OperatorReader {
   }
 
  private:
+  /// Lists that loops made are taken by operators that join tensors, and by nothing else.
+  bool reads_lists_rightly(const JsonValue& value, Instruction& instruction) {
+    if (lists_.empty() || instruction.kind == Instruction::Kind::kDrop) {
+      return true;
+    }
+    const auto is_list = [&](const Reference& one) {
+      return one.kind == Reference::Kind::kValue && lists_.contains(one.index);
+    };
+    instruction.takes_lists = std::ranges::any_of(instruction.inputs, is_list);
+    const bool joins = instruction.kind == Instruction::Kind::kOp &&
+                       (instruction.name == "cat" || instruction.name == "stack") &&
+                       instruction.outputs.size() == 1 &&
+                       instruction.outputs.front().how == RecordedOutput::How::kNew &&
+                       !instruction.gradient && !instruction.base && instruction.saves.empty();
+    const bool saves = std::ranges::any_of(
+        instruction.saves, [&](const SavedReference& saved) { return is_list(saved.other); });
+    const bool writes = instruction.base && lists_.contains(*instruction.base);
+    if (saves || writes || (instruction.takes_lists && !joins)) {
+      return refuse(value,
+                    "a list that a loop made where cat or stack without a gradient takes it");
+    }
+    return true;
+  }
+
   bool read_instruction(const JsonValue& value, Instruction& instruction) {
     const Array* const fields = value.as_array();
     const std::string* const kind =
@@ -146,6 +173,9 @@ class CodeReader : public OperatorReader {
       if (!index || !make(*index)) {
         return refuse(value, "new values as outputs");
       }
+      if (instruction.outputs.size() + loop->lists >= loop->body.outputs.size()) {
+        lists_.insert(*index);
+      }
       instruction.outputs.push_back(
           {.target = {.kind = Reference::Kind::kValue, .index = *index}, .shape = {}, .bytes = {}});
     }
@@ -160,16 +190,30 @@ class CodeReader : public OperatorReader {
     const auto roots = roots_;
     const auto alive = alive_;
     const auto consumed = consumed_;
+    const auto lists = lists_;
     const std::uint32_t given = given_;
     ++depth_;
-    const bool read = read_part(value, place.text() + "/3", loop.body) && read_next(value, loop);
+    const bool read = read_part(value, place.text() + "/3", loop.body) && read_next(value, loop) &&
+                      read_lists(value, loop);
     --depth_;
+    lists_ = lists;
     roots_ = roots;
     alive_ = alive;
     consumed_ = consumed;
     given_ = given;
     place_ = place;
     return read;
+  }
+
+  bool read_lists(const JsonValue& value, RecordedLoop& loop) {
+    const JsonValue* const lists = value.find("lists");
+    const std::optional<std::uint32_t> count =
+        lists == nullptr ? std::uint32_t{0} : index_of(*lists);
+    if (!count || *count > loop.body.outputs.size()) {
+      return refuse(value, "\"lists\" with the number of outputs that are lists");
+    }
+    loop.lists = *count;
+    return true;
   }
 
   bool read_next(const JsonValue& value, RecordedLoop& loop) {
@@ -211,7 +255,7 @@ class CodeReader : public OperatorReader {
     }
     for (const JsonValue& each : *outputs->as_array()) {
       const std::optional<std::uint32_t> output = index_of(each);
-      if (!output || !is_alive(*output)) {
+      if (!output || !is_alive(*output) || lists_.contains(*output)) {
         return refuse(each, "a value that has been made and not dropped");
       }
       body.outputs.push_back(*output);
@@ -274,6 +318,8 @@ class CodeReader : public OperatorReader {
                ? consume(value, called.consumed, instruction)
                : refuse(value, "as many arguments and outputs as the layer's body has");
   }
+
+  std::unordered_set<std::uint32_t> lists_;  ///< Values that stand for what all turns made.
 };
 
 /// Notes the edges that need each instruction and each saved tensor.

@@ -95,7 +95,8 @@ struct Instruction {
   std::optional<std::uint32_t> gradient;  ///< Template of its node.
   /// The operator has written into a view of this value, whose node is now that of the operator.
   std::optional<std::uint32_t> base;
-  bool kept = false;  ///< Autocast keeps the output, a cast of a parameter, until it ends.
+  bool takes_lists = false;  ///< An input is a list that a loop made; backward gives views.
+  bool kept = false;         ///< Autocast keeps the output, a cast of a parameter, until it ends.
   std::shared_ptr<const RecordedLoop> loop;  ///< kRepeat
   std::vector<InnerStep> inside;             ///< Empty: allocates its outputs only.
   std::optional<std::int64_t> dim;           ///< The dimension along which it works.
@@ -138,6 +139,7 @@ struct RecordedLoop {
   RecordedBody body;
   /// For each argument: the value of a turn that it is in the next turn; none: the same in all.
   std::vector<std::optional<std::uint32_t>> next;
+  std::uint32_t lists = 0;  ///< So many of the outputs, the last ones, are of all turns.
 };
 
 struct RecordedLayer {
@@ -223,6 +225,7 @@ struct Recording {
   std::string model;    ///< `model_type`
   std::string library;  ///< The release of the library that has the code.
   std::string torch;
+  std::vector<std::string> missing;  ///< Packages whose kernels the code would run if it had them.
   std::int64_t sequence_multiple = 1;  ///< Sequence lengths for which the sizes hold.
   std::vector<RecordedModule> modules;
   std::vector<RecordedParameter> parameters;

@@ -45,6 +45,12 @@ class Reader {
     if (const JsonValue* const versions = document.find("versions")) {
       recording_->library = text_of(versions->find("transformers"));
       recording_->torch = text_of(versions->find("torch"));
+      for (const auto& [name, release] :
+           versions->as_object() == nullptr ? JsonValue::Object() : *versions->as_object()) {
+        if (release.is_null()) {
+          recording_->missing.push_back(name);
+        }
+      }
     }
     if (const JsonValue* const sizes = document.find("sizes")) {
       const JsonValue* const multiple = sizes->find("sequence_multiple");

@@ -7,6 +7,7 @@
 #include "model_ir/base/check.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"
+#include "runtimes/torch/record.h"
 #include "runtimes/transformers/adapter.h"
 #include "runtimes/transformers/layers.h"
 #include "runtimes/transformers/recording/recorded_node.h"
@@ -86,7 +87,11 @@ void CodeRunner::run(const PreparedCode& code, Frame& frame, std::vector<Tensor>
     begin_calls(at, frame);
     switch (instruction.kind) {
       case Kind::kOp:
-        run_op(prepared, frame);
+        if (instruction.takes_lists) {
+          run_join(prepared, frame, frame.values);
+        } else {
+          run_op(prepared, frame);
+        }
         break;
       case Kind::kLinear:
         run_linear(instruction, frame);
@@ -94,6 +99,7 @@ void CodeRunner::run(const PreparedCode& code, Frame& frame, std::vector<Tensor>
       case Kind::kDrop:
         for (const Reference& dropped : instruction.inputs) {
           frame.values.drop(dropped.index);
+          frame.lists.erase(dropped.index);
         }
         break;
       case Kind::kEnter:
@@ -303,6 +309,43 @@ void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   }
 }
 
+/// An operator that joins tensors of lists, whose number depends on the sequence. Each gets a view
+/// of the gradient.
+void CodeRunner::run_join(const PreparedInstruction& instruction, const Frame& frame,
+                          Values& values) {
+  const Instruction& recorded = *instruction.recorded;
+  std::vector<Tensor> inputs;
+  for (const Reference& reference : recorded.inputs) {
+    const auto list = reference.kind == Reference::Kind::kValue ? frame.lists.find(reference.index)
+                                                                : frame.lists.end();
+    if (list == frame.lists.end()) {
+      inputs.push_back(operand(reference, frame));
+    } else {
+      inputs.insert(inputs.end(), list->second.begin(), list->second.end());
+    }
+  }
+  eager_.set_site(instruction.operation, eager_.layer());
+  torch::Record record(eager_, inputs);
+  Tensor output;
+  run_operator(eager_, instruction, inputs, {&output, 1});
+  std::vector<torch::Shape> shapes;
+  for (const Tensor& input : inputs) {
+    shapes.push_back(input.shape());
+  }
+  inputs.clear();
+  record.finish(output, [shapes = std::move(shapes)](Eager& eager, torch::Gradients& incoming,
+                                                     torch::Node& node) {
+    torch::Gradients results(shapes.size());
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (node.wants(i)) {
+        results[i] = eager.alias(incoming.front(), shapes[i], false);
+      }
+    }
+    return results;
+  });
+  values.put(recorded, 0, std::move(output));
+}
+
 void CodeRunner::attach_node(const PreparedInstruction& instruction, const Frame& frame) {
   const Instruction& recorded = *instruction.recorded;
   eager_.set_site(instruction.operation, eager_.layer());
@@ -362,7 +405,10 @@ void CodeRunner::run_loop(const PreparedInstruction& prepared, Frame& frame) {
   const RecordedLoop& loop = *instruction.loop;
   const std::int64_t turns = prepared.turns;
   std::vector<Tensor> arguments = hand_over(instruction, loop.body, frame);
-  std::vector<Tensor> outputs(loop.body.outputs.size());
+  const std::vector<std::uint32_t>& made = loop.body.outputs;
+  const std::size_t last = made.size() - loop.lists;  // Outputs of the last turn.
+  std::vector<Tensor> outputs(last);
+  std::vector<std::vector<Tensor>> lists(loop.lists);
   for (std::int64_t turn = 0; turn < turns; ++turn) {
     Frame inner = frame_of(*prepared.loop, frame.scope, {});
     for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -375,11 +421,17 @@ void CodeRunner::run_loop(const PreparedInstruction& prepared, Frame& frame) {
         arguments[i] = inner.values[*loop.next[i]];
       }
     }
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      lists[i].push_back(inner.values[made[last + i]]);
+    }
     if (turn + 1 == turns) {
       for (std::size_t i = 0; i < outputs.size(); ++i) {
-        outputs[i] = inner.values[loop.body.outputs[i]];
+        outputs[i] = inner.values[made[i]];
       }
     }
+  }
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    frame.lists[instruction.outputs[last + i].target.index] = std::move(lists[i]);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     frame.values.set(instruction.outputs[i].target.index, std::move(outputs[i]));

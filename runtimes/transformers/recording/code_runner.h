@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -34,6 +35,8 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
     std::size_t next = 0;        ///< The first of them that has not begun.
     std::vector<std::size_t> open{};
     AdaptedWeights::Call adapted{};
+    /// What all turns of a loop made, by the value that stands for it.
+    std::map<std::uint32_t, std::vector<torch::Tensor>> lists{};
   };
   [[nodiscard]] Frame frame_of(const PreparedCode& code, const RecordedScope& scope,
                                const ModuleCalls::Code& hooked) const;
@@ -49,6 +52,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   [[nodiscard]] torch::Tensor run_attention(const Instruction& instruction,
                                             std::span<const torch::Tensor> inputs);
   void run_op(const PreparedInstruction& instruction, Frame& frame);
+  void run_join(const PreparedInstruction& instruction, const Frame& frame, Values& values);
   void attach_node(const PreparedInstruction& instruction, const Frame& frame);
   void run_linear(const Instruction& instruction, Frame& frame);
   [[nodiscard]] std::vector<torch::Tensor> hand_over(const Instruction& instruction,

@@ -80,6 +80,32 @@ class Loops(unittest.TestCase):
         rolled, _ = loops.roll(code, [("", 0)] * len(code), 1)
         self.assertEqual([one[0] for one in rolled].count("repeat"), 0)
 
+    @staticmethod
+    def listed(turns, last="stack"):
+        """ys = []; for each turn: a = x + 1; ys.append(a's view); then ys are joined and dropped."""
+        code, views = [], []
+        for turn in range(turns):
+            first = 2 * turn + 1
+            code += [operator("add", [0], first), ["op", "select", [first], [[first + 1, "bf16", (1,), "view of 0"]], {}],
+                     ["enter", "m"]]
+            views.append(first + 1)
+        owners = [one - 1 for one in views]
+        return code + [operator(last, views, 2 * turns + 1), ["drop"] + owners, operator("neg", [2 * turns + 1],
+                                                                                         2 * turns + 2)]
+
+    def test_what_all_turns_made_for_one_operator_is_a_list(self):
+        for turns in (4, 9):
+            rolled, _ = loops.roll(self.listed(turns), [("", 0)] * (3 * turns + 3), 1)
+            self.assertEqual([one[0] for one in rolled], ["repeat", "op", "drop", "op"])
+            repeat, stack, drop, _ = rolled
+            self.assertEqual((repeat[1], repeat[3]["lists"], repeat[3]["outputs"]), ((turns,), 1, [2]))
+            self.assertEqual((stack[2], drop[1:]), (repeat[4], repeat[4]))
+
+    def test_other_operators_take_no_lists(self):
+        code = self.listed(5, "addcmul")
+        rolled, _ = loops.roll(code, [("", 0)] * len(code), 1)
+        self.assertEqual([one[0] for one in rolled].count("repeat"), 0)
+
 
 class Folding(unittest.TestCase):
     def test_equal_layers_have_one_body(self):

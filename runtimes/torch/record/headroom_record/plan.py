@@ -2,7 +2,6 @@
 
 from typing import Any, List, Optional, Sequence, Tuple
 
-# No number of experts is a divisor of 448 tokens, so the first run tells loops over tokens from loops over experts.
 POINTS = ((3, 448), (2, 192), (3, 320), (5, 256), (2, 512))
 ODD = ((3, 333), (2, 509), (2, 187), (5, 251), (3, 443))
 ALONE = ((1, 320), (1, 512), (1, 192), (1, 448))

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from . import blocks, write
+from . import blocks, fallbacks, write
 from .finish import finish, named_load, short, written
 from .merge import Different
 from .model import TYPES, Source, build, parameter_names, task_of
@@ -101,6 +101,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
            wanted: Optional[str] = None, masks_made: bool = False, brief: bool = False) -> str:
     import transformers
 
+    fallbacks.watch()
     if masks_made:
         transformers.masking_utils.fast_all = getattr(transformers.masking_utils.fast_all, "__wrapped__",
                                                       transformers.masking_utils.fast_all)
@@ -128,8 +129,8 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         parts.add(mode, model, loaded, run, recorder, found)
     return write.text({
         "headroom_recording": 1, "model": source.name, "task": task,
-        "versions": {"python": platform.python_version(), "torch": torch.__version__.split("+")[0],
-                     "transformers": transformers.__version__},
+        "versions": dict({"python": platform.python_version(), "torch": torch.__version__.split("+")[0],
+                          "transformers": transformers.__version__}, **fallbacks.missing()),
         "config": {} if config is None else json.loads(config.to_json_string(use_diff=False)),
         "sizes": {"checked": parts.checked, "sequence_multiple": parts.multiple},
         "modules": [[path, type(module).__name__] for path, module in model.named_modules()],

@@ -19,7 +19,6 @@ class Trace:
     def __init__(self, point: Tuple[int, int], scope: Scope, folded: fold.Folded):
         self.point = point
         self.inputs = scope.inputs
-        self.over_tokens = scope.why_too_many() if 4 * scope.most[0] >= point[1] else ""  # If there are loops at all.
         self.folded = folded
 
 
@@ -64,7 +63,6 @@ class Run:
     def run(self, micro_batch: int, sequence: int, skipped: Optional[Skipped] = None) -> Tuple[Scope, Calls]:
         observer = self._observer
         scope = Scope("forward")
-        scope.sequence = sequence if self.groups is None else 0
         observer.resolve = self._resolve
         observer.nodes, observer.saved, observer.windows = {}, {}, []
         observer._edges, observer._keys, observer._pending = {}, {}, []

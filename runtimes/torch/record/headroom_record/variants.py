@@ -4,7 +4,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import loops
 from .merge import Different, merge
-from .observer import TooManyTurns
 from .plan import MULTIPLE, Plan
 from .sizes import Sizes, value_of
 from .skip import Groups
@@ -95,9 +94,6 @@ class Recorder:
             try:
                 return self._variants()
             except Different as error:
-                over_tokens = [trace.over_tokens for trace in self._traces.values() if trace.over_tokens]
-                if error.loops and over_tokens:
-                    raise TooManyTurns(over_tokens[0]) from None
                 if not error.loops or factor == 8 or self._plan.given is not None:
                     raise
         return []
