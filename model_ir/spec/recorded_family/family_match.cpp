@@ -39,9 +39,52 @@ bool is_like(std::string_view path, const JsonValue& got, const JsonValue& wante
   return to_json(got) == to_json(wanted);
 }
 
-Status check_fixed(const JsonValue::Object& fixed, const ConfigValues& values,
-                   std::string_view file) {
+/// Whether the file has the value of which transformers makes the recorded one: it may rename kinds
+/// of layers, set a key whatever the file says, or make one of another key.
+bool is_written_so(const JsonValue& keys, const ConfigValues& values, std::string_view key) {
+  const JsonValue* const written = keys.find("written");
+  for (const JsonMember& one : written == nullptr || written->as_object() == nullptr
+                                   ? JsonValue::Object()
+                                   : *written->as_object()) {
+    const JsonValue* const makes = one.value.find("makes");
+    const JsonValue* const value = one.value.find("value");
+    const JsonValue* const given = values.given(one.key);
+    if (makes == nullptr || makes->as_array() == nullptr || value == nullptr || given == nullptr ||
+        to_json(*value) != to_json(*given)) {
+      continue;
+    }
+    const bool made = std::ranges::any_of(*makes->as_array(), [key](const JsonValue& each) {
+      return each.as_string() != nullptr && *each.as_string() == key;
+    });
+    if (made) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Keys of which transformers makes others have the recorded value, or are absent.
+Status check_written(const JsonValue& keys, const ConfigValues& values, std::string_view file) {
+  const JsonValue* const written = keys.find("written");
+  for (const JsonMember& one : written == nullptr || written->as_object() == nullptr
+                                   ? JsonValue::Object()
+                                   : *written->as_object()) {
+    const JsonValue* const value = one.value.find("value");
+    const JsonValue* const given = values.given(one.key);
+    if (one.value.find("alone") != nullptr && value != nullptr && given != nullptr &&
+        to_json(*value) != to_json(*given)) {
+      return unlike_family(file, one.key, to_json(*given).substr(0, kShown), to_json(*value));
+    }
+  }
+  return ok();
+}
+
+Status check_fixed(const JsonValue& keys, const JsonValue::Object& fixed,
+                   const ConfigValues& values, std::string_view file) {
   for (const JsonMember& one : fixed) {
+    if (is_written_so(keys, values, one.key)) {
+      continue;
+    }
     // Without a default that is known, an absent key may mean another value.
     const JsonValue value = values.at(one.key).value_or(JsonValue());
     if (!is_like(one.key, value, one.value)) {
@@ -52,9 +95,12 @@ Status check_fixed(const JsonValue::Object& fixed, const ConfigValues& values,
   return ok();
 }
 
-Status check_lists(const JsonValue::Object& lists, const ConfigValues& values,
-                   std::string_view file) {
+Status check_lists(const JsonValue& keys, const JsonValue::Object& lists,
+                   const ConfigValues& values, std::string_view file) {
   for (const JsonMember& one : lists) {
+    if (is_written_so(keys, values, one.key)) {
+      continue;
+    }
     const JsonValue value = values.at(one.key).value_or(JsonValue());
     if (value.is_null()) {
       continue;
@@ -174,15 +220,18 @@ Error unlike_family(std::string_view file, std::string_view path, std::string_vi
 Status check_family(const JsonValue& keys, const ConfigValues& values, std::string_view file) {
   const JsonValue* const fixed = keys.find("fixed");
   if (fixed != nullptr && fixed->as_object() != nullptr) {
-    if (Status status = check_fixed(*fixed->as_object(), values, file); !status) {
+    if (Status status = check_fixed(keys, *fixed->as_object(), values, file); !status) {
       return status;
     }
   }
   const JsonValue* const lists = keys.find("lists");
   if (lists != nullptr && lists->as_object() != nullptr) {
-    if (Status status = check_lists(*lists->as_object(), values, file); !status) {
+    if (Status status = check_lists(keys, *lists->as_object(), values, file); !status) {
       return status;
     }
+  }
+  if (Status status = check_written(keys, values, file); !status) {
+    return status;
   }
   if (Status status = check_undeclared(keys, values, file); !status) {
     return status;

@@ -430,7 +430,10 @@ class Reader {
         if (name.empty() && !full.empty()) {
           full.pop_back();
         }
-        const auto entry = known.find(full);
+        auto entry = known.find(full);
+        if (entry == known.end()) {  // It stands outside the layer: several layers share its module.
+          entry = known.find(name);
+        }
         if (entry == known.end()) {
           const JsonValue got(full);
           return faults_.refuse(place, &got, "the name of a " + std::string(kind));

@@ -94,7 +94,7 @@ def main() -> int:
             continue
         fields = bases.get(name, {}).get("config", {"model_type": name})
         # What takes longer than the limit, or more memory than there is, is tried in its one configuration.
-        done = next((level for level in (arguments.level, LAST) if _record(fields, path, arguments.limit, level)), None)
+        done = next((level for level in dict.fromkeys((arguments.level, LAST)) if _record(fields, path, arguments.limit, level)), None)
         print(f"{name}: not recorded, see {path}.log" if done is None else
               f"{name}: recorded{', one configuration' if done == LAST else ''}", flush=True)
     return 0

@@ -149,3 +149,39 @@ def fixed_of(recordings: Sequence[Dict[str, Any]], keys: Sequence[str]) -> Dict[
 
 def sorted_guards(guards: Sequence[List[Any]]) -> List[List[Any]]:
     return sorted((list(one) for one in guards), key=str)
+
+_UNUSED = ("dtype", "architectures", "transformers_version", "auto_map", "_name_or_path")
+
+
+def written_of(kind: str, fields: Dict[str, Any], config: Dict[str, Any]) -> Dict[str, Any]:
+    """What the recorded config.json says otherwise than transformers' configuration: kinds of layers by other names, a
+    key that is set whatever the file says, and keys of which the configuration makes others."""
+    from transformers import AutoConfig
+
+    def made_of(part: Dict[str, Any]) -> Dict[str, Any]:
+        arguments = {key: value for key, value in part.items() if key != "model_type"}
+        return flat(AutoConfig.for_model(kind, **arguments).to_dict(), lists=True)
+
+    made, given = flat(config, lists=True), flat(fields, lists=True)
+    whole, usual = made_of(fields), made_of({})
+    derived = [one for one in made if one not in given and whole.get(one) != usual.get(one)]
+    result: Dict[str, Any] = {}
+    for key, value in given.items():
+        if value is None or key == "model_type" or key.endswith(_UNUSED):
+            continue
+        try:
+            without = made_of(_without(fields, key))
+        except Exception:  # The configuration cannot do without it.
+            without = whole
+        makes = [one for one in (derived if key in made else made) if without.get(one) != whole.get(one)]
+        if makes:
+            result[key] = {"value": value, "makes": makes, "alone": True}
+        elif key in made and made[key] != value:
+            result[key] = {"value": value, "makes": [key]}
+    return result
+
+
+def _without(fields: Dict[str, Any], path: str) -> Dict[str, Any]:
+    head, _, rest = path.partition(".")
+    return {key: _without(value, rest) if rest and key == head else value
+            for key, value in fields.items() if rest or key != head}

@@ -61,7 +61,8 @@ def _gathered(explorer: Any, count: int) -> Optional[Dict[str, Any]]:
     if not recordings:
         return None
     kind = explorer.fields["model_type"]
-    return {"recordings": recordings, "free": explorer.still_free(), "values": list(explorer.values),
+    return {"recordings": recordings, "written": keys.written_of(kind, explorer.fields, recordings[0]["config"]),
+            "free": explorer.still_free(), "values": list(explorer.values),
             "absent": explorer.absent(), "varied": explorer.varied(),
             "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
             "defaults": keys.defaults(kind, [key for key in explorer.varied() if key not in explorer.counts],
@@ -132,7 +133,8 @@ def _keys(found: Dict[str, Any], family: Dict[str, Any], used: List[str]) -> Dic
     needed = {key for key in found["values"] if key.rsplit(".", 1)[-1] == "head_dim"}  # The reader asks for it.
     needed |= set(used) | set(fixed) | names | set(lists) | set(found["varied"]) | _read_by(defaults.values())
     return {"defaults": {key: value for key, value in defaults.items() if key in needed},
-            "fixed": fixed, "lists": lists, "where": found["where"], "aliases": found["aliases"]}
+            "fixed": fixed, "lists": lists, "written": found["written"],
+            "where": found["where"], "aliases": found["aliases"]}
 
 
 def _read_by(defaults: Iterable[Any]) -> Set[str]:
