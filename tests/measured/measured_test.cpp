@@ -279,6 +279,10 @@ TEST_CASE("measured: the first layers checkpointed, all exact") {
   check_exact("first_layers");
 }
 
+TEST_CASE("measured: families that are recorded, all exact") {
+  check_exact("families");
+}
+
 TEST_CASE("measured: DeepSpeed") {
   check_source("deepspeed");
 }

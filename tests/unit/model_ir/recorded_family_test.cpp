@@ -30,8 +30,8 @@ const std::string kOwn = HEADROOM_SOURCE_DIR "/tests/golden/recordings/smollm3.j
 
 /// Types whose default configuration builds no model in transformers, or leads to code that was not
 /// recorded.
-const std::vector<std::string> kWithoutDefaults = {"dots1", "hunyuan_v1_dense", "hunyuan_v1_moe",
-                                                   "ministral", "nemotron"};
+const std::vector<std::string> kWithoutDefaults = {"dots1",    "hunyuan_v1_dense", "hunyuan_v1_moe",
+                                                   "kimi_k25", "ministral",        "nemotron"};
 
 JsonValue json(std::string_view text) {
   return parse_json(text, "json").value();
@@ -251,6 +251,25 @@ TEST_CASE("recorded family: a list may repeat the value of a key for every layer
   CHECK(takes(repeated));
   const char* const other = R"({"a": 8, "heads": [8, 4, 8]})";
   CHECK_FALSE(takes(other));
+}
+
+TEST_CASE("recorded family: a file may write what transformers changes") {
+  const JsonValue keys =
+      json(R"({"fixed": {"head_dim": 64, "heads": 2}, "lists": {"kinds": ["mamba", "moe"]},
+      "written": {"head_dim": {"value": 192, "makes": ["head_dim"]},
+                  "pattern": {"value": "ME", "makes": ["kinds", "heads"], "alone": true}},
+      "defaults": {"kinds": ["mamba", "attention"], "head_dim": 64}})");
+  const auto refused_key = [&keys](const char* text) {
+    const JsonValue config = json(text);
+    const Status status = check_family(keys, ConfigValues(config, keys), "config.json");
+    return status ? std::string() : status.error().pointer;
+  };
+  CHECK(refused_key(R"({"pattern": "ME"})").empty());
+  CHECK(refused_key(R"({"pattern": "ME", "head_dim": 192})").empty());
+  CHECK(refused_key(R"({"kinds": ["mamba", "moe"], "heads": 2})").empty());
+  CHECK(refused_key(R"({"pattern": "ME", "head_dim": 128})") == "/head_dim");
+  CHECK(refused_key(R"({"kinds": ["mamba", "moe"], "heads": 2, "pattern": "MM"})") == "/pattern");
+  CHECK(refused_key(R"({"heads": 2})") == "/kinds");
 }
 
 TEST_CASE("recorded family: what is no dimension is named by its key") {
