@@ -44,10 +44,11 @@ std::vector<WalkStep> walk_of(const Recording& recording, std::span<const NamedP
   for (std::size_t i = 0; i < named.size(); ++i) {
     const RecordedParameter& parameter = recording.parameters[index_of(named[i].id)];
     parameters[parameter.module].push_back({WalkStep::Kind::kParameter, i});
-    if (named[i].adapter) {
-      continue;
-    }
-    for (const std::string& name : parameter.other_names) {
+  }
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    for (const std::string& name : named[i].adapter
+                                       ? std::vector<std::string>()
+                                       : recording.parameters[index_of(named[i].id)].other_names) {
       const auto module = module_at.find(parent_of(name));
       if (module == module_at.end()) {
         continue;

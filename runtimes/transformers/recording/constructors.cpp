@@ -108,6 +108,10 @@ class Constructors {
   }
 
   void put_parameter(std::uint32_t index, Tensor tensor, Values& values) {
+    const torch::Shape shape(std::span<const std::int64_t>(recording_.parameters[index].dims));
+    if (tensor.shape() != shape) {  // The parameter is a view of what was made.
+      tensor = eager_.alias(tensor, shape, false);
+    }
     eager_.relabel(tensor, TensorRole::kParameter);
     tensor->leaf_parameter = true;
     tensor->tracked_view = false;
