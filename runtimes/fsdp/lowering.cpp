@@ -1,4 +1,5 @@
 #include "runtimes/fsdp/lowering.h"
+#include "runtimes/fsdp/recorded_walk.h"
 
 #include <functional>
 #include <memory>
@@ -221,6 +222,13 @@ std::optional<Error> unsupported_model(const ModelSpec& model, const ParallelPla
                                          "leave out --generate, or offload of --fsdp")
                : Error::invalid_argument("generate", "is not supported with version=1 of --fsdp",
                                          {}, "leave out --generate, or use --fsdp version=2");
+  }
+  const std::string shared = model.recording ? shared_by_layers(*model.recording) : std::string();
+  if (!shared.empty()) {
+    return Error::invalid_argument("fsdp", "layers that share weights (" + shared + ")",
+                                   "layers with weights of their own: fully_shard on each layer "
+                                   "makes several parameters of a shared one",
+                                   "use --runtime transformers or --zero 2");
   }
   if (std::optional<Error> error = transformers::unsupported(model, plan, device)) {
     return error;

@@ -35,6 +35,23 @@ std::vector<std::size_t> children_before_parents(const std::vector<RecordedModul
 
 }  // namespace
 
+std::string shared_by_layers(const Recording& recording) {
+  std::unordered_map<std::string_view, std::int32_t> layer_of;
+  for (const RecordedModule& module : recording.modules) {
+    layer_of.emplace(module.path, module.layer);
+  }
+  for (const RecordedParameter& parameter : recording.parameters) {
+    for (const std::string& name : parameter.other_names) {
+      const auto other = layer_of.find(parent_of(name));
+      if (parameter.layer >= 0 && other != layer_of.end() && other->second >= 0 &&
+          other->second != parameter.layer) {
+        return parameter.name;
+      }
+    }
+  }
+  return {};
+}
+
 std::vector<WalkStep> walk_of(const Recording& recording, std::span<const NamedParameter> named) {
   std::unordered_map<std::string_view, std::size_t> module_at;
   for (std::size_t i = 0; i < recording.modules.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "model_ir/spec/recording/recording.h"
@@ -26,5 +27,11 @@ struct WalkStep {
 /// Source: pytorch/pytorch 2.11 torch/nn/modules/module.py, Module._apply.
 [[nodiscard]] std::vector<WalkStep> walk_of(const Recording& recording,
                                             std::span<const NamedParameter> named);
+
+/// The name of a parameter that modules in several layers share; empty if there is none.
+/// fully_shard on each of the layers would make several parameters of it. Source:
+/// pytorch/pytorch 2.11 _fully_shard/_fsdp_param.py, _init_sharded_param, which replaces it in
+///         the modules of its group alone.
+[[nodiscard]] std::string shared_by_layers(const Recording& recording);
 
 }  // namespace headroom::ir::fsdp

@@ -11,6 +11,7 @@
 #include "model_ir/spec/recording/recording.h"
 #include "runtimes/fsdp/named_parameters.h"
 #include "runtimes/fsdp/recorded_walk.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::ir::fsdp {
 namespace {
@@ -83,6 +84,18 @@ TEST_CASE("fsdp of recordings: layers that do not run are modules of their own")
   }
   CHECK(idle > 8);
   CHECK(idle_layers(parse_hf_config(R"({"model_type": "smollm3"})", "smollm3").value()) == 0);
+}
+
+TEST_CASE("fsdp of recordings: layers that share weights are refused") {
+  const ModelSpec shared = parse_hf_config(R"({"model_type": "zamba2"})", "zamba2").value();
+  ParallelPlan plan;
+  plan.precision = Precision::kBf16;
+  plan.workload.micro_batch = 1;
+  plan.workload.sequence = 64;
+  CHECK(test::refused_by_lowering(shared, plan).empty());
+  plan.runtime = "fsdp";
+  plan.world = 8;
+  CHECK(test::refused_by_lowering(shared, plan) == "fsdp");
 }
 
 }  // namespace headroom::ir::fsdp
