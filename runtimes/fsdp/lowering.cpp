@@ -1,5 +1,4 @@
 #include "runtimes/fsdp/lowering.h"
-#include "runtimes/fsdp/recorded_walk.h"
 
 #include <functional>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/fsdp/fully_shard.h"
 #include "runtimes/fsdp/plan.h"
+#include "runtimes/fsdp/recorded_walk.h"
 #include "runtimes/fsdp/sharded_model.h"
 #include "runtimes/fsdp/wrapped_model.h"
 #include "runtimes/interface/refusals.h"
