@@ -302,8 +302,11 @@ void add_recording_notes(HfConfig& config) {
         "transformers has no fused attention for this model: sdpa means eager attention here");
   }
   std::string packages;
-  for (const std::string& name : recording.missing) {
-    packages += (packages.empty() ? "" : " and ") + name;
+  for (std::size_t i = 0; i < recording.missing.size(); ++i) {
+    packages += (i == 0                              ? ""
+                 : i + 1 == recording.missing.size() ? " and "
+                                                     : ", ") +
+                recording.missing[i];
   }
   if (!packages.empty()) {
     config.notes.push_back("recorded without " + packages +

@@ -226,9 +226,9 @@ std::optional<Error> unsupported_model(const ModelSpec& model, const ParallelPla
   const std::string shared = model.recording ? shared_by_layers(*model.recording) : std::string();
   if (!shared.empty()) {
     return Error::invalid_argument("fsdp", "layers that share weights (" + shared + ")",
-                                   "layers with weights of their own: fully_shard on each layer "
-                                   "makes several parameters of a shared one",
-                                   "use --runtime transformers or --zero 2");
+                                   "layers with weights of their own: FSDP of each layer makes "
+                                   "several parameters of a shared one",
+                                   "use --runtime transformers, or DeepSpeed (--zero 2, --zero 3)");
   }
   if (std::optional<Error> error = transformers::unsupported(model, plan, device)) {
     return error;

@@ -33,8 +33,8 @@ inline constexpr const char* kTiedHeadCopy = "lm_head.modules_to_save.default.we
 /// The number of layers that are modules of their own and do not run: those of a recording.
 [[nodiscard]] std::size_t idle_layers(const ModelSpec& spec);
 
-/// The module to whose group a parameter belongs. Layers that do not run have the numbers after
-/// those of the layers that do, with one left out.
+/// The module to whose group a parameter belongs. Idle layer k has the number layers + 1 + k: the
+/// number `layers` is left free, so that `place_of` needs no other rule.
 [[nodiscard]] std::int32_t module_of(const Sharding& sharding, const ModelSpec& spec,
                                      const NamedParameter& parameter);
 

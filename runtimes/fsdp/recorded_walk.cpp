@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace headroom::ir::fsdp {
 
@@ -36,15 +37,24 @@ std::vector<std::size_t> children_before_parents(const std::vector<RecordedModul
 }  // namespace
 
 std::string shared_by_layers(const Recording& recording) {
-  std::unordered_map<std::string_view, std::int32_t> layer_of;
-  for (const RecordedModule& module : recording.modules) {
-    layer_of.emplace(module.path, module.layer);
+  std::unordered_set<std::string_view> lists;
+  for (const RecordedLayer& layer : recording.variants.front().layers) {
+    lists.insert(parent_of(recording.modules[layer.module].path));
   }
+  // The layer in which a name stands, whether it runs or not; empty outside all layers.
+  const auto layer_of = [&](std::string_view name) {
+    for (std::string_view path = name; !path.empty(); path = parent_of(path)) {
+      const std::string_view entry = path.substr(parent_of(path).size());
+      if (lists.contains(parent_of(path)) &&
+          entry.find_first_not_of("0123456789", 1) == std::string_view::npos) {
+        return path;
+      }
+    }
+    return std::string_view();
+  };
   for (const RecordedParameter& parameter : recording.parameters) {
     for (const std::string& name : parameter.other_names) {
-      const auto other = layer_of.find(parent_of(name));
-      if (parameter.layer >= 0 && other != layer_of.end() && other->second >= 0 &&
-          other->second != parameter.layer) {
+      if (layer_of(name) != layer_of(parameter.name)) {
         return parameter.name;
       }
     }
@@ -63,7 +73,8 @@ std::vector<WalkStep> walk_of(const Recording& recording, std::span<const NamedP
     parameters[parameter.module].push_back({WalkStep::Kind::kParameter, i});
   }
   for (std::size_t i = 0; i < named.size(); ++i) {
-    for (const std::string& name : named[i].adapter
+    const bool copy = named[i].name.find(".modules_to_save.") != std::string::npos;
+    for (const std::string& name : named[i].adapter || copy
                                        ? std::vector<std::string>()
                                        : recording.parameters[index_of(named[i].id)].other_names) {
       const auto module = module_at.find(parent_of(name));

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace headroom::ir {
 namespace {
@@ -39,50 +40,83 @@ bool is_like(std::string_view path, const JsonValue& got, const JsonValue& wante
   return to_json(got) == to_json(wanted);
 }
 
-/// Whether the file has the value of which transformers makes the recorded one: it may rename kinds
-/// of layers, set a key whatever the file says, or make one of another key.
-bool is_written_so(const JsonValue& keys, const ConfigValues& values, std::string_view key) {
-  const JsonValue* const written = keys.find("written");
-  for (const JsonMember& one : written == nullptr || written->as_object() == nullptr
-                                   ? JsonValue::Object()
-                                   : *written->as_object()) {
-    const JsonValue* const makes = one.value.find("makes");
-    const JsonValue* const value = one.value.find("value");
-    const JsonValue* const given = values.given(one.key);
-    if (makes == nullptr || makes->as_array() == nullptr || value == nullptr || given == nullptr ||
-        to_json(*value) != to_json(*given)) {
-      continue;
-    }
-    const bool made = std::ranges::any_of(*makes->as_array(), [key](const JsonValue& each) {
-      return each.as_string() != nullptr && *each.as_string() == key;
+/// An entry of "written": a value in a config.json that transformers turns into the recorded ones
+/// of the keys that it makes.
+struct Written {
+  std::string_view key;
+  const JsonValue* value = nullptr;
+  const JsonValue::Array* makes = nullptr;
+  bool alone = false;  ///< The key stands for those that it makes: a file has it or them.
+
+  [[nodiscard]] bool makes_key(std::string_view other) const {
+    return std::ranges::any_of(*makes, [other](const JsonValue& each) {
+      return each.as_string() != nullptr && *each.as_string() == other;
     });
-    if (made) {
-      return true;
+  }
+  [[nodiscard]] bool is_given(const ConfigValues& values) const {
+    const JsonValue* const given = values.given(key);
+    return given != nullptr && is_like(key, *given, *value);
+  }
+};
+
+std::vector<Written> read_written(const JsonValue& keys) {
+  std::vector<Written> result;
+  const JsonValue* const written = keys.find("written");
+  if (written == nullptr || written->as_object() == nullptr) {
+    return result;
+  }
+  for (const JsonMember& one : *written->as_object()) {
+    const JsonValue* const makes = one.value.find("makes");
+    const JsonValue* const alone = one.value.find("alone");
+    const Written read{.key = one.key,
+                       .value = one.value.find("value"),
+                       .makes = makes == nullptr ? nullptr : makes->as_array(),
+                       .alone = alone != nullptr && alone->as_bool().value_or(false)};
+    if (read.value != nullptr && read.makes != nullptr) {
+      result.push_back(read);
     }
   }
-  return false;
+  return result;
 }
 
-/// Keys of which transformers makes others have the recorded value, or are absent.
-Status check_written(const JsonValue& keys, const ConfigValues& values, std::string_view file) {
-  const JsonValue* const written = keys.find("written");
-  for (const JsonMember& one : written == nullptr || written->as_object() == nullptr
-                                   ? JsonValue::Object()
-                                   : *written->as_object()) {
-    const JsonValue* const value = one.value.find("value");
+/// Whether transformers makes the recorded value of a key of what the file says: of the key itself,
+/// or of all the keys that stand for it where the file does not have it.
+bool is_written_so(const std::vector<Written>& written, const ConfigValues& values,
+                   std::string_view key) {
+  bool stands = false;
+  for (const Written& one : written) {
+    if (!one.makes_key(key)) {
+      continue;
+    }
+    if (one.key == key) {
+      return one.is_given(values);
+    }
+    if (!one.is_given(values)) {
+      return false;
+    }
+    stands = true;
+  }
+  const JsonValue* const own = values.given(key);
+  return stands && (own == nullptr || own->is_null());
+}
+
+/// A key that stands for others has the recorded value, or is absent.
+Status check_written(const std::vector<Written>& written, const ConfigValues& values,
+                     std::string_view file) {
+  for (const Written& one : written) {
     const JsonValue* const given = values.given(one.key);
-    if (one.value.find("alone") != nullptr && value != nullptr && given != nullptr &&
-        to_json(*value) != to_json(*given)) {
-      return unlike_family(file, one.key, to_json(*given).substr(0, kShown), to_json(*value));
+    if (one.alone && given != nullptr && !given->is_null() && !one.is_given(values)) {
+      return unlike_family(file, one.key, to_json(*given).substr(0, kShown),
+                           to_json(*one.value).substr(0, kShown));
     }
   }
   return ok();
 }
 
-Status check_fixed(const JsonValue& keys, const JsonValue::Object& fixed,
+Status check_fixed(const std::vector<Written>& written, const JsonValue::Object& fixed,
                    const ConfigValues& values, std::string_view file) {
   for (const JsonMember& one : fixed) {
-    if (is_written_so(keys, values, one.key)) {
+    if (is_written_so(written, values, one.key)) {
       continue;
     }
     // Without a default that is known, an absent key may mean another value.
@@ -95,10 +129,10 @@ Status check_fixed(const JsonValue& keys, const JsonValue::Object& fixed,
   return ok();
 }
 
-Status check_lists(const JsonValue& keys, const JsonValue::Object& lists,
+Status check_lists(const std::vector<Written>& written, const JsonValue::Object& lists,
                    const ConfigValues& values, std::string_view file) {
   for (const JsonMember& one : lists) {
-    if (is_written_so(keys, values, one.key)) {
+    if (is_written_so(written, values, one.key)) {
       continue;
     }
     const JsonValue value = values.at(one.key).value_or(JsonValue());
@@ -129,7 +163,8 @@ Status check_lists(const JsonValue& keys, const JsonValue::Object& lists,
         }
       }
     } else if (to_json(value) != to_json(one.value)) {
-      return unlike_family(file, one.key, to_json(value).substr(0, kShown), to_json(one.value));
+      return unlike_family(file, one.key, to_json(value).substr(0, kShown),
+                           to_json(one.value).substr(0, kShown));
     }
   }
   return ok();
@@ -218,20 +253,21 @@ Error unlike_family(std::string_view file, std::string_view path, std::string_vi
 }
 
 Status check_family(const JsonValue& keys, const ConfigValues& values, std::string_view file) {
+  const std::vector<Written> written = read_written(keys);
+  if (Status status = check_written(written, values, file); !status) {
+    return status;
+  }
   const JsonValue* const fixed = keys.find("fixed");
   if (fixed != nullptr && fixed->as_object() != nullptr) {
-    if (Status status = check_fixed(keys, *fixed->as_object(), values, file); !status) {
+    if (Status status = check_fixed(written, *fixed->as_object(), values, file); !status) {
       return status;
     }
   }
   const JsonValue* const lists = keys.find("lists");
   if (lists != nullptr && lists->as_object() != nullptr) {
-    if (Status status = check_lists(keys, *lists->as_object(), values, file); !status) {
+    if (Status status = check_lists(written, *lists->as_object(), values, file); !status) {
       return status;
     }
-  }
-  if (Status status = check_written(keys, values, file); !status) {
-    return status;
   }
   if (Status status = check_undeclared(keys, values, file); !status) {
     return status;

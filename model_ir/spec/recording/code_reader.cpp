@@ -76,12 +76,20 @@ class CodeReader : public OperatorReader {
                        instruction.outputs.size() == 1 &&
                        instruction.outputs.front().how == RecordedOutput::How::kNew &&
                        !instruction.gradient && !instruction.base && instruction.saves.empty();
+    const bool plain = std::ranges::all_of(instruction.inputs, [](const Reference& one) {
+      return one.kind == Reference::Kind::kValue;
+    });
     const bool saves = std::ranges::any_of(
         instruction.saves, [&](const SavedReference& saved) { return is_list(saved.other); });
-    const bool writes = instruction.base && lists_.contains(*instruction.base);
-    if (saves || writes || (instruction.takes_lists && !joins)) {
+    const bool writes = (instruction.base && lists_.contains(*instruction.base)) ||
+                        (instruction.kind == Instruction::Kind::kNode &&
+                         std::ranges::any_of(instruction.outputs, [&](const RecordedOutput& one) {
+                           return is_list(one.target);
+                         }));
+    if (saves || writes || (instruction.takes_lists && !(joins && plain))) {
       return refuse(value,
-                    "a list that a loop made where cat or stack without a gradient takes it");
+                    "no list that a loop made: cat and stack of values take one, without a "
+                    "gradient, and nothing else does");
     }
     return true;
   }
@@ -210,7 +218,9 @@ class CodeReader : public OperatorReader {
     const std::optional<std::uint32_t> count =
         lists == nullptr ? std::uint32_t{0} : index_of(*lists);
     if (!count || *count > loop.body.outputs.size()) {
-      return refuse(value, "\"lists\" with the number of outputs that are lists");
+      return faults_.refuse(place_.text() + "/3/lists", lists,
+                            "the number of outputs that are lists, at most " +
+                                std::to_string(loop.body.outputs.size()));
     }
     loop.lists = *count;
     return true;
@@ -255,8 +265,11 @@ class CodeReader : public OperatorReader {
     }
     for (const JsonValue& each : *outputs->as_array()) {
       const std::optional<std::uint32_t> output = index_of(each);
-      if (!output || !is_alive(*output) || lists_.contains(*output)) {
+      if (!output || !is_alive(*output)) {
         return refuse(each, "a value that has been made and not dropped");
+      }
+      if (lists_.contains(*output)) {
+        return refuse(each, "a value that is no list: a list ends in the code that made it");
       }
       body.outputs.push_back(*output);
     }

@@ -208,8 +208,8 @@ struct RecordedParameter {
   std::vector<std::string> other_names;  ///< Of a tied parameter.
   std::uint32_t module = 0;
   std::int32_t layer = -1;
-  /// The number of its layer among those that stand in a list with layers that run, and do not run
-  /// themselves (cross-attention without images).
+  /// Numbers the layers that do not run, such as cross-attention without images, but stand in one
+  /// list with layers that do.
   std::int32_t idle_layer = -1;
 
   [[nodiscard]] bool is_tied() const { return !other_names.empty(); }

@@ -330,7 +330,7 @@ void CodeRunner::run_join(const PreparedInstruction& instruction, const Frame& f
   run_operator(eager_, instruction, inputs, {&output, 1});
   std::vector<torch::Shape> shapes;
   for (const Tensor& input : inputs) {
-    shapes.push_back(input.shape());
+    shapes.push_back(input.defined() ? input.shape() : torch::Shape());
   }
   inputs.clear();
   record.finish(output, [shapes = std::move(shapes)](Eager& eager, torch::Gradients& incoming,

@@ -98,8 +98,8 @@ class Constructors {
     return instruction.recorded->name == "empty" &&
            std::ranges::any_of(recording_.parameters, [&](const RecordedParameter& parameter) {
              const torch::Shape& shape = instruction.outputs.front().shape;
-             bool same =
-                 parameter.is_tied() && static_cast<std::size_t>(shape.rank()) == parameter.dims.size();
+             bool same = parameter.is_tied() &&
+                         static_cast<std::size_t>(shape.rank()) == parameter.dims.size();
              for (std::size_t i = 0; same && i < parameter.dims.size(); ++i) {
                same = shape[static_cast<int>(i)] == parameter.dims[i];
              }

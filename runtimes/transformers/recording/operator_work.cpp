@@ -92,9 +92,11 @@ void run_convolution(Eager& eager, std::span<const Tensor> inputs,
 /// Whether each channel is convolved with itself alone, which kernels do without a product.
 /// Source: pytorch/pytorch 2.11 aten/src/ATen/native/Convolution.cpp, use_cudnn_depthwise and
 ///         is_depthwise; native/cuda/DepthwiseConv2d.cu.
-bool is_depthwise(std::span<const Tensor> inputs) {
-  return inputs[0].defined() && inputs[1].defined() && inputs[0].shape().rank() > 2 &&
-         inputs[1].shape().rank() > 2 && inputs[1].shape()[1] == 1 && inputs[0].shape()[1] > 1;
+bool is_depthwise(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  return !outputs.empty() && outputs[0].defined() && outputs[0].shape().rank() > 2 &&
+         inputs[0].defined() && inputs[1].defined() && inputs[0].shape().rank() > 2 &&
+         inputs[1].shape().rank() > 2 && inputs[1].shape()[1] == 1 && inputs[0].shape()[1] > 1 &&
+         outputs[0].shape()[1] == inputs[1].shape()[0];  // Not transposed.
 }
 
 /// Fused attention of q, k and v [B, A, S, D]; in backward, the gradient comes before them.
@@ -218,8 +220,9 @@ void give_work(Eager& eager, const OperatorTraits& traits, const Instruction& in
     case Work::kGrouped:
       return run_grouped(eager, inputs[0], inputs[1]);
     case Work::kConvolution:
-      return is_depthwise(inputs) ? run_traffic(eager, traits, instruction, inputs, outputs)
-                                  : run_convolution(eager, inputs, outputs);
+      return is_depthwise(inputs, outputs)
+                 ? run_traffic(eager, traits, instruction, inputs, outputs)
+                 : run_convolution(eager, inputs, outputs);
     case Work::kAttention:
     case Work::kAttentionBackward:
       return run_attention(eager, traits, instruction, inputs);

@@ -49,16 +49,43 @@ const RecordedVariant* variant_with(const ModelSpec& spec, const ParallelPlan& p
   return usual;
 }
 
-/// The error for a precision or attention that was not recorded.
+/// The sequence lengths for which a variant holds.
+std::string lengths_of(const RecordedVariant& variant) {
+  std::string text = "at least " + std::to_string(variant.sequence_from);
+  if (variant.sequence_below) {
+    text += " and below " + std::to_string(*variant.sequence_below);
+  }
+  if (variant.sequence_multiple > 1) {
+    text += ", a multiple of " + std::to_string(variant.sequence_multiple);
+  }
+  if (variant.sequence_no_multiple) {
+    text += ", no multiple of " + std::to_string(*variant.sequence_no_multiple);
+  }
+  return text + (variant.micro_batch ? " with one sequence" : " tokens");
+}
+
+/// The error for a precision, an attention or a length that was not recorded.
 std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (variant_for(spec, plan) != nullptr) {
     return std::nullopt;
   }
   std::vector<std::string> recorded;
+  std::string lengths;
   for (const RecordedVariant& variant : spec.recording->variants) {
+    if (variant.parameters == param_dtype(plan.precision) &&
+        variant.autocast == autocast_dtype(plan.precision) && !variant.masks_made &&
+        (variant.attention == word_of(attention_words(), plan.attention) ||
+         !spec.recording->has_fused_attention())) {
+      lengths += (lengths.empty() ? "" : ", or ") + lengths_of(variant);
+    }
     if (std::ranges::find(recorded, words_of(variant)) == recorded.end()) {
       recorded.push_back(words_of(variant));
     }
+  }
+  if (!lengths.empty()) {
+    return Error::invalid_argument("seq", std::to_string(plan.workload.sequence),
+                                   lengths + ": the code of other lengths was not recorded",
+                                   "choose such a --seq");
   }
   return Error::invalid_argument(
       "precision",
@@ -159,7 +186,9 @@ std::optional<Error> size_trouble(const ModelSpec& spec, const ParallelPlan& pla
   }
   return Error::invalid_argument(
       "micro-batch", std::to_string(sizes.batch) + " x " + std::to_string(sizes.sequence),
-      "sizes for which no tensor of the recording has more than 2^53 elements",
+      "sizes for which no tensor of the recording has more than 2^53 elements, and no loop of it "
+      "more than " +
+          std::to_string(kMostTurns) + " turns",
       "lower --micro-batch or --seq");
 }
 

@@ -270,6 +270,22 @@ TEST_CASE("recorded family: a file may write what transformers changes") {
   CHECK(refused_key(R"({"pattern": "ME", "head_dim": 128})") == "/head_dim");
   CHECK(refused_key(R"({"kinds": ["mamba", "moe"], "heads": 2, "pattern": "MM"})") == "/pattern");
   CHECK(refused_key(R"({"heads": 2})") == "/kinds");
+  // The list wins over the pattern, so that both must agree.
+  CHECK(refused_key(R"({"pattern": "ME", "kinds": ["mamba", "mamba"]})") == "/kinds");
+  CHECK(refused_key(R"({"pattern": "ME", "kinds": ["mamba", "moe"], "heads": 2})").empty());
+}
+
+TEST_CASE("recorded family: keys that stand together for another are needed together") {
+  const JsonValue keys = json(R"({"fixed": {"made": 2},
+      "written": {"one": {"value": true, "makes": ["made"], "alone": true},
+                  "two": {"value": 2, "makes": ["made"], "alone": true}}})");
+  const auto takes = [&keys](const char* text) {
+    const JsonValue config = json(text);
+    return static_cast<bool>(check_family(keys, ConfigValues(config, keys), "config.json"));
+  };
+  CHECK(takes(R"({"one": true, "two": 2.0})"));
+  CHECK_FALSE(takes(R"({"one": true})"));
+  CHECK_FALSE(takes(R"({"one": true, "two": 3})"));
 }
 
 TEST_CASE("recorded family: what is no dimension is named by its key") {

@@ -15,6 +15,7 @@
 #include "model_ir/spec/recording/recorded_spec.h"
 #include "model_ir/spec/recording/recording.h"
 #include "runtimes/plan_check.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
@@ -69,15 +70,46 @@ TEST_CASE("recorded lists: packages that the code asked for and did not find are
 TEST_CASE("recorded lists: only what joins tensors takes a list") {
   const std::string text = mamba_text();
   const std::string_view stack = R"("stack", [89, 99])";
-  for (const std::string_view other : {R"("neg", [89, 99])", R"("add", [89, 99])"}) {
+  for (const std::string_view other :
+       {R"("neg", [89, 99])", R"("add", [89, 99])", R"("stack", [null, 89, 99])",
+        R"("stack", [89, "p:mixer.D"])"}) {
     CAPTURE(other);
     const Result<ModelSpec> read = read_mamba(replaced(text, stack, other));
     REQUIRE_FALSE(read);
-    CHECK(read.error().wanted.find("cat or stack") != std::string::npos);
+    CHECK(read.error().wanted.find("cat and stack") != std::string::npos);
   }
-  const Result<ModelSpec> more = read_mamba(replaced(text, R"("lists": 1)", R"("lists": 3)"));
-  REQUIRE_FALSE(more);
-  CHECK(more.error().wanted.find("lists") != std::string::npos);
+  for (const std::string_view count : {"3", "-1", "null", "true", "4294967296"}) {
+    CAPTURE(count);
+    const Result<ModelSpec> more =
+        read_mamba(replaced(text, R"("lists": 1)", R"("lists": )" + std::string(count)));
+    REQUIRE_FALSE(more);
+    CHECK(more.error().pointer.ends_with("/3/lists"));
+  }
+}
+
+TEST_CASE("recorded lists: entries may be tensors that nobody made") {
+  // The list of a turn's last argument, which the caller leaves out.
+  std::string text = mamba_text();
+  text = replaced(text, R"(87, 70, 75, 82], {"arguments": 4)",
+                  R"(87, 70, 75, null], {"arguments": 4)");
+  text = replaced(text, R"("outputs": [17, 13])", R"("outputs": [17, 3])");
+  const Result<ModelSpec> model = read_mamba(text);
+  REQUIRE(model);
+  ParallelPlan plan;
+  plan.precision = Precision::kBf16;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 256;
+  CHECK(lower(*model, test::on_accounting_device(plan), Rank{0}, DeviceTraits{}));
+}
+
+TEST_CASE("recorded lists: sequences whose code was not recorded are refused by their length") {
+  const ModelSpec model = read_mamba(mamba_text()).value();
+  ParallelPlan plan;
+  plan.precision = Precision::kBf16;
+  plan.attention = AttentionKind::kEager;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 16;
+  CHECK(test::refused_by_lowering(model, plan) == "seq");
 }
 
 }  // namespace headroom::ir

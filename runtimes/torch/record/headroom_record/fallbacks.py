@@ -14,14 +14,20 @@ def watch() -> None:
     except ImportError:
         return  # Releases before 5 have no such functions.
 
-    def note(text: str, *_: Any, **__: Any) -> None:
+    _found.clear()
+    original = getattr(logger.warning_once, "headroom_original", logger.warning_once)
+
+    def note(text: str, *arguments: Any, **options: Any) -> None:
         match = _MISSING.search(text)
         if match:
             _found[match.group(1)] = None
+        else:
+            original(text, *arguments, **options)
 
+    note.headroom_original = original
     logger.warning_once = note
 
 
 def missing() -> Dict[str, None]:
-    """By their names; each stands among the versions of what is installed, and has none."""
+    """The packages by their names. They stand among the versions of what is installed, with no version."""
     return dict.fromkeys(sorted(_found))

@@ -93,8 +93,11 @@ def main() -> int:
         if name in arguments.without.split(",") or os.path.exists(f"{path}.json") or not _claim(f"{path}.lock"):
             continue
         fields = bases.get(name, {}).get("config", {"model_type": name})
-        # What takes longer than the limit, or more memory than there is, is tried in its one configuration.
-        done = next((level for level in dict.fromkeys((arguments.level, LAST)) if _record(fields, path, arguments.limit, level)), None)
+        # What fails or takes longer than the limit is tried in its one configuration.
+        if os.path.exists(f"{path}.log"):
+            os.remove(f"{path}.log")
+        done = next((level for level in dict.fromkeys((arguments.level, LAST))
+                     if _record(fields, path, arguments.limit, level)), None)
         print(f"{name}: not recorded, see {path}.log" if done is None else
               f"{name}: recorded{', one configuration' if done == LAST else ''}", flush=True)
     return 0

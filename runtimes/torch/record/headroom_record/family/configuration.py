@@ -7,7 +7,7 @@ def flat(config: Dict[str, Any], prefix: str = "", lists: bool = False) -> Dict[
     """Numbers and texts of a configuration by their paths; lists too if they are asked for."""
     result: Dict[str, Any] = {}
     for key, value in config.items():
-        if isinstance(value, dict) and all(isinstance(one, str) for one in value):  # Else a table of numbers.
+        if isinstance(value, dict) and all(isinstance(one, str) for one in value):  # Tables of numbers are values.
             if key not in ("id2label", "label2id", "task_specific_params", "auto_map", "quantization_config"):
                 result.update(flat(value, f"{prefix}{key}.", lists))
         elif not isinstance(value, list) or (lists and key != "architectures"):

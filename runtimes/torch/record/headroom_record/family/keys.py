@@ -150,12 +150,13 @@ def fixed_of(recordings: Sequence[Dict[str, Any]], keys: Sequence[str]) -> Dict[
 def sorted_guards(guards: Sequence[List[Any]]) -> List[List[Any]]:
     return sorted((list(one) for one in guards), key=str)
 
+
 _UNUSED = ("dtype", "architectures", "transformers_version", "auto_map", "_name_or_path")
 
 
 def written_of(kind: str, fields: Dict[str, Any], config: Dict[str, Any]) -> Dict[str, Any]:
-    """What the recorded config.json says otherwise than transformers' configuration: kinds of layers by other names, a
-    key that is set whatever the file says, and keys of which the configuration makes others."""
+    """Values of the recorded config.json that transformers turns into others: kinds of layers by other names, a key
+    that is set whatever the file says, and keys that stand for others."""
     from transformers import AutoConfig
 
     def made_of(part: Dict[str, Any]) -> Dict[str, Any]:
