@@ -104,7 +104,7 @@ Gradients run_template(Eager& eager, const PreparedInstruction& owner, std::uint
 
 RecordedNode::RecordedNode(Eager& eager, const PreparedInstruction& instruction,
                            const Operands& operands)
-    : instruction_(instruction) {
+    : eager_(eager), instruction_(instruction) {
   if (instruction.gradient == nullptr || !eager.grad_enabled()) {
     return;
   }
@@ -144,8 +144,12 @@ void RecordedNode::finish(std::span<Tensor> outputs) {
   }
   const std::vector<SavedReference>& saves = instruction_.recorded->saves;
   for (std::size_t i = 0; i < saves.size(); ++i) {
-    if (is_output(saves[i])) {
-      save(i, outputs[saves[i].index]);
+    if (is_output(saves[i]) && outputs[saves[i].index].defined()) {
+      // Without its node, which would keep itself alive if backward never comes to it.
+      const Tensor& output = outputs[saves[i].index];
+      Tensor saved = eager_.alias(output, output.shape(), false);
+      saved->layout = output->layout;
+      save(i, saved);
     }
   }
   Tensor none;

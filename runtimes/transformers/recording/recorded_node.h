@@ -31,6 +31,7 @@ class RecordedNode {
  private:
   void save(std::size_t index, const torch::Tensor& tensor);
 
+  torch::Eager& eager_;
   const PreparedInstruction& instruction_;
   std::optional<torch::Record> record_;
   std::uint64_t wanted_ = 0;  ///< Bit i: edge i needs a gradient.
