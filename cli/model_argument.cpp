@@ -225,10 +225,14 @@ Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arg
                                      : Result<LoadedModel>(std::move(spec).error());
   }
   std::string label = spec->name.empty() ? name : spec->name;
+  std::vector<std::string> notes;
+  for (const std::string& note : ir::recording_notes(*spec)) {
+    notes.push_back(label + ": " + note);
+  }
   return LoadedModel{.spec = std::move(spec).value(),
                      .label = std::move(label),
                      .origin = "catalogue",
-                     .notes = {}};
+                     .notes = std::move(notes)};
 }
 
 Result<LoadedModel> find_model(const std::string& text, const Arguments& arguments) {

@@ -23,8 +23,8 @@ inline constexpr std::array kFamilies = {
 /// The `model_type` of Gemma 3 with a tower for images; its text part is a gemma3_text.
 inline constexpr std::string_view kMultimodalGemma3 = "gemma3";
 
-/// A second `model_type` of GPT-2 (transformers, models/auto/configuration_auto.py, CONFIG_MAPPING_NAMES: "gpt-sw3" has
-/// the class GPT2Config).
+/// A second `model_type` of GPT-2 (transformers, models/auto/configuration_auto.py,
+/// CONFIG_MAPPING_NAMES: "gpt-sw3" has the class GPT2Config).
 inline constexpr std::string_view kGptSw3 = "gpt-sw3";
 
 /// The `model_type` of a config.json ("gemma3_text").

@@ -289,29 +289,35 @@ ModelSpec read_hf_object(const JsonObject& config, const HfConfigOptions& option
   return model;
 }
 
-namespace {
-
-/// Adds what a reader of the answer must know of the recorded code.
-void add_recording_notes(HfConfig& config) {
-  const Recording& recording = *config.model.recording;
+std::vector<std::string> recording_notes(const ModelSpec& model) {
+  std::vector<std::string> notes;
+  if (!model.recording) {
+    return notes;
+  }
+  const Recording& recording = *model.recording;
   const bool attends = std::ranges::any_of(recording.modules, [](const RecordedModule& one) {
     return one.type.find("ttention") != std::string::npos;
   });
   if (attends && !recording.has_fused_attention()) {
-    config.notes.push_back(
+    notes.emplace_back(
         "transformers has no fused attention for this model: sdpa means eager attention here");
   }
-  std::string packages;
-  for (std::size_t i = 0; i < recording.missing.size(); ++i) {
-    packages += (i == 0                              ? ""
-                 : i + 1 == recording.missing.size() ? " and "
-                                                     : ", ") +
-                recording.missing[i];
+  if (!recording.missing.empty()) {
+    std::string packages;
+    for (const std::string& name : recording.missing) {
+      packages += (packages.empty() ? "" : ", ") + name;
+    }
+    notes.push_back("the answer is for PyTorch's own operators: with the kernels of " + packages +
+                    " installed, the model takes other memory and is faster");
   }
-  if (!packages.empty()) {
-    config.notes.push_back("recorded without " + packages +
-                           ", whose kernels are faster than the operators of PyTorch that run "
-                           "here, and take other memory");
+  return notes;
+}
+
+namespace {
+
+void add_recording_notes(HfConfig& config) {
+  for (std::string& note : recording_notes(config.model)) {
+    config.notes.push_back(std::move(note));
   }
 }
 

@@ -3,29 +3,20 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
+
+#include "model_ir/spec/recording/module_path.h"
 
 namespace headroom::ir::fsdp {
 
 namespace {
 
-/// "model.norm" of "model.norm.weight".
-std::string_view parent_of(std::string_view name) {
-  const std::size_t dot = name.rfind('.');
-  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
-}
-
 /// Indices of modules, each after the modules inside it. `modules` has each before them.
 std::vector<std::size_t> children_before_parents(const std::vector<RecordedModule>& modules) {
   std::vector<std::size_t> order;
   std::vector<std::size_t> open;
-  const auto is_inside = [&](std::string_view path, std::size_t of) {
-    const std::string& outer = modules[of].path;
-    return outer.empty() ||
-           (path.size() > outer.size() && path.starts_with(outer) && path[outer.size()] == '.');
-  };
   for (std::size_t i = 0; i < modules.size(); ++i) {
-    for (; !open.empty() && !is_inside(modules[i].path, open.back()); open.pop_back()) {
+    for (; !open.empty() && !is_inside(modules[i].path, modules[open.back()].path);
+         open.pop_back()) {
       order.push_back(open.back());
     }
     open.push_back(i);
@@ -37,24 +28,10 @@ std::vector<std::size_t> children_before_parents(const std::vector<RecordedModul
 }  // namespace
 
 std::string shared_by_layers(const Recording& recording) {
-  std::unordered_set<std::string_view> lists;
-  for (const RecordedLayer& layer : recording.variants.front().layers) {
-    lists.insert(parent_of(recording.modules[layer.module].path));
-  }
-  // The layer in which a name stands, whether it runs or not; empty outside all layers.
-  const auto layer_of = [&](std::string_view name) {
-    for (std::string_view path = name; !path.empty(); path = parent_of(path)) {
-      const std::string_view entry = path.substr(parent_of(path).size());
-      if (lists.contains(parent_of(path)) &&
-          entry.find_first_not_of("0123456789", 1) == std::string_view::npos) {
-        return path;
-      }
-    }
-    return std::string_view();
-  };
+  const LayerLists lists(recording);
   for (const RecordedParameter& parameter : recording.parameters) {
     for (const std::string& name : parameter.other_names) {
-      if (layer_of(name) != layer_of(parameter.name)) {
+      if (lists.layer_of(name) != lists.layer_of(parameter.name)) {
         return parameter.name;
       }
     }
@@ -73,10 +50,10 @@ std::vector<WalkStep> walk_of(const Recording& recording, std::span<const NamedP
     parameters[parameter.module].push_back({WalkStep::Kind::kParameter, i});
   }
   for (std::size_t i = 0; i < named.size(); ++i) {
-    const bool copy = named[i].name.find(".modules_to_save.") != std::string::npos;
-    for (const std::string& name : named[i].adapter || copy
-                                       ? std::vector<std::string>()
-                                       : recording.parameters[index_of(named[i].id)].other_names) {
+    if (named[i].adapter || named[i].name.find(".modules_to_save.") != std::string::npos) {
+      continue;  // PEFT's parameters are not shared.
+    }
+    for (const std::string& name : recording.parameters[index_of(named[i].id)].other_names) {
       const auto module = module_at.find(parent_of(name));
       if (module == module_at.end()) {
         continue;

@@ -205,7 +205,7 @@ struct RecordedParameter {
   std::vector<std::int64_t> dims;
   std::optional<DType> dtype;  ///< If it is not that of the variant's parameters.
   bool trainable = true;
-  std::vector<std::string> other_names;  ///< Of a tied parameter.
+  std::vector<std::string> other_names;  ///< The further names of a tied parameter.
   std::uint32_t module = 0;
   std::int32_t layer = -1;
   /// Numbers the layers that do not run, such as cross-attention without images, but stand in one

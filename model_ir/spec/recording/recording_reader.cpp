@@ -4,11 +4,11 @@
 #include <charconv>
 #include <map>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "model_ir/json/json_reader.h"
 #include "model_ir/spec/recording/code_reader.h"
+#include "model_ir/spec/recording/module_path.h"
 
 namespace headroom::ir {
 namespace {
@@ -431,7 +431,7 @@ class Reader {
           full.pop_back();
         }
         auto entry = known.find(full);
-        if (entry == known.end()) {  // It stands outside the layer: several layers share its module.
+        if (entry == known.end()) {  // It stands outside the layer.
           entry = known.find(name);
         }
         if (entry == known.end()) {
@@ -507,42 +507,20 @@ class Reader {
     for (RecordedParameter& parameter : recording_->parameters) {
       parameter.layer = recording_->modules[parameter.module].layer;
     }
-    note_idle_layers(layers);
+    note_idle_layers();
   }
 
   /// Says of each parameter whether it belongs to a layer that does not run.
-  void note_idle_layers(const std::unordered_map<std::string, std::int32_t>& layers) {
-    std::unordered_set<std::string> lists;
-    for (const auto& [path, layer] : layers) {
-      lists.insert(list_of(path));
-    }
-    std::unordered_map<std::string, std::int32_t> idle;
+  void note_idle_layers() {
+    const LayerLists lists(*recording_);
+    std::unordered_map<std::string_view, std::int32_t> idle;
     for (RecordedParameter& parameter : recording_->parameters) {
-      if (parameter.layer >= 0) {
-        continue;
-      }
-      for (std::string path = recording_->modules[parameter.module].path; !path.empty();
-           path = list_of(path)) {
-        if (is_entry(path) && lists.contains(list_of(path))) {
-          parameter.idle_layer =
-              idle.emplace(path, static_cast<std::int32_t>(idle.size())).first->second;
-          break;
-        }
+      const std::string_view layer = lists.layer_of(recording_->modules[parameter.module].path);
+      if (parameter.layer < 0 && !layer.empty()) {
+        parameter.idle_layer =
+            idle.emplace(layer, static_cast<std::int32_t>(idle.size())).first->second;
       }
     }
-  }
-
-  /// The path of the module that holds a module: "model.layers" of "model.layers.3".
-  [[nodiscard]] static std::string list_of(const std::string& path) {
-    const std::size_t dot = path.rfind('.');
-    return dot == std::string::npos ? std::string() : path.substr(0, dot);
-  }
-
-  /// Whether a module is an entry of a ModuleList.
-  [[nodiscard]] static bool is_entry(const std::string& path) {
-    const std::string name = path.substr(path.rfind('.') + 1);
-    return !name.empty() &&
-           std::ranges::all_of(name, [](unsigned char one) { return one >= '0' && one <= '9'; });
   }
 
   RecordingFaults faults_;

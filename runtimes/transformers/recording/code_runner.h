@@ -35,7 +35,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
     std::size_t next = 0;        ///< The first of them that has not begun.
     std::vector<std::size_t> open{};
     AdaptedWeights::Call adapted{};
-    /// What all turns of a loop made, by the value that stands for it.
+    /// Lists of what all turns of a loop made, by the value that stands for the list.
     std::map<std::uint32_t, std::vector<torch::Tensor>> lists{};
   };
   [[nodiscard]] Frame frame_of(const PreparedCode& code, const RecordedScope& scope,

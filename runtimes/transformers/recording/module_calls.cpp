@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "model_ir/spec/recording/module_path.h"
+
 namespace headroom::ir::transformers {
 namespace {
 
@@ -36,16 +38,6 @@ std::string_view operator_of(std::string_view type) {
 bool is_list(std::string_view type) {
   return type == "ModuleList" || type == "ModuleDict" || type == "ParameterList" ||
          type == "ParameterDict";
-}
-
-std::string_view parent_of(std::string_view path) {
-  const std::size_t dot = path.rfind('.');
-  return dot == std::string_view::npos ? std::string_view{} : path.substr(0, dot);
-}
-
-bool is_inside(std::string_view path, std::string_view outer) {
-  return outer.empty() || path == outer ||
-         (path.size() > outer.size() && path.starts_with(outer) && path[outer.size()] == '.');
 }
 
 class CallFinder {

@@ -51,7 +51,7 @@ const RecordedVariant* variant_with(const ModelSpec& spec, const ParallelPlan& p
 
 /// The sequence lengths for which a variant holds.
 std::string lengths_of(const RecordedVariant& variant) {
-  std::string text = "at least " + std::to_string(variant.sequence_from);
+  std::string text = "at least " + std::to_string(variant.sequence_from) + " tokens";
   if (variant.sequence_below) {
     text += " and below " + std::to_string(*variant.sequence_below);
   }
@@ -61,7 +61,7 @@ std::string lengths_of(const RecordedVariant& variant) {
   if (variant.sequence_no_multiple) {
     text += ", no multiple of " + std::to_string(*variant.sequence_no_multiple);
   }
-  return text + (variant.micro_batch ? " with one sequence" : " tokens");
+  return text;
 }
 
 /// The error for a precision, an attention or a length that was not recorded.
@@ -70,13 +70,15 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
     return std::nullopt;
   }
   std::vector<std::string> recorded;
-  std::string lengths;
+  std::vector<std::string> lengths;
   for (const RecordedVariant& variant : spec.recording->variants) {
-    if (variant.parameters == param_dtype(plan.precision) &&
-        variant.autocast == autocast_dtype(plan.precision) && !variant.masks_made &&
-        (variant.attention == word_of(attention_words(), plan.attention) ||
-         !spec.recording->has_fused_attention())) {
-      lengths += (lengths.empty() ? "" : ", or ") + lengths_of(variant);
+    const bool is_asked = variant.parameters == param_dtype(plan.precision) &&
+                          variant.autocast == autocast_dtype(plan.precision) &&
+                          !variant.masks_made &&
+                          (variant.attention == word_of(attention_words(), plan.attention) ||
+                           !spec.recording->has_fused_attention());
+    if (is_asked && std::ranges::find(lengths, lengths_of(variant)) == lengths.end()) {
+      lengths.push_back(lengths_of(variant));
     }
     if (std::ranges::find(recorded, words_of(variant)) == recorded.end()) {
       recorded.push_back(words_of(variant));
@@ -84,7 +86,7 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
   }
   if (!lengths.empty()) {
     return Error::invalid_argument("seq", std::to_string(plan.workload.sequence),
-                                   lengths + ": the code of other lengths was not recorded",
+                                   join(lengths) + ": the code of other lengths was not recorded",
                                    "choose such a --seq");
   }
   return Error::invalid_argument(

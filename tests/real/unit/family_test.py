@@ -3,12 +3,15 @@ import copy
 import json
 import pathlib
 import sys
+import types
 import unittest
+from unittest import mock
 
 HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[3] / "runtimes/torch/record")]
 
-from headroom_record.family import expand, family, join, rules, stacks, symbols
+from headroom_record import fallbacks
+from headroom_record.family import expand, family, join, keys, rules, stacks, symbols
 from headroom_record.merge import Different
 
 DIMENSIONS = ["hidden_size", "intermediate_size", "num_heads", "num_layers", "vocab_size", "every"]
@@ -183,6 +186,58 @@ class Rules(unittest.TestCase):
         made = copy.deepcopy(CONFIGS[:1])
         with self.assertRaises(Different):
             rules.find(made, [[0, 1, 1, 2]], most=0)
+
+
+class Written(unittest.TestCase):
+    """What a config.json says otherwise than the configuration that transformers makes of it."""
+
+    class Config:
+        """A head_dim that is set whatever is given, a list that a pattern stands for, and one key that makes another."""
+
+        def __init__(self, pattern="ME", wide=False, size=8, head_dim=None):
+            self.made = {"size": size, "head_dim": 64, "wide": wide, "kinds": [{"M": "mamba", "E": "moe"}[one]
+                                                                              for one in pattern]}
+            if wide:
+                self.made["width"] = 2 * size
+
+        def to_dict(self):
+            return self.made
+
+    def written(self, fields):
+        auto = types.SimpleNamespace(for_model=lambda kind, **given: self.Config(**given))
+        with mock.patch.dict(sys.modules, {"transformers": types.SimpleNamespace(AutoConfig=auto)}):
+            made = self.Config(**{key: value for key, value in fields.items() if key != "model_type"}).to_dict()
+            return keys.written_of("m", fields, made)
+
+    def test_what_is_taken_as_it_is_needs_nothing(self):
+        self.assertEqual(self.written({"model_type": "m", "size": 16}), {})
+
+    def test_a_key_that_is_set_whatever_the_file_says(self):
+        self.assertEqual(self.written({"model_type": "m", "head_dim": 192}),
+                         {"head_dim": {"value": 192, "makes": ["head_dim"]}})
+
+    def test_keys_that_stand_for_others(self):
+        self.assertEqual(self.written({"model_type": "m", "pattern": "MM"}),
+                         {"pattern": {"value": "MM", "makes": ["kinds"], "alone": True}})
+        self.assertEqual(self.written({"model_type": "m", "wide": True})["wide"]["makes"], ["width"])
+
+
+class Fallbacks(unittest.TestCase):
+    def test_missing_packages_are_kept_and_other_warnings_are_given(self):
+        given = []
+        logger = types.SimpleNamespace(warning_once=lambda text, *_: given.append(text))
+        modules = {"transformers": types.ModuleType("transformers"),
+                   "transformers.integrations": types.ModuleType("transformers.integrations"),
+                   "transformers.integrations.hub_kernels": types.SimpleNamespace(logger=logger)}
+        with mock.patch.dict(sys.modules, modules):
+            for _ in range(2):  # Of two recordings, each has its own.
+                fallbacks.watch()
+                self.assertEqual(fallbacks.missing(), {})
+                logger.warning_once("`f` is falling back to its reference PyTorch implementation because `fla` is not "
+                                    "installed.")
+                logger.warning_once("another warning")
+                self.assertEqual(fallbacks.missing(), {"fla": None})
+        self.assertEqual(given, ["another warning"] * 2)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 // tests/golden/recordings/falcon_mamba.json was recorded with PyTorch 2.11.0 and
 // transformers 5.17.0 by headroom import (two layers, H 64).
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "costmodel/estimate.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_reader.h"
+#include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/recording/recorded_spec.h"
 #include "model_ir/spec/recording/recording.h"
 #include "runtimes/plan_check.h"
@@ -65,6 +67,11 @@ TEST_CASE("recorded lists: a scan over 256 tokens leaves the bytes of the real P
 TEST_CASE("recorded lists: packages that the code asked for and did not find are kept") {
   const ModelSpec model = read_mamba(mamba_text()).value();
   CHECK(model.recording->missing == std::vector<std::string>{"causal_conv1d", "mamba_ssm"});
+  const std::vector<std::string> notes = recording_notes(model);
+  CHECK(std::ranges::any_of(notes, [](const std::string& note) {
+    return note.find("kernels of causal_conv1d, mamba_ssm installed") != std::string::npos;
+  }));
+  CHECK(recording_notes(ModelSpec()).empty());
 }
 
 TEST_CASE("recorded lists: only what joins tensors takes a list") {

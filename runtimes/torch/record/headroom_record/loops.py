@@ -8,7 +8,7 @@ from .sizes import value_of
 
 _LONGEST = 600  # Instructions of one turn.
 
-TAKE_LISTS = ("cat", "stack")  # Operators to which loops hand what all their turns made.
+_TAKE_LISTS = ("cat", "stack")  # Operators to which loops hand what all their turns made.
 
 
 class _Zero(dict):
@@ -127,7 +127,7 @@ class _Lists:
 
     def taken(self, code: Sequence[List[Any]]) -> List[List[Any]]:
         """The code after the loop with one name for each list."""
-        return [self._operator(one) if one[0] == "op" and one[1] in TAKE_LISTS else
+        return [self._operator(one) if one[0] == "op" and one[1] in _TAKE_LISTS else
                 self._drop(one) if one[0] == "drop" else one for one in code]
 
     def _of(self, value: Any) -> List[Any]:

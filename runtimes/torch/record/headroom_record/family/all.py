@@ -14,7 +14,7 @@ import traceback
 import warnings
 from typing import Any, Dict, List
 
-LAST = 3  # Explorer.narrow: nothing varies.
+from .record import LAST
 
 
 def types() -> List[str]:

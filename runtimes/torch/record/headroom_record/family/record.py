@@ -12,7 +12,7 @@ from .expand import expanded
 from .family import family_of
 
 MODES = ("bf16//sdpa", "fp32/bf16/sdpa")
-_LAST = 3  # The level at which nothing varies (Explorer.narrow).
+LAST = 3  # The level at which nothing varies (Explorer.narrow).
 
 
 def recorded(fields: Dict[str, Any], count: int = 6, seed: int = 1, fixed: Sequence[str] = (),
@@ -25,9 +25,9 @@ def recorded(fields: Dict[str, Any], count: int = 6, seed: int = 1, fixed: Seque
     from .explore import Explorer  # It needs PyTorch; joining does not.
 
     explorer = Explorer(fields, seed)
-    explorer.classify(fixed, level == _LAST)
+    explorer.classify(fixed, level == LAST)
     before, error = None, Different("its code cannot be recorded")
-    while level <= _LAST:
+    while level <= LAST:
         explorer.narrow(level)
         varied = explorer.varied()
         level += 1
@@ -45,7 +45,7 @@ def recorded(fields: Dict[str, Any], count: int = 6, seed: int = 1, fixed: Seque
             error = other
             _say(f"headroom: {error}")
             if not is_of_sizes(error):
-                level = max(level, _LAST)  # Loops and kinds of layers are what they are, whatever else varies.
+                level = max(level, LAST)  # Loops and kinds of layers are what they are, whatever else varies.
     raise error
 
 
