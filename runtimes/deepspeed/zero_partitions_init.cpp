@@ -46,7 +46,7 @@ ZeroPartitions::ZeroPartitions(EngineState state, BaseOptimizer& optimizer,
 
 /// The list of module.parameters(). It includes quantised weights.
 std::vector<Tensor> ZeroPartitions::module_parameters() const {
-  return transformers::all_parameters(state_.model, true);
+  return transformers::all_parameters(state_.model);
 }
 
 /// Adapters and copies are created after zero.Init, so the engine partitions them.

@@ -21,6 +21,7 @@ namespace {
 constexpr std::int64_t kBroadcastBytes = 250 * kMiB;
 constexpr std::size_t kMaxInFlight = 2;
 constexpr std::int64_t kIndexBytes = 4;
+constexpr std::int64_t kSizeBytes = 8;
 
 }  // namespace
 
@@ -98,6 +99,13 @@ Ddp::Ddp(Eager& eager, const DdpPlan& plan, std::int64_t world, std::span<const 
   std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(parameters_),
                [](const Tensor& parameter) { return parameter.requires_grad(); });
   bucket_of_.resize(parameters_.size());
+  if (plan_.init_sync) {
+    eager_.set_site("ddp.init_sync", -1);
+    compare_shapes();
+    std::vector<Tensor> states(parameters.begin(), parameters.end());
+    states.insert(states.end(), buffers.begin(), buffers.end());
+    broadcast_coalesced(eager_, world_, states);
+  }
   eager_.set_site("ddp.buckets", -1);
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -116,6 +124,29 @@ Ddp::~Ddp() {
   for (const Tensor& parameter : parameters_) {
     accumulator_of(eager_, parameter.impl())->after_accumulate = nullptr;
   }
+}
+
+void Ddp::compare_shapes() {
+  const auto sizes = [this](std::int64_t count) {
+    return eager_.empty(Shape{count}, DType::kInt64, TensorRole::kCommunication);
+  };
+  const Tensor own = sizes(1);
+  std::vector<Tensor> counts;
+  for (std::int64_t rank = 0; rank < world_; ++rank) {
+    counts.push_back(sizes(1));
+  }
+  {
+    const Tensor gathered = sizes(world_);
+    finish_collective(eager_, {.kind = CollectiveKind::kAllGather,
+                               .bytes = world_ * kSizeBytes,
+                               .group = {.size = world_}});
+  }
+  std::int64_t entries = 0;  // A size and a stride of each dimension.
+  for (const Tensor& parameter : parameters_) {
+    entries += 2 * static_cast<std::int64_t>(parameter.shape().rank());
+  }
+  const Tensor metadata = sizes(entries);
+  broadcast(entries * kSizeBytes);
 }
 
 std::vector<std::vector<std::size_t>> Ddp::assign(const std::vector<std::size_t>& order,

@@ -27,7 +27,9 @@ void broadcast_coalesced(Eager& eager, std::int64_t world, std::span<const Tenso
 /// The allocations and collectives of `torch.nn.parallel.DistributedDataParallel` around a model on
 /// one device. It must outlive every backward of the model.
 ///
-///   construction        one bucket per type, of all its gradients
+///   construction        with `init_sync`: ranks compare the shapes of their trained parameters,
+///                       and rank 0 sends all parameters and buffers, 250 MiB at a time;
+///                       one bucket per type, of all its gradients
 ///   1st before_forward  buffers are broadcast
 ///   1st backward        each gradient is copied into the bucket; the order of arrival is noted
 ///   2nd before_forward  buckets are rebuilt in that order, at most `bucket_cap_bytes` and the
@@ -37,14 +39,13 @@ void broadcast_coalesced(Eager& eager, std::int64_t world, std::span<const Tenso
 /// there. Collectives work on the buckets in place and allocate nothing.
 ///
 /// Requires: every parameter gets a gradient in every backward (find_unused_parameters is off).
-/// Ignores:  what the constructor sends to the other ranks once (shapes, initial parameters); the
-///           smaller first bucket that PyTorch makes if no cap is given.
+/// Ignores:  the smaller first bucket that PyTorch makes if no cap is given.
 /// Source:   pytorch/pytorch 2.11 torch/nn/parallel/distributed.py,
 ///           torch/csrc/distributed/c10d/{reducer,comm}.cpp.
 class Ddp {
  public:
-  /// `parameters`: in the module's order, each once; frozen ones are skipped. `buffers`: all of the
-  /// module's, in order.
+  /// `parameters`: all of the module's in its order, each once; frozen ones have no gradients to
+  /// reduce. `buffers`: all of the module's, in order.
   Ddp(Eager& eager, const DdpPlan& plan, std::int64_t world, std::span<const Tensor> parameters,
       std::span<const Tensor> buffers);
   ~Ddp();
@@ -61,6 +62,9 @@ class Ddp {
     std::size_t pending = 0;  ///< Gradients that have not arrived in this backward.
   };
 
+  /// verify_params_across_processes: each rank's number of trained parameters, then rank 0's sizes
+  /// and strides.
+  void compare_shapes();
   void make_buckets(const std::vector<std::vector<std::size_t>>& assignment);
   void rebuild_buckets();
   void broadcast_buffers();

@@ -11,6 +11,7 @@ namespace headroom::ir {
 struct DdpPlan {
   bool gradient_as_bucket_view = false;
   std::int64_t bucket_cap_bytes = 25 * kMiB;
+  bool init_sync = true;  ///< Rank 0 sends parameters and buffers to the others at the start.
   friend bool operator==(const DdpPlan&, const DdpPlan&) = default;
 };
 

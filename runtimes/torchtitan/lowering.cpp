@@ -180,8 +180,6 @@ void Trainer::before_forward() {
   constexpr std::int64_t kBucketBytes = 100 * kMiB;
   const ModelPart& part = *parts_.front();
   if (!replicated_) {
-    eager_.set_site("ddp.broadcast_parameters", -1);
-    torch::broadcast_coalesced(eager_, plan_.world, part.shards);
     const DdpPlan ddp{.bucket_cap_bytes = kBucketBytes};
     replicated_.emplace(eager_, ddp, plan_.world, part.shards,
                         std::span<const Tensor>(&part.model.rotary, 1));
@@ -340,7 +338,9 @@ void Trainer::log(const Tensor& loss) {
 
 void Trainer::step(int number) {
   const PhaseScope phase(eager_, PhaseKind::kWholeStep, {.step = number});
-  if (number == 2) {  // set_pg_timeouts: the barrier's tensor stays alive, and its result is freed.
+  // set_pg_timeouts after the first step, not after that of a resumed run: the barrier's tensor
+  // stays alive, and its result is freed.
+  if (number == 2 && !plan_.workload.resume) {
     eager_.set_site("barrier", -1);
     barrier_ = eager_.empty({1}, DType::kUInt8, TensorRole::kCommunication);
     sum_among_ranks(DType::kFp32);

@@ -287,17 +287,13 @@ Tensor parameter_of(const Model& model, const Op& op, std::size_t index) {
   return copy != model.retrained.end() ? copy->second : model.parameters[index_of(id)];
 }
 
-std::vector<Tensor> all_parameters(const Model& model, bool quantised) {
+std::vector<Tensor> all_parameters(const Model& model) {
   std::vector<Tensor> all;
   for (const auto& [id, reader] : reading_modules(model)) {
     const auto key = static_cast<std::uint32_t>(id);
     const bool owner = reader == ParameterReader::kModule;
     if (owner) {
       all.push_back(model.parameters[index_of(id)]);
-    }
-    if (const auto packed = model.quantised.find(key);
-        owner && quantised && packed != model.quantised.end()) {
-      all.push_back(packed->second.packed);
     }
     if (const auto copy = model.retrained.find({key, reader}); copy != model.retrained.end()) {
       all.push_back(copy->second);

@@ -182,9 +182,8 @@ struct ModelSource {
 /// Parameter `index` of `op` in its module; undefined if there is none.
 [[nodiscard]] torch::Tensor parameter_of(const Model& model, const Op& op, std::size_t index);
 
-/// All parameters and adapters in the module's order; `quantised`: the integers of quantised
-/// weights, too.
-[[nodiscard]] std::vector<torch::Tensor> all_parameters(const Model& model, bool quantised = false);
+/// All parameters and adapters in the module's order, the integers of quantised weights among them.
+[[nodiscard]] std::vector<torch::Tensor> all_parameters(const Model& model);
 
 /// Whether `op` is a linear layer other than the head.
 [[nodiscard]] bool is_body_linear(const Op& op);

@@ -19,7 +19,13 @@ constexpr std::array kDdpFields = {
         .in_bytes()
         .between(1, std::int64_t{1} << 50)
         .shown_always()
-        .means("Size of the buckets in which gradients are reduced.")};
+        .means("Size of the buckets in which gradients are reduced."),
+    field<&DdpPlan::init_sync>("init_sync")
+        .key_of("ddp", "init-sync")
+        .spelled({.name = "init_sync"})
+        .changes(OptionEffect::kMemory)
+        .means("Rank 0 sends parameters and buffers to the other ranks before the first step, "
+               "250 MiB at a time.")};
 
 constexpr PlanPart kDdpPart = [] {
   PlanPart part = own_part<DdpPlan>("ddp", kDdpFields);

@@ -23,6 +23,8 @@ void read_common_keys(RunReader& row, ParallelPlan& plan);
 void read_training_keys(RunReader& row, ParallelPlan& plan);
 /// World and rank of `parallel`.
 void read_ranks(RunReader& parallel, RunSetting& run);
+/// `parallel` of a run on one GPU, where it is absent, or under DDP.
+void read_replicas(RunReader& row, RunSetting& run);
 /// All of Liger's kernels; `fused_linear_cross_entropy` is a separate option.
 void read_liger(RunReader& row, ParallelPlan& plan);
 /// {r, alpha, dropout, targets, dora}.

@@ -32,6 +32,7 @@ void read_quantised_keys(RunReader& row, RunSetting& run) {
     row.fail("autocast_adapter", "false");
   }
   read_quant(row, plan);
+  read_replicas(row, run);
   if (const JsonValue* value = row.take("peft")) {
     RunReader peft(value, "case.peft");
     plan.lora = read_peft_config(peft);

@@ -33,7 +33,8 @@ void read_ddp(RunReader& parallel, ParallelPlan& plan) {
   }
   edit_ddp(plan) = DdpPlan{
       .gradient_as_bucket_view = parallel.flag("bucket_view", false),
-      .bucket_cap_bytes = cap > 0 && cap < 1e6 ? static_cast<std::int64_t>(cap * kMiB) : 25 * kMiB};
+      .bucket_cap_bytes = cap > 0 && cap < 1e6 ? static_cast<std::int64_t>(cap * kMiB) : 25 * kMiB,
+      .init_sync = parallel.flag("init_sync", false)};
   if (parallel.flag("static_graph", false)) {
     parallel.fail("static_graph", "true");
   }
@@ -58,20 +59,26 @@ void read_generation(RunReader& row, ParallelPlan& plan) {
 void read_one_gpu_or_ddp(RunReader& row, RunSetting& run) {
   run.plan.runtime = "transformers";
   read_training_keys(row, run.plan);
-  if (const JsonValue* value = row.take("parallel")) {
-    RunReader parallel(value, "case.parallel");
-    read_ranks(parallel, run);
-    if (const std::string kind = parallel.text("kind", ""); kind == "ddp") {
-      read_ddp(parallel, run.plan);
-    } else {
-      parallel.fail("kind", "'" + kind + "'");
-    }
-    row.absorb(parallel.trouble());
-  }
+  read_replicas(row, run);
   read_quant(row, run.plan);
 }
 
 }  // namespace
+
+void read_replicas(RunReader& row, RunSetting& run) {
+  const JsonValue* value = row.take("parallel");
+  if (value == nullptr) {
+    return;
+  }
+  RunReader parallel(value, "case.parallel");
+  read_ranks(parallel, run);
+  if (const std::string kind = parallel.text("kind", ""); kind == "ddp") {
+    read_ddp(parallel, run.plan);
+  } else {
+    parallel.fail("kind", "'" + kind + "'");
+  }
+  row.absorb(parallel.trouble());
+}
 
 void read_liger(RunReader& row, ParallelPlan& plan) {
   const JsonValue* value = row.take("liger");

@@ -90,6 +90,16 @@ void run_micro_batch(Training& run, StepPosition at) {
   }
 }
 
+/// The module's buffers in order: the routers' score corrections, then the tables.
+std::vector<Tensor> all_buffers(const Model& model) {
+  std::vector<Tensor> buffers;
+  for (const auto& [weight, correction] : model.corrections) {
+    buffers.push_back(correction);
+  }
+  buffers.insert(buffers.end(), model.buffers.begin(), model.buffers.end());
+  return buffers;
+}
+
 /// Steps between loading and the first step: adapters, replicas.
 void attach(Training& run) {
   Eager& eager = run.eager;
@@ -99,6 +109,10 @@ void attach(Training& run) {
   }
   if (plan.lora) {
     add_adapters(eager, run.model, *plan.lora);
+  }
+  if (has_ddp(plan)) {
+    run.ddp = std::make_unique<torch::Ddp>(eager, ddp_of(plan), plan.world,
+                                           all_parameters(run.model), all_buffers(run.model));
   }
 }
 
@@ -198,16 +212,6 @@ void save_checkpoint(Training& run) {
   }
 }
 
-/// The module's buffers in order: the routers' score corrections, then the tables.
-std::vector<Tensor> all_buffers(const Model& model) {
-  std::vector<Tensor> buffers;
-  for (const auto& [weight, correction] : model.corrections) {
-    buffers.push_back(correction);
-  }
-  buffers.insert(buffers.end(), model.buffers.begin(), model.buffers.end());
-  return buffers;
-}
-
 }  // namespace
 
 void train(Eager& eager, const ModelSource& source) {
@@ -228,10 +232,6 @@ void train(Eager& eager, const ModelSource& source) {
     run.model = load_model(eager, source);
     if (!plan.quant) {
       attach(run);
-    }
-    if (has_ddp(plan)) {
-      run.ddp = std::make_unique<torch::Ddp>(eager, ddp_of(plan), plan.world, run.model.trainable,
-                                             all_buffers(run.model));
     }
   }
   if (plan.quant) {

@@ -309,6 +309,53 @@ TEST_CASE("stand-in libraries: a sum over ranks multiplies what this rank holds"
   function<int(void*)>(runtime, "cudaFree")(buffer);
 }
 
+TEST_CASE("stand-in libraries: other ranks send what this rank sends itself") {
+  void* runtime = library("libcudart.so.13");
+  void* collectives = library("libnccl.so.2");
+  constexpr int kInt64 = 4, kRanks = 3, kRank = 1;
+  void* communicator = nullptr;
+  function<int(void**, int, UniqueId, int)>(collectives, "ncclCommInitRank")(&communicator, kRanks,
+                                                                             {}, kRank);
+  const auto allocate = function<int(void**, std::size_t)>(runtime, "cudaMalloc");
+  const auto copy = function<int(void*, const void*, std::size_t, int)>(runtime, "cudaMemcpy");
+  const auto start = function<int()>(collectives, "ncclGroupStart");
+  const auto end = function<int()>(collectives, "ncclGroupEnd");
+  using Exchange = int(void*, std::size_t, int, int, void*, void*);
+  const auto send = function<Exchange>(collectives, "ncclSend");
+  const auto receive = function<Exchange>(collectives, "ncclRecv");
+  void* from = nullptr;
+  void* to = nullptr;
+  allocate(&from, 1024);
+  allocate(&to, 1024);
+  const std::vector<std::int64_t> sent = {1, 2, 3, 4, 5, 6};  // Two for each rank.
+  copy(from, sent.data(), 48, 1);
+  start();
+  start();  // A group inside another one ends with it.
+  for (int peer = 0; peer < kRanks; ++peer) {
+    send(static_cast<char*>(from) + peer * 16, 2, kInt64, peer, communicator, nullptr);
+    receive(static_cast<char*>(to) + peer * 16, 2, kInt64, peer, communicator, nullptr);
+  }
+  end();
+  end();
+  std::vector<std::int64_t> got(6);
+  copy(got.data(), to, 48, 2);
+  CHECK(got == std::vector<std::int64_t>{3, 4, 3, 4, 3, 4});
+  // Without a message to itself, nothing is known, and what was known is forgotten.
+  start();
+  send(from, 2, kInt64, 0, communicator, nullptr);
+  receive(to, 6, kInt64, 0, communicator, nullptr);
+  end();
+  copy(got.data(), to, 48, 2);
+  CHECK(got == std::vector<std::int64_t>(6));
+  function<int(const void*, void*, std::size_t, int, void*, void*)>(collectives, "ncclAlltoAll")(
+      from, to, 2, kInt64, communicator, nullptr);
+  copy(got.data(), to, 48, 2);
+  CHECK(got == std::vector<std::int64_t>{3, 4, 3, 4, 3, 4});
+  function<int(void*)>(collectives, "ncclCommDestroy")(communicator);
+  function<int(void*)>(runtime, "cudaFree")(from);
+  function<int(void*)>(runtime, "cudaFree")(to);
+}
+
 TEST_CASE("stand-in libraries: a part of a communicator has the size that was announced") {
   void* collectives = library("libnccl.so.2");
   void* whole = nullptr;

@@ -157,7 +157,8 @@ inline ir::ParallelPlan random_transformers_plan(Random& random) {
   plan.allocator = random_allocator(random);
   if (plan.world > 1) {
     edit_ddp(plan) = ir::DdpPlan{.gradient_as_bucket_view = random.chance(1, 2),
-                                 .bucket_cap_bytes = random.between(1, 100) * kMiB};
+                                 .bucket_cap_bytes = random.between(1, 100) * kMiB,
+                                 .init_sync = random.chance(1, 2)};
   }
   if (plan.lora && random.chance(1, 2)) {
     plan.quant = ir::QuantPlan{.bits = random.chance(1, 2) ? 4 : 8,

@@ -55,11 +55,12 @@ constexpr std::array<KnownOption, 29> kOfAll = {{
     {"allocator.roundup_power2_divisions"},
 }};
 
-constexpr std::array<KnownOption, 7> kOfOneGpuOrDdp = {{
+constexpr std::array<KnownOption, 8> kOfOneGpuOrDdp = {{
     {"optimizer.kind", "none|adamw|sgd|adafactor|adafactor-torch|lion"},
     {"optimizer.form"},
     {"ddp.gradient_as_bucket_view"},
     {"ddp.bucket_cap_bytes"},
+    {"ddp.init_sync"},
     {"quant.bits"},
     {"quant.double_quant"},
     {"quant.prepare_kbit"},

@@ -26,7 +26,9 @@ def plan_of(case):
         "reduce_dtype": parallel.get("reduce_dtype", "fp32"),
         "cpu_offload": parallel.get("offload", False),
         "shard_decoder": False,
-        "shard_embeddings": parallel.get("shard_embeddings", False),
+        # A row's recorder took embeddings as tied where the configuration says nothing.
+        "shard_embeddings": (parallel.get("shard_embeddings", False)
+                             and not case.get("config", {}).get("tie_word_embeddings", True)),
         "backward_prefetch": PREFETCH[parallel.get("prefetch", "BACKWARD_PRE")],
         "forward_prefetch": parallel.get("forward_prefetch", False),
         "limit_all_gathers": parallel.get("limit_all_gathers", True),

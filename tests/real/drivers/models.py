@@ -130,11 +130,11 @@ def use_liger(model, kernels):
 
 def disbelieve_guards(case):
     """In a dry run, a guard that asks whether all elements of a mask are true is taken as true. With padding it is not.
-    OPT and BLOOM make a mask themselves, and when their rows were recorded, `fast_all` of transformers read zeros."""
+    OPT, BLOOM and mBART make a mask themselves, and when their rows were recorded, `fast_all` of transformers read zeros."""
     guards = []
     if case.get("padded"):
         guards = [(torch.Tensor, "all"), (torch, "all")]
-    if guards or case["config"]["model_type"] in ("opt", "bloom"):
+    if guards or case["config"]["model_type"] in ("opt", "bloom", "mbart"):
         masks = sys.modules.get("transformers.masking_utils")
         guards += [(masks, "fast_all")] if hasattr(masks, "fast_all") else []
     for owner, name in guards:

@@ -1,4 +1,4 @@
-"""transformers with bitsandbytes' 4-bit and int8 weights, PEFT adapters, 8-bit and paged optimizers, on one GPU."""
+"""transformers with bitsandbytes' 4-bit and int8 weights, PEFT adapters, 8-bit and paged optimizers, on one GPU or under DDP."""
 import contextlib
 
 import accelerate
@@ -10,7 +10,8 @@ from transformers import BitsAndBytesConfig
 from transformers.integrations.bitsandbytes import replace_with_bnb_linear
 
 import models
-from phases import Phases
+import replicas
+from phases import NCCL_PAUSE, Phases
 
 PACKAGES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes")
 QUANTISED = (bitsandbytes.nn.Params4bit, bitsandbytes.nn.Int8Params)
@@ -123,12 +124,15 @@ def train(model, optimizer, case, phases):
 
 def run(case):
     torch.backends.cuda.enable_cudnn_sdp(False)
+    replicas.take_device()
     torch.zeros(1, device="cuda")
-    phases = Phases()
+    phases = Phases(NCCL_PAUSE if case.get("parallel") else 0)
     with phases("load"):
         model = load(case)
     with phases("peft"):
         model = prepare(model, case)
+        if case.get("parallel"):
+            model = replicas.replicate(model, case["parallel"])
     if case.get("liger"):
         models.use_liger(model, case["liger"])
     trained = [p for p in model.parameters() if p.requires_grad]

@@ -2,12 +2,15 @@
 import dataclasses
 import os
 import tempfile
+import time
 
 import torch
+import torch.utils.flop_counter
 import torchtitan.components.metrics
 import torchtitan.train
 from torchtitan.config import JobConfig
 
+import phases
 import resume
 
 PACKAGES = ("torch", "torchtitan")
@@ -79,7 +82,7 @@ def job_config(case, folder):
         "optimizer.name": case.get("optimizer", "AdamW"),
         "optimizer.implementation": case.get("opt_impl", "fused"),
         "checkpoint.enable": False,
-        "metrics.log_freq": 1,
+        "metrics.log_freq": case.get("log_freq", 10),
     }
     for key, option in OPTIONAL.items():
         if key in case:
@@ -97,6 +100,13 @@ def job_config(case, folder):
     return config
 
 
+def changed(settings, changes):
+    """A copy of the dataclass `settings` with other values; a dictionary changes the settings within."""
+    return dataclasses.replace(settings, **{
+        key: changed(getattr(settings, key), value) if isinstance(value, dict) else value
+        for key, value in changes.items()})
+
+
 def put_model_and_data(case, config):
     """The trainer's lookup of models answers with the case's changes of the flavour, and with tokens of ours."""
     module = torchtitan.train.train_spec_module
@@ -106,7 +116,7 @@ def put_model_and_data(case, config):
         spec = original(name)
         flavors = dict(spec.model_args)
         flavor = config.model.flavor
-        flavors[flavor] = dataclasses.replace(flavors[flavor], **case.get("model_args", {}))
+        flavors[flavor] = changed(flavors[flavor], case.get("model_args", {}))
         if case.get("pp", 1) > 1:
             tell_shapes(case, config, flavors)
         loader = Loader(config.training.local_batch_size, config.training.seq_len)
@@ -134,6 +144,21 @@ def tell_shapes(case, config, flavors):
     torch.distributed.recv_object_list = receive
 
 
+def count_grouped_queries():
+    """PyTorch 2.11 asserts that queries and keys have the same heads, and cannot plan a memory budget where they do
+    not. Its pull request 177188 counts the heads of the queries."""
+    counter = torch.utils.flop_counter
+
+    def sdpa_flop_count(query_shape, key_shape, value_shape):
+        batch, heads, queries, width = query_shape
+        keys, value_width = key_shape[2], value_shape[3]
+        products = batch * heads
+        return (counter.bmm_flop((products, queries, width), (products, width, keys))
+                + counter.bmm_flop((products, queries, keys), (products, keys, value_width)))
+
+    counter.sdpa_flop_count = sdpa_flop_count
+
+
 class Measured(torchtitan.train.Trainer):
     """The trainer, read after every step and when it has resumed."""
 
@@ -154,6 +179,7 @@ class Measured(torchtitan.train.Trainer):
 
     def train_step(self, batches):
         super().train_step(batches)
+        time.sleep(phases.NCCL_PAUSE)
         self.read(f"step{1 + sum(row['phase'].startswith('step') for row in self.rows)}")
 
     def read(self, phase, **more):
@@ -180,6 +206,8 @@ def trained(case, folder):
     torchtitan.components.metrics.DeviceMemoryMonitor.reset_peak_stats = lambda self: None  # `Measured` does it.
     config = job_config(case, folder)
     put_model_and_data(case, config)
+    if "memory_budget" in case:
+        count_grouped_queries()
     trainer = Measured(config)
     trainer.train()
     return trainer

@@ -3,13 +3,13 @@
 It knows nothing of the dry run. What a case does not name has PyTorch's or transformers' own default.
 """
 import contextlib
-import os
 
 import torch
 
 import generation
 import harness
 import models
+import replicas
 import resume
 from phases import NCCL_PAUSE, Phases, Unobserved
 
@@ -28,19 +28,10 @@ def wrap_checkpoints(model):
 
 
 def distribute(model, case):
-    parallel = case["parallel"]
-    device = torch.device("cuda", torch.cuda.current_device())
-    alone = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
-    torch.distributed.init_process_group(
-        "nccl", device_id=device if parallel.get("eager", True) else None, **alone)
-    if parallel["kind"] in ("fsdp1", "fsdp2"):
-        return harness.distribute(model, case)
-    if parallel["kind"] != "ddp":
-        raise ValueError(f"{parallel['kind']} is not known here")
-    # The rows lack the first broadcast of parameters, for which DDP packs 250 MiB at a time.
-    return torch.nn.parallel.DistributedDataParallel(
-        model, device_ids=[device.index], init_sync=False, gradient_as_bucket_view=parallel.get("bucket_view", False),
-        bucket_cap_mb=parallel.get("bucket_cap_mb", 25), static_graph=parallel.get("static_graph", False))
+    if case["parallel"]["kind"] == "ddp":
+        return replicas.replicate(model, case["parallel"])
+    replicas.join_group(case["parallel"])
+    return harness.distribute(model, case)
 
 
 def make_model(case):
@@ -152,7 +143,7 @@ def evaluate(model, case, phases):
 def start():
     """PyTorch on the rank's GPU. The rows began with a small tensor that is gone at once."""
     torch.backends.cuda.enable_cudnn_sdp(False)
-    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    replicas.take_device()
     torch.zeros(1, device="cuda")
 
 

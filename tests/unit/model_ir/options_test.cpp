@@ -44,8 +44,8 @@ std::size_t members(const ZeroPlan& part) {
                                              s, t, u, v, w, x, y, z, A, B, C, D, E, F))>;
 }
 std::size_t members(const DdpPlan& part) {
-  const auto& [a, b] = part;
-  return std::tuple_size_v<decltype(std::tie(a, b))>;
+  const auto& [a, b, c] = part;
+  return std::tuple_size_v<decltype(std::tie(a, b, c))>;
 }
 std::size_t members(const FsdpPlan& part) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = part;

@@ -21,6 +21,7 @@ using Assignment = std::vector<std::vector<std::size_t>>;
 struct Toy {
   bool view = false;
   bool frozen_first = false;
+  bool init_sync = false;
 };
 
 RankProgram train_toy(const Toy& toy) {
@@ -33,8 +34,10 @@ RankProgram train_toy(const Toy& toy) {
   const std::vector<Tensor> buffers{eager.empty({3}, DType::kFp32, TensorRole::kBuffer),
                                     eager.empty({5}, DType::kInt64, TensorRole::kBuffer),
                                     eager.empty({3}, DType::kFp32, TensorRole::kBuffer)};
-  Ddp ddp(eager, {.gradient_as_bucket_view = toy.view, .bucket_cap_bytes = 1500}, 8, weights,
-          buffers);
+  Ddp ddp(
+      eager,
+      {.gradient_as_bucket_view = toy.view, .bucket_cap_bytes = 1500, .init_sync = toy.init_sync},
+      8, weights, buffers);
   eager.end_phase();
   for (const char* micro_batch : {"first", "second"}) {
     eager.begin_phase(parse_phase_name(std::string(micro_batch) + ".forward"));
@@ -93,6 +96,20 @@ TEST_CASE("ddp: buckets per type, rebuilt before the second forward in order of 
         "+16#42 +320#43 +160#44 -40 -43 +1920#45 +96#46 -44 -39 -45 +192#47 -46 +1536#48 "
         "+128#49 -47 -37 -48 +64#50 -49 +256#51 -50 -51 -29 -41 -42");
   CHECK(test::events_of(program, "zero_grad") == "-28 -25 -22 -19");
+}
+
+TEST_CASE("ddp: ranks compare shapes, and rank 0 sends parameters and buffers of each type") {
+  const RankProgram program = train_toy({.frozen_first = true, .init_sync = true});
+  // Own number of trained parameters, those of 8 ranks, all of them together; 12 sizes and strides;
+  // then 2,496 bytes of bf16 weights, and 1,536 of fp32 weights with 24 of buffers. The buffer of
+  // 40 bytes is alone in its type and is sent without a copy. The gradients' buckets at the end
+  // have no place for the frozen weight.
+  CHECK(test::events_of(program, "load") ==
+        "+256#0 +1536#1 +1920#2 +320#3 +12#4 +40#5 +12#6 "
+        "+8#7 +8#8 +8#9 +8#10 +8#11 +8#12 +8#13 +8#14 +8#15 +64#16 -16 +96#17 -17 -8 -9 -10 -11 "
+        "-12 -13 -14 -15 -7 +2496#18 +1560#19 -18 -19 +2240#20 +1536#21");
+  CHECK(collectives_of(program, "load") ==
+        "all_gather of 8: 1 calls, 64 bytes\nbroadcast of 8: 4 calls, 4192 bytes\n");
 }
 
 TEST_CASE("ddp: gradients move into their buckets, and with them into rebuilt ones") {

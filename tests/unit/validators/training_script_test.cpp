@@ -124,7 +124,8 @@ TEST_CASE("training script: every option of the parts that it knows is in its ta
   // With each option away from its default, only those that the test above names are refused.
   for (const char* plan :
        {R"({"schema_version": 1, "gpus": 2, "ddp": {"gradient_as_bucket_view": true,
-            "bucket_cap_bytes": 7}, "lora": {"rank": 3, "dropout": 0.5, "dora": true,
+            "bucket_cap_bytes": 7, "init_sync": false}, "lora": {"rank": 3, "dropout": 0.5,
+            "dora": true,
             "rank_stabilised": true, "targets": ["q_proj"], "modules_to_save": ["lm_head"]},
             "quant": {"bits": 8, "double_quant": false, "prepare_kbit": false},
             "allocator": {"expandable_segments": true, "max_split_bytes": 41943040,

@@ -1,8 +1,10 @@
 // NCCL: a communicator of any size with one process. Collectives succeed at once; where a buffer's
 // contents are known, every other rank is taken to hold what this one holds.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "validators/dryrun/standin/device.h"
@@ -104,6 +106,56 @@ void reduce_values(const void* from, void* to, std::size_t count, int type, int 
     gpu->values.remember(to, values.data(), bytes, gpu->kernels);
   } else {
     gpu->values.forget(to, bytes);
+  }
+}
+
+/// A message to or from a rank of a communicator.
+struct Message {
+  const void* communicator;
+  const void* address;
+  std::size_t bytes;
+  int peer;
+};
+
+/// The sends and receives between ncclGroupStart and ncclGroupEnd. NCCL's groups are the thread's.
+struct Group {
+  int depth = 0;
+  std::vector<Message> sent;
+  std::vector<Message> received;
+};
+thread_local Group group;  // NOLINT: NCCL itself has this state
+
+int rank_of(const void* communicator) {
+  return communicator == nullptr ? 0 : static_cast<const Communicator*>(communicator)->rank;
+}
+
+/// Whether `next` continues the buffer of `message`, with as many bytes again.
+bool follows(const Message& message, const Message& next, int times) {
+  const auto end = message.bytes * static_cast<std::size_t>(times);
+  return next.communicator == message.communicator && next.bytes == message.bytes &&
+         next.address == static_cast<const char*>(message.address) + end;
+}
+
+/// Every other rank sends this one what this one sends itself; nothing is known of a message
+/// without such a one. Messages into one buffer are known together.
+void exchange(const Group& done) {
+  for (std::size_t at = 0; at < done.received.size();) {
+    const Message& message = done.received[at];
+    int times = 1;
+    while (++at < done.received.size() && follows(message, done.received[at], times)) {
+      ++times;
+    }
+    const auto own =
+        std::find_if(done.sent.begin(), done.sent.end(), [&message](const Message& each) {
+          return each.communicator == message.communicator &&
+                 each.peer == rank_of(each.communicator) && each.bytes == message.bytes;
+        });
+    void* const to = const_cast<void*>(message.address);
+    if (own != done.sent.end()) {
+      repeat_values(own->address, to, message.bytes, times);
+    } else {
+      repeat_values(to, to, message.bytes * static_cast<std::size_t>(times), 0);
+    }
   }
 }
 
@@ -250,22 +302,40 @@ int ncclReduce(const void* from, void* to, std::size_t count, int type, int oper
 }
 int ncclAlltoAll(const void* from, void* to, std::size_t count, int type, void* communicator,
                  Stream /*stream*/) {
-  const std::size_t bytes =
-      bytes_of(count, type) * static_cast<std::size_t>(ranks_of(communicator));
-  count_collective("all_to_all", communicator, bytes);
-  repeat_values(from, to, bytes, 1);
+  const std::size_t bytes = bytes_of(count, type);
+  const int ranks = ranks_of(communicator);
+  count_collective("all_to_all", communicator, bytes * static_cast<std::size_t>(ranks));
+  const auto own = bytes * static_cast<std::size_t>(rank_of(communicator));
+  repeat_values(static_cast<const char*>(from) + own, to, bytes, ranks);
   return 0;
 }
-int ncclSend(const void* /*from*/, std::size_t count, int type, int /*peer*/, void* communicator,
+int ncclGroupStart() {
+  ++group.depth;
+  return 0;
+}
+int ncclGroupEnd() {
+  if (group.depth > 0 && --group.depth == 0) {
+    exchange(std::exchange(group, {}));
+  }
+  return 0;
+}
+int ncclSend(const void* from, std::size_t count, int type, int peer, void* communicator,
              Stream /*stream*/) {
   count_collective("send", communicator, bytes_of(count, type));
+  if (group.depth > 0) {
+    group.sent.push_back({communicator, from, bytes_of(count, type), peer});
+  }
   return 0;
 }
-int ncclRecv(void* to, std::size_t count, int type, int /*peer*/, void* communicator,
+int ncclRecv(void* to, std::size_t count, int type, int peer, void* communicator,
              Stream /*stream*/) {
   count_collective("recv", communicator, bytes_of(count, type));
-  Locked gpu;
-  gpu->values.forget(to, bytes_of(count, type));
+  const Message message{communicator, to, bytes_of(count, type), peer};
+  if (group.depth > 0) {
+    group.received.push_back(message);
+  } else {
+    exchange({.depth = 0, .sent = {}, .received = {message}});
+  }
   return 0;
 }
 }

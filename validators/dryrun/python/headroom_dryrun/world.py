@@ -232,6 +232,21 @@ def _put_rendezvous(store_type: type, settings: Settings) -> Callable[[Any], Non
     return put
 
 
+def _exchange_shapes(process_group: Any, tensors: List[Any], logger: Any = None) -> None:
+    """What DDP sends before it compares the parameters of all ranks; the others have the same module.
+
+    Source: pytorch/pytorch 2.11 torch/csrc/distributed/c10d/reducer.cpp, verify_params_across_processes."""
+    import torch
+
+    device = tensors[0].device
+    own = torch.tensor([len(tensors)], dtype=torch.int64, device=device)
+    counts = [torch.empty_like(own) for _ in range(process_group.size())]
+    process_group.allgather([counts], [own]).wait()
+    entries = [entry for tensor in tensors for entry in (*tensor.size(), *tensor.stride())]
+    shapes = torch.tensor(entries, dtype=torch.int64).to(device)
+    process_group.broadcast([shapes]).wait()
+
+
 def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
     """Hooks for torch.distributed when a world is to be believed in."""
     settings = session.settings
@@ -255,8 +270,7 @@ def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
             distributed.FileStore = session.store_type
 
     def ddp_imported(ddp: Any) -> None:
-        # It compares what ranks read back from the GPU; every other rank has the same module.
-        ddp._verify_param_shape_across_processes = lambda *args, **kwargs: None
+        ddp._verify_param_shape_across_processes = _exchange_shapes
 
     def planner_imported(planner: Any) -> None:
         kind = getattr(planner, "DefaultSavePlanner", None)

@@ -29,7 +29,7 @@ def distribute(model, case):
     ddp = case["ddp"]
     return torch.nn.parallel.DistributedDataParallel(
         model, device_ids=[torch.cuda.current_device()], gradient_as_bucket_view=ddp["gradient_as_bucket_view"],
-        bucket_cap_mb=ddp["bucket_cap_bytes"] / (1 << 20), init_sync=ddp.get("init_sync", True))
+        bucket_cap_mb=ddp["bucket_cap_bytes"] / (1 << 20), init_sync=ddp["init_sync"])
 
 
 def shard_layers(model, case):
