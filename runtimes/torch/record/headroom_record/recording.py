@@ -1,5 +1,6 @@
 """Runs a model at several sizes and puts the recording together."""
 
+import functools
 import json
 import platform
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -97,11 +98,26 @@ class _Parts:
             self.variants.append(variant)
 
 
+def _take_sequences_whole(masking: Any) -> None:
+    """Positions are never those of packed sequences. transformers asks the GPU; for a single sequence, the stand-in
+    could not tell, and the code would make a mask."""
+    original = getattr(masking, "find_packed_sequence_indices", None)
+    if original is None:  # Releases that do not ask.
+        return
+
+    @functools.wraps(original)
+    def find_none(position_ids: Any) -> None:
+        original(position_ids)
+
+    masking.find_packed_sequence_indices = find_none
+
+
 def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tuple[int, int]]],
            wanted: Optional[str] = None, masks_made: bool = False, brief: bool = False) -> str:
     import transformers
 
     fallbacks.watch()
+    _take_sequences_whole(transformers.masking_utils)
     if masks_made:
         transformers.masking_utils.fast_all = getattr(transformers.masking_utils.fast_all, "__wrapped__",
                                                       transformers.masking_utils.fast_all)
