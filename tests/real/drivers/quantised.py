@@ -14,6 +14,7 @@ import replicas
 from phases import NCCL_PAUSE, Phases
 
 PACKAGES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes")
+PEFT_TASKS = {"masked": None, "seq2seq": "SEQ_2_SEQ_LM"}  # PEFT has none for masked language models.
 QUANTISED = (bitsandbytes.nn.Params4bit, bitsandbytes.nn.Int8Params)
 
 
@@ -50,6 +51,12 @@ def place_buffers(model, place):
                 module.register_buffer(name, buffer.to(place), persistent=False)
 
 
+def heads_of(model):
+    """Names of the output layer, which transformers does not quantise."""
+    head = model.get_output_embeddings()
+    return [name for name, module in model.named_modules() if module is head]
+
+
 def load(case, place="cuda"):
     """The model with quantised weights; `place`: where they end."""
     dtype = models.DTYPES[case.get("dtype", "bf16")]
@@ -58,8 +65,8 @@ def load(case, place="cuda"):
         return models.make_model(case, dtype, torch.device("cuda"))
     model = models.make_model(case, dtype, accelerate.init_empty_weights(include_buffers=False))
     config = settings(quant)
-    model = replace_with_bnb_linear(model, modules_to_not_convert=quant.get("skip", ["lm_head"]),
-                                    quantization_config=config)
+    kept = quant.get("skip", heads_of(model)) + list(getattr(model, "_keep_in_fp32_modules", None) or [])
+    model = replace_with_bnb_linear(model, modules_to_not_convert=kept, quantization_config=config)
     place_buffers(model, place)
     place_weights(model, quant, dtype, place)
     if quant["bits"] == 4:
@@ -83,7 +90,7 @@ def prepare(model, case):
     if case.get("peft"):
         keys = dict(case["peft"])
         kind = peft.PEFT_TYPE_TO_CONFIG_MAPPING[peft.PeftType[keys.pop("peft_type")]]
-        model = peft.get_peft_model(model, kind(task_type="CAUSAL_LM", **keys),
+        model = peft.get_peft_model(model, kind(task_type=PEFT_TASKS.get(case.get("task"), "CAUSAL_LM"), **keys),
                                     autocast_adapter_dtype=case.get("autocast_adapter", True))
     return model.train()
 
