@@ -20,6 +20,15 @@ class Plans(unittest.TestCase):
         self.assertTrue(self.plan(kind="fsdp1")["reshard_after_forward"])
         self.assertEqual(self.plan(kind="fsdp1", prefetch=None)["backward_prefetch"], "none")
 
+    def test_what_does_not_speak_of_tied_embeddings_is_taken_as_tied(self):
+        def shards_embeddings(**config):
+            parallel = {"kind": "fsdp2", "world": 4, "shard_embeddings": True}
+            return harness.plan_of({"parallel": parallel, "config": config})["fsdp"]["shard_embeddings"]
+
+        self.assertFalse(shards_embeddings())
+        self.assertFalse(shards_embeddings(tie_word_embeddings=True))
+        self.assertTrue(shards_embeddings(tie_word_embeddings=False))
+
     def test_a_number_is_a_smaller_group_of_fsdp2(self):
         self.assertEqual(self.plan(kind="fsdp2", reshard=2)["reshard_ranks"], 2)
         self.assertEqual(self.plan(kind="fsdp2", reshard=True)["reshard_ranks"], 0)
