@@ -25,6 +25,10 @@ class Published(unittest.TestCase):
         self.assertEqual(published.peak_of("loading\npeak 1024 parameters 7\n"), 1024)
         self.assertIsNone(published.peak_of("out of memory"))
 
+    def test_a_row_may_be_off_only_if_that_is_known(self):
+        rows = [{"name": "near"}, {"name": "far"}, {"name": "none", "known": "why"}, {"name": "known", "known": "why"}]
+        self.assertEqual(published.too_far(rows, [-0.9, 1.1, None, 5.0], 1.0), ["far", "none"])
+
 
 if __name__ == "__main__":
     unittest.main()
