@@ -28,7 +28,7 @@ void broadcast_coalesced(Eager& eager, std::int64_t world, std::span<const Tenso
 /// one device. It must outlive every backward of the model.
 ///
 ///   construction        with `init_sync`: ranks compare the shapes of their trained parameters,
-///                       and rank 0 sends all parameters and buffers, 250 MiB at a time;
+///                       and rank 0 sends all parameters and buffers (broadcast_coalesced);
 ///                       one bucket per type, of all its gradients
 ///   1st before_forward  buffers are broadcast
 ///   1st backward        each gradient is copied into the bucket; the order of arrival is noted

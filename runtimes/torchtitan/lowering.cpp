@@ -181,8 +181,8 @@ void Trainer::before_forward() {
   const ModelPart& part = *parts_.front();
   if (!replicated_) {
     const DdpPlan ddp{.bucket_cap_bytes = kBucketBytes};
-    replicated_.emplace(eager_, ddp, plan_.world, part.shards,
-                        std::span<const Tensor>(&part.model.rotary, 1));
+    // replicate() gives DDP a list of the parameters, which has no buffers.
+    replicated_.emplace(eager_, ddp, plan_.world, part.shards, std::span<const Tensor>{});
   }
   replicated_->before_forward();
 }

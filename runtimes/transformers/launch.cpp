@@ -197,6 +197,11 @@ std::vector<std::string> script_lines(const ParallelPlan& plan, const std::strin
     lines.emplace_back(
         "# Trainer has no name for the optimizer: pass optimizers=(optimizer, None)");
   }
+  if (has_ddp(plan) && (ddp_of(plan).gradient_as_bucket_view || !ddp_of(plan).init_sync)) {
+    lines.emplace_back(
+        "# Trainer does not pass gradient_as_bucket_view and init_sync to "
+        "DistributedDataParallel: wrap the model with them");
+  }
   if (plan.loss == LossKind::kChunked) {
     lines.emplace_back("# the loss is computed in chunks of the sequence by the script itself");
   }

@@ -24,8 +24,10 @@ constexpr std::array kDdpFields = {
         .key_of("ddp", "init-sync")
         .spelled({.name = "init_sync"})
         .changes(OptionEffect::kMemory)
-        .means("Rank 0 sends parameters and buffers to the other ranks before the first step, "
-               "250 MiB at a time.")};
+        .means(
+            "When the model is wrapped, ranks compare the shapes of their parameters, and rank 0 "
+            "sends parameters and buffers to the others, in pieces of 250 MiB and the tensor "
+            "that fills them.")};
 
 constexpr PlanPart kDdpPart = [] {
   PlanPart part = own_part<DdpPlan>("ddp", kDdpFields);

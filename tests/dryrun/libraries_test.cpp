@@ -340,6 +340,21 @@ TEST_CASE("stand-in libraries: other ranks send what this rank sends itself") {
   std::vector<std::int64_t> got(6);
   copy(got.data(), to, 48, 2);
   CHECK(got == std::vector<std::int64_t>{3, 4, 3, 4, 3, 4});
+  // Of two exchanges of one size in a group, each has its own message.
+  start();
+  for (const int half : {0, 1}) {
+    for (int peer = 0; peer < kRanks; ++peer) {
+      send(static_cast<char*>(from) + peer * 16 + half * 8, 1, kInt64, peer, communicator, nullptr);
+      receive(static_cast<char*>(to) + half * 24 + peer * 8, 1, kInt64, peer, communicator,
+              nullptr);
+    }
+  }
+  end();
+  std::vector<std::int64_t> part(3);
+  copy(part.data(), to, 24, 2);
+  CHECK(part == std::vector<std::int64_t>{3, 3, 3});
+  copy(part.data(), static_cast<char*>(to) + 24, 24, 2);
+  CHECK(part == std::vector<std::int64_t>{4, 4, 4});
   // Without a message to itself, nothing is known, and what was known is forgotten.
   start();
   send(from, 2, kInt64, 0, communicator, nullptr);

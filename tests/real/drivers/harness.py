@@ -26,7 +26,7 @@ def plan_of(case):
         "reduce_dtype": parallel.get("reduce_dtype", "fp32"),
         "cpu_offload": parallel.get("offload", False),
         "shard_decoder": False,
-        # A row's recorder took embeddings as tied where the configuration says nothing.
+        # When the rows were recorded, a configuration without `tie_word_embeddings` counted as tied.
         "shard_embeddings": (parallel.get("shard_embeddings", False)
                              and not case.get("config", {}).get("tie_word_embeddings", True)),
         "backward_prefetch": PREFETCH[parallel.get("prefetch", "BACKWARD_PRE")],

@@ -130,7 +130,7 @@ def use_liger(model, kernels):
 
 def disbelieve_guards(case):
     """In a dry run, a guard that asks whether all elements of a mask are true is taken as true. With padding it is not.
-    OPT, BLOOM and mBART make a mask themselves, and when their rows were recorded, `fast_all` of transformers read zeros."""
+    OPT, BLOOM and mBART make a mask themselves. When their rows were recorded, transformers' `fast_all` read zeros."""
     guards = []
     if case.get("padded"):
         guards = [(torch.Tensor, "all"), (torch, "all")]

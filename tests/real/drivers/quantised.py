@@ -1,4 +1,4 @@
-"""transformers with bitsandbytes' 4-bit and int8 weights, PEFT adapters, 8-bit and paged optimizers, on one GPU or under DDP."""
+"""transformers with bitsandbytes' 4-bit and int8 weights and optimizers and PEFT adapters, on one GPU or under DDP."""
 import contextlib
 
 import accelerate

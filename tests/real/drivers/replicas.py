@@ -17,7 +17,7 @@ def join_group(parallel):
 
 
 def replicate(model, parallel):
-    """Rows that do not say `init_sync` lack the first broadcast, for which DDP packs 250 MiB at a time."""
+    """Rows that do not say `init_sync` lack the first broadcast of parameters and buffers."""
     join_group(parallel)
     return torch.nn.parallel.DistributedDataParallel(
         model, device_ids=[torch.cuda.current_device()], init_sync=parallel.get("init_sync", False),

@@ -82,7 +82,7 @@ def job_config(case, folder):
         "optimizer.name": case.get("optimizer", "AdamW"),
         "optimizer.implementation": case.get("opt_impl", "fused"),
         "checkpoint.enable": False,
-        "metrics.log_freq": case.get("log_freq", 10),
+        "metrics.log_freq": 1,
     }
     for key, option in OPTIONAL.items():
         if key in case:

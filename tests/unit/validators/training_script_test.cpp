@@ -11,6 +11,7 @@
 #include "model_ir/json/json_writer.h"
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/plan_json.h"
+#include "runtimes/torch/ddp_plan.h"
 #include "tests/support/cli.h"
 #include "tests/support/temporary_folder.h"
 #include "validators/torch/assumed_versions.h"
@@ -118,6 +119,14 @@ TEST_CASE("training script: a form of the optimizer that it makes, or leaves to 
   CHECK(refusal_of(R"({"schema_version": 1, "runtime": "deepspeed", "gpus": 16,
                        "optimizer": {"kind": "lion"}, "zero": {"stage": 3}})")
             .empty());
+}
+
+TEST_CASE("training script: a plan file that does not speak of DDP's start has it") {
+  const ir::ParallelPlan plan =
+      plan_of(R"({"schema_version": 1, "gpus": 2, "ddp": {"bucket_cap_bytes": 7}})");
+  CHECK(ddp_of(plan).init_sync);
+  CHECK_FALSE(ddp_of(plan_of(R"({"schema_version": 1, "gpus": 2, "ddp": {"init_sync": false}})"))
+                  .init_sync);
 }
 
 TEST_CASE("training script: every option of the parts that it knows is in its table") {

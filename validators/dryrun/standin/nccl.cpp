@@ -136,13 +136,16 @@ bool follows(const Message& message, const Message& next, int times) {
          next.address == static_cast<const char*>(message.address) + end;
 }
 
-/// Every other rank sends this one what this one sends itself; nothing is known of a message
-/// without such a one. Messages into one buffer are known together.
-void exchange(const Group& done) {
+/// Every other rank is taken to send what this rank sends to itself. If it sends itself nothing of
+/// that size, what is received is unknown. Messages into adjacent parts of one buffer, one from
+/// each rank, are remembered as one entry, because a download reads them together.
+void exchange(Group done) {
   for (std::size_t at = 0; at < done.received.size();) {
     const Message& message = done.received[at];
     int times = 1;
-    while (++at < done.received.size() && follows(message, done.received[at], times)) {
+    const int ranks = ranks_of(message.communicator);
+    while (++at < done.received.size() && times < ranks &&
+           follows(message, done.received[at], times)) {
       ++times;
     }
     const auto own =
@@ -153,6 +156,7 @@ void exchange(const Group& done) {
     void* const to = const_cast<void*>(message.address);
     if (own != done.sent.end()) {
       repeat_values(own->address, to, message.bytes, times);
+      done.sent.erase(own);  // The next exchange of this size has a message of its own.
     } else {
       repeat_values(to, to, message.bytes * static_cast<std::size_t>(times), 0);
     }

@@ -99,8 +99,8 @@ class _Parts:
 
 
 def _take_sequences_whole(masking: Any) -> None:
-    """Positions are never those of packed sequences. transformers asks the GPU; for a single sequence, the stand-in
-    could not tell, and the code would make a mask."""
+    """Has find_packed_sequence_indices answer None. With one sequence, transformers reads one value from the GPU to
+    decide, which the stand-in does not know. The original still runs: its operators belong to the recording."""
     original = getattr(masking, "find_packed_sequence_indices", None)
     if original is None:  # Releases that do not ask.
         return
@@ -117,7 +117,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
     import transformers
 
     fallbacks.watch()
-    _take_sequences_whole(transformers.masking_utils)
+    _take_sequences_whole(getattr(transformers, "masking_utils", None))
     if masks_made:
         transformers.masking_utils.fast_all = getattr(transformers.masking_utils.fast_all, "__wrapped__",
                                                       transformers.masking_utils.fast_all)
