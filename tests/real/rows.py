@@ -16,7 +16,7 @@ DRIVERS = {
     "deepspeed": "engine",
     "torchtitan": "titan",
 }
-DEVICES = {80: "a100-80gb", 89: "rtx-4090", 90: "h100-80gb", 100: "b200"}  # Keys are compute capabilities times ten.
+DEVICES = {75: "t4", 80: "a100-80gb", 89: "rtx-4090", 90: "h100-80gb", 100: "b200"}  # Keys are compute capabilities times ten.
 USUAL_BYTES = 600_000_000_000  # Memory for a row that names no size: nothing is ever full.
 TITAN_BYTES = 85_024_112_640  # Memory for torchtitan's rows that name no size
 NEWEST = "5.17.0"  # transformers of most rows

@@ -49,6 +49,20 @@ class Guards(unittest.TestCase):
         values.hooks(self.session())["transformers.masking_utils"][0](types.SimpleNamespace())
 
 
+class TorchScript(unittest.TestCase):
+    def test_a_wrapped_function_is_still_the_operator(self):
+        original, wrapped = (lambda: None), (lambda: None)
+        table = {id(original): "aten::where"}
+        builtins = types.SimpleNamespace(_find_builtin=lambda function: table.get(id(function)),
+                                         _register_builtin=lambda function, name: table.update({id(function): name}))
+        torch = types.SimpleNamespace(jit=types.SimpleNamespace(_builtins=builtins), where=wrapped, all=wrapped)
+        values._tell_torchscript(torch, {"where": original, "all": None})
+        self.assertEqual(table[id(wrapped)], "aten::where")
+
+    def test_a_release_without_the_table_is_left_alone(self):
+        values._tell_torchscript(types.SimpleNamespace(), {"where": None})
+
+
 class Truth:
     """A tensor of one element on the GPU."""
 

@@ -14,7 +14,6 @@ import replicas
 from phases import NCCL_PAUSE, Phases
 
 PACKAGES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes")
-PEFT_TASKS = {"masked": None, "seq2seq": "SEQ_2_SEQ_LM"}  # PEFT has none for masked language models.
 QUANTISED = (bitsandbytes.nn.Params4bit, bitsandbytes.nn.Int8Params)
 
 
@@ -90,7 +89,7 @@ def prepare(model, case):
     if case.get("peft"):
         keys = dict(case["peft"])
         kind = peft.PEFT_TYPE_TO_CONFIG_MAPPING[peft.PeftType[keys.pop("peft_type")]]
-        model = peft.get_peft_model(model, kind(task_type=PEFT_TASKS.get(case.get("task"), "CAUSAL_LM"), **keys),
+        model = peft.get_peft_model(model, kind(task_type=models.shared.task_type(model), **keys),
                                     autocast_adapter_dtype=case.get("autocast_adapter", True))
     return model.train()
 

@@ -211,16 +211,33 @@ def _keep_from_sequences(kind: type) -> None:
             item.value = None
 
 
+# Functions of PyTorch's namespace that are wrapped here or in known.py.
+_WRAPPED = ("all", "nonzero", "argwhere", "where", "masked_select", "bincount", "histc", "sum")
+
+
+def _tell_torchscript(torch: Any, originals: Dict[str, Any]) -> None:
+    """TorchScript knows PyTorch's operators by the identity of their functions; the wrapped ones are still they."""
+    builtins = getattr(getattr(torch, "jit", None), "_builtins", None)
+    if builtins is None:
+        return
+    for name, original in originals.items():
+        operator = builtins._find_builtin(original)
+        if operator is not None:
+            builtins._register_builtin(getattr(torch, name), operator)
+
+
 def install(session: Any) -> None:
     """Puts guards and counts in, if the GPU is the stand-in."""
     if not session.device.is_standin:
         return
     known = Known(session)
+    originals = {name: getattr(session.torch, name, None) for name in _WRAPPED}
     for part in (Guards(session), Counts(session, known), KnownSums(session, known)):
         try:
             part.install()
         except Exception as error:
             session.report_failure(type(part).__name__, error)
+    _tell_torchscript(session.torch, originals)
 
 
 def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:

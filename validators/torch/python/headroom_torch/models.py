@@ -46,11 +46,21 @@ def prepare_kbit(model, checkpointed, reentrant):
                                            gradient_checkpointing_kwargs={"use_reentrant": reentrant})
 
 
+def task_type(model):
+    """PEFT's word for what the model does. It has none for masked language models."""
+    for ending, word in (("ForSequenceClassification", "SEQ_CLS"), ("ForTokenClassification", "TOKEN_CLS")):
+        if type(model).__name__.endswith(ending):
+            return word
+    if getattr(model.config, "is_encoder_decoder", False):
+        return "SEQ_2_SEQ_LM"
+    return "CAUSAL_LM" if hasattr(model, "prepare_inputs_for_generation") else None
+
+
 def adapt(model, options, **others):
     """The model with LoRA's adapters; `options` are LoraConfig's, `others` get_peft_model's."""
     from peft import LoraConfig, get_peft_model
 
-    return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **options), **others)
+    return get_peft_model(model, LoraConfig(task_type=task_type(model), **options), **others)
 
 
 def apply_liger(model, **options):

@@ -50,7 +50,8 @@ def shard_layers(model, case):
             fully_shard(layer, **options)
     if fsdp["shard_embeddings"] and not getattr(model.config, "tie_word_embeddings", True):
         for embedding in (model.get_input_embeddings(), model.get_output_embeddings()):
-            fully_shard(embedding, **options)
+            if embedding is not None:  # A model that classifies has no output embeddings.
+                fully_shard(embedding, **options)
     fully_shard(model, **options)
     if any(p.is_meta for p in model.parameters()):  # Quantised weights are there already.
         model.to_empty(device="cpu" if fsdp["cpu_offload"] else "cuda")
