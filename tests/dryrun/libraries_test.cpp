@@ -340,7 +340,7 @@ TEST_CASE("stand-in libraries: other ranks send what this rank sends itself") {
   std::vector<std::int64_t> got(6);
   copy(got.data(), to, 48, 2);
   CHECK(got == std::vector<std::int64_t>{3, 4, 3, 4, 3, 4});
-  // Of two exchanges of one size in a group, each has its own message.
+  // Two exchanges of one size in a group each have a message of their own.
   start();
   for (const int half : {0, 1}) {
     for (int peer = 0; peer < kRanks; ++peer) {

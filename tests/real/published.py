@@ -39,7 +39,7 @@ def run(headroom, folder, source, row):
 
 
 def too_far(rows, errors, most):
-    """The names of the rows that did not run (None), or are off by more than `most` percent for no known cause."""
+    """The names of the rows that did not run (None), or are off by more than `most` percent and have no key `known`."""
     return [row["name"] for row, off in zip(rows, errors) if off is None or abs(off) > most and "known" not in row]
 
 
@@ -66,7 +66,8 @@ def main():
         print(f"{row['name']}: published {row['published_gib']} GiB, dry run {words}", flush=True)
     known = [abs(off) for off in errors if off is not None]
     if known:
-        print(f"{len(known)} of {len(rows)} rows ran; median {statistics.median(known):.3f} %, worst {max(known):.3f} %")
+        print(f"{len(known)} of {len(rows)} rows ran; median {statistics.median(known):.3f} %, "
+              f"worst {max(known):.3f} %")
     sys.exit(1 if too_far(rows, errors, arguments.most) else 0)
 
 
