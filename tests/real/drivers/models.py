@@ -33,10 +33,16 @@ def model_config(case):
     return config
 
 
+def text_class(config):
+    """The class that writes text: causal language models, else those that also look at images."""
+    causal = transformers.AutoModelForCausalLM
+    return causal if type(config) in causal._model_mapping else transformers.AutoModelForImageTextToText
+
+
 def make_model(case, dtype, place, drawn=False):
     """The model; unless `drawn`, no values are drawn for its weights: a real run would load them."""
     config = model_config(case)
-    kind = TASKS.get(case.get("task"), transformers.AutoModelForCausalLM)
+    kind = TASKS.get(case.get("task")) or text_class(config)
     model = shared.make_model(kind, config, dtype, place, drawn)
     if case.get("task") == "seq2seq":
         model.config.decoder_start_token_id = model.config.pad_token_id = 0

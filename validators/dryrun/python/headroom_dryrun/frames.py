@@ -1,5 +1,6 @@
 """Which line of a Python stack says something to the person who wrote the program."""
 
+import dis
 import functools
 import inspect
 import os
@@ -64,3 +65,29 @@ def local_variables(frame: Any) -> Dict[str, Any]:
     if isinstance(shown, dict):
         shown.clear()
     return found
+
+
+def is_asserting(frame: Any) -> bool:
+    """Whether `frame` is at the condition of an `assert` whose error a false value would raise."""
+    return frame is not None and frame.f_lasti in _asserted_jumps(frame.f_code)
+
+
+@functools.lru_cache(maxsize=4096)
+def _asserted_jumps(code: Any) -> frozenset:
+    """Where the instructions of `code` begin that test a value and raise an AssertionError if it is false.
+
+    The error follows a jump over it (`assert a`), or is where a jump goes (the first test of `assert a and b`). Since
+    Python 3.13 an instruction of its own, TO_BOOL, asks for the truth before the jump."""
+    instructions = list(dis.get_instructions(code))
+    raising = {i.offset for i in instructions if i.opname == "LOAD_ASSERTION_ERROR" or i.argrepr == "AssertionError"}
+    found = set()
+    for at, jump in enumerate(instructions[:-1]):
+        if "JUMP" not in jump.opname:
+            continue
+        if "IF_TRUE" in jump.opname and instructions[at + 1].offset in raising or (
+            "IF_FALSE" in jump.opname and jump.argval in raising
+        ):
+            found.add(jump.offset)
+            if at and instructions[at - 1].opname == "TO_BOOL":
+                found.add(instructions[at - 1].offset)
+    return frozenset(found)

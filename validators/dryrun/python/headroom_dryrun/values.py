@@ -26,7 +26,8 @@ def _is_printing() -> bool:
 
 
 class Guards:
-    """`if mask.all():` takes its usual branch: such guards ask for the ordinary case (no padding, no packing)."""
+    """`if mask.all():` takes its usual branch: such guards ask for the ordinary case (no padding, no packing). What a
+    program asserts holds."""
 
     def __init__(self, session: Any):
         self._session = session
@@ -60,10 +61,15 @@ class Guards:
         @functools.wraps(original)
         def truth(self: Any) -> bool:
             value = original(self)
-            if value or compiling() or not getattr(self, "_headroom_usual", False):
+            if value or not self.is_cuda or compiling():
                 return value
-            session.guess("A guard `.all()` was taken as true", place(caller()))
-            return True
+            if getattr(self, "_headroom_usual", False):
+                session.guess("A guard `.all()` was taken as true", place(caller()))
+                return True
+            if frames.is_asserting(sys._getframe(1)):
+                session.guess("What a program asserts was taken as true", place(caller()))
+                return True
+            return value
 
         return truth
 

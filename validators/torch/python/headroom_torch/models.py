@@ -30,7 +30,19 @@ def make_model(model_class, config, dtype, place, drawn=False):
     with default_dtype(dtype), place, contextlib.nullcontext() if drawn else no_init_weights():
         model = model_class.from_config(config, attn_implementation=config._attn_implementation)
     model.tie_weights()  # no_init_weights skips it.
+    if dtype == torch.float16:
+        widen_kept(model)
     return model
+
+
+def widen_kept(model):
+    """Takes to fp32 the parameters that transformers' from_pretrained keeps there while all others are fp16.
+
+    Source: transformers, modeling_utils.py, _keep_in_fp32_modules."""
+    kept = [f".{name}." for name in getattr(model, "_keep_in_fp32_modules", None) or ()]
+    for name, parameter in model.named_parameters():
+        if any(part in f".{name}." for part in kept) and not hasattr(parameter, "ds_id"):  # which ZeRO has partitioned
+            parameter.data = parameter.data.float()
 
 
 def checkpoint_all(model, reentrant):
