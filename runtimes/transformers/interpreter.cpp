@@ -321,10 +321,13 @@ Tensor Interpreter::run_head(const Op& op) {
 }
 
 Tensor Interpreter::run_norm(const Op& op, const Tensor& input) {
+  const bool patched =
+      model_.plan->liger && (op.kind != OpKind::kHeadNorm || modeling_.liger_head_norms);
+  const bool in_place = op.role == OpRole::kFinalNorm ? modeling_.liger_final_in_place
+                                                      : modeling_.liger_norms_in_place;
   return call_module(model_.hooks, module_of(op), input, [&](const Tensor& given) {
-    return model_.plan->liger
-               ? liger_rms_norm(eager_, given, parameter(op, 0), modeling_.liger_norms_in_place)
-               : norm(eager_, op.norm, given, parameter(op, 0), parameter(op, 1));
+    return patched ? liger_rms_norm(eager_, given, parameter(op, 0), in_place)
+                   : norm(eager_, op.norm, given, parameter(op, 0), parameter(op, 1));
   });
 }
 

@@ -63,10 +63,11 @@ void add_liger(std::vector<std::string>& words, const ParallelPlan& plan) {
   append_words(words, {"--use_liger_kernel", "True"});
   if (plan.liger != fused) {
     const std::string kernels = plan.liger ? "true" : "false";
-    append_words(words, {"--liger_kernel_config", R"({"rope": )" + kernels + R"(, "rms_norm": )" +
-                                                      kernels + R"(, "swiglu": )" + kernels +
-                                                      R"(, "fused_linear_cross_entropy": )" +
-                                                      (fused ? "true" : "false") + "}"});
+    append_words(words,
+                 {"--liger_kernel_config",
+                  R"({"rope": )" + kernels + R"(, "rms_norm": )" + kernels + R"(, "swiglu": )" +
+                      kernels + R"(, "cross_entropy": false)" +
+                      R"(, "fused_linear_cross_entropy": )" + (fused ? "true" : "false") + "}"});
   }
 }
 

@@ -74,10 +74,12 @@ Modeling modeling_of(Family family) {
   switch (family) {
     case Family::kGemma2:
       modeling.liger_norms_in_place = false;
+      modeling.liger_final_in_place = false;
       break;
     case Family::kGemma3Text:
       modeling.views = HeadViews::kNorm;
       modeling.liger_norms_in_place = false;
+      modeling.liger_final_in_place = false;
       break;
     case Family::kGranite:
       modeling.embedding_scales = false;
@@ -98,6 +100,7 @@ Modeling modeling_of(Family family) {
       modeling.rope = RopeForm::kSliced;
       modeling.repeats_table = true;
       modeling.liger_norms_in_place = false;
+      modeling.liger_final_in_place = false;
       modeling.liger_rotates = false;
       break;
     case Family::kStablelm:
@@ -118,6 +121,7 @@ Modeling modeling_of(Family family) {
       modeling.views = HeadViews::kLast;
       modeling.rope = RopeForm::kPromoted;
       modeling.liger_norms_in_place = false;
+      modeling.liger_head_norms = false;
       break;
     case Family::kOpt:
       modeling.mask = MaskSource::kOnes;

@@ -119,7 +119,9 @@ struct Modeling {
   /// Liger's norms write their input's gradient over their output's, except if two norms follow
   /// each other with the residual between them.
   bool liger_norms_in_place = true;
-  bool liger_rotates = true;  ///< Liger's patch has a rotation (not GLM-4's).
+  bool liger_final_in_place = true;  ///< The same of the norm behind the layers.
+  bool liger_rotates = true;         ///< Liger's patch has a rotation (not GLM-4's).
+  bool liger_head_norms = true;      ///< Liger patches a model's norms of heads (not OLMo 2's).
 };
 
 [[nodiscard]] Modeling modeling_of(Family family);

@@ -31,7 +31,7 @@ def peak_of(output):
 def run(headroom, folder, source, row):
     """(bytes, error) of a row's dry run."""
     program, *first = source["command"]
-    line = [headroom, "dryrun", "--json", "--gpu", source["gpu"], "--steps", "0", *source.get("flags", []), "--",
+    line = [headroom, "dryrun", "--json", "--gpu", source["gpu"], "--steps", "0", *row.get("flags", []), "--",
             str(folder / "bin" / program), "-W", "ignore", *first, *row["arguments"]]
     done = subprocess.run(line, cwd=HERE / "programs", capture_output=True, text=True, check=False)
     found = peak_of(done.stderr) or peak_of(done.stdout)

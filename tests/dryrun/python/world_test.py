@@ -78,6 +78,9 @@ class Store(unittest.TestCase):
     def test_what_another_rank_would_write_is_a_unique_id(self):
         self.assertEqual(self.store.get("0"), bytes(128))
         self.assertTrue(self.store.check(["nobody writes this"]))
+        self.assertFalse(self.store.check(["default_pg//cuda//exception_dump"]))
+        self.store.set("remote_error", "by this rank")
+        self.assertTrue(self.store.check(["remote_error"]))
         self.assertIsNone(self.store.wait(["nobody writes this"], 1))
 
     def test_what_this_rank_writes_comes_back(self):

@@ -94,6 +94,7 @@ def make_optimizer(name, parameters):
 
 
 def train(engine, case, phases):
+    """Trains, and returns a list of the last batch alone."""
     pieces = case.get("accumulation", 1)
     for step in range(1, case.get("steps", 2) + 1):
         for piece in range(1, pieces + 1):
@@ -108,14 +109,16 @@ def train(engine, case, phases):
                 del loss
             with phases(f"{name}.step" if piece == pieces else f"{name}.step_noop"):
                 engine.step()
+    return [tokens]
 
 
-def evaluate(engine, case, phases):
+def evaluate(engine, case, phases, batch):
+    """A forward pass; its batch takes the place of the last one in the list `batch`."""
     engine.eval()
     with phases("evaluation"), torch.no_grad():
-        tokens = torch.randint(0, 100, (case.get("micro_batch", 1), case.get("seq", 2048)), device="cuda")
-        output = engine(input_ids=tokens, labels=tokens)
-        del output, tokens
+        batch[0] = torch.randint(0, 100, (case.get("micro_batch", 1), case.get("seq", 2048)), device="cuda")
+        output = engine(input_ids=batch[0], labels=batch[0])
+        del output
 
 
 def chosen_sizes(engine):
@@ -128,7 +131,7 @@ def chosen_sizes(engine):
 def start():
     """PyTorch on the rank's GPU and the group of all ranks."""
     torch.backends.cuda.enable_cudnn_sdp(False)
-    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    torch.cuda.set_device(int(os.environ.setdefault("LOCAL_RANK", "0")))  # DeepSpeed's CPU optimizers read it.
     torch.zeros(1, device="cuda")
     device = torch.device("cuda", torch.cuda.current_device())
     alone = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
@@ -165,9 +168,9 @@ def run(case):
         with phases("resume"):
             engine.load_checkpoint(saved.name)
         saved.cleanup()
-    train(engine, case, phases)
+    batch = train(engine, case, phases)
     if case.get("eval"):
-        evaluate(engine, case, phases)
+        evaluate(engine, case, phases, batch)
     inner = engine.optimizer
     return {"parameters": parameters, "wrapper": type(inner).__name__,
             "optimizer": type(getattr(inner, "optimizer", inner)).__name__, "buckets": chosen_sizes(engine),

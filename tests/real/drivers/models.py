@@ -130,8 +130,9 @@ def make_muon(model):
 
 
 def use_liger(model, kernels):
-    """Liger's kernels of the model's family; `kernels`: True, or what differs from its defaults."""
-    shared.apply_liger(model, **({"fused_linear_cross_entropy": False} if kernels is True else kernels))
+    """Liger's kernels of the model's family, not its losses; `kernels`: True, or what differs from that."""
+    losses = {"cross_entropy": False, "fused_linear_cross_entropy": False}
+    shared.apply_liger(model, **({**losses, **kernels} if isinstance(kernels, dict) else losses))
 
 
 def disbelieve_guards(case):

@@ -66,8 +66,8 @@ def load(case, place="cuda"):
     config = settings(quant)
     kept = quant.get("skip", heads_of(model)) + list(getattr(model, "_keep_in_fp32_modules", None) or [])
     model = replace_with_bnb_linear(model, modules_to_not_convert=kept, quantization_config=config)
-    place_buffers(model, place)
     place_weights(model, quant, dtype, place)
+    place_buffers(model, place)
     if quant["bits"] == 4:
         model.to(place)
     model.is_loaded_in_4bit, model.is_loaded_in_8bit = quant["bits"] == 4, quant["bits"] == 8

@@ -11,6 +11,8 @@ from .settings import Settings
 _ADDRESS = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 # ncclUniqueId is 128 bytes (nccl.h, NCCL_UNIQUE_ID_BYTES); it is what other ranks are asked for most.
 _UNIQUE_ID = bytes(128)
+# Keys with which ranks raise an alarm: no rank does (ProcessGroupNCCL.hpp, kStoreDumpKey and kStoreErrorSignalKey).
+_ALARMS = ("exception_dump", "remote_error")
 
 
 def rank_variables(settings: Settings) -> Dict[str, str]:
@@ -82,7 +84,8 @@ def store_class(base: type) -> type:
                 return self._values.get(key, before)
 
         def check(self, keys: List[str]) -> bool:
-            return True
+            with self._lock:
+                return all(key in self._values or not key.endswith(_ALARMS) for key in keys)
 
         def wait(self, keys: List[str], timeout: Any = None) -> None:
             return None

@@ -27,22 +27,55 @@ def default_dtype(dtype):
 
 def make_model(model_class, config, dtype, place, drawn=False):
     """The model in the context `place`; unless `drawn`, no values are drawn for its weights."""
-    with default_dtype(dtype), place, contextlib.nullcontext() if drawn else no_init_weights():
-        model = model_class.from_config(config, attn_implementation=config._attn_implementation)
+    def build():
+        return model_class.from_config(config, attn_implementation=config._attn_implementation)
+
+    kept = fp32_modules(build) if dtype == torch.float16 and isinstance(place, torch.device) else ()
+    with default_dtype(dtype), place, contextlib.nullcontext() if drawn else no_init_weights(), made_in_fp32(kept):
+        model = build()
     model.tie_weights()  # no_init_weights skips it.
-    if dtype == torch.float16:
-        widen_kept(model)
     return model
 
 
-def widen_kept(model):
-    """Takes to fp32 the parameters that transformers' from_pretrained keeps there while all others are fp16.
+def fp32_modules(build):
+    """The modules that from_pretrained keeps in fp32 while all others are fp16: their numbers, in the order in which
+    `build` makes modules.
 
     Source: transformers, modeling_utils.py, _keep_in_fp32_modules."""
+    made = []
+    with torch.device("meta"), no_init_weights(), watching_modules(made.append):
+        model = build()
     kept = [f".{name}." for name in getattr(model, "_keep_in_fp32_modules", None) or ()]
-    for name, parameter in model.named_parameters():
-        if any(part in f".{name}." for part in kept) and not hasattr(parameter, "ds_id"):  # which ZeRO has partitioned
-            parameter.data = parameter.data.float()
+    wide = {id(module) for name, module in model.named_modules() if any(part in f".{name}." for part in kept)}
+    return {number for number, module in enumerate(made) if id(module) in wide}
+
+
+@contextlib.contextmanager
+def made_in_fp32(numbers):
+    """While a model is made: the modules with these numbers make their parameters in fp32."""
+    usual, count = torch.get_default_dtype(), iter(range(1 << 62))
+
+    def begun(_module):
+        torch.set_default_dtype(torch.float32 if next(count) in numbers else usual)
+
+    with watching_modules(begun) if numbers else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
+def watching_modules(begun):
+    """`begun` is called with each module whose constructor begins."""
+    constructor = torch.nn.Module.__init__
+
+    def watched(module, *args, **kwargs):
+        constructor(module, *args, **kwargs)
+        begun(module)
+
+    torch.nn.Module.__init__ = watched
+    try:
+        yield
+    finally:
+        torch.nn.Module.__init__ = constructor
 
 
 def checkpoint_all(model, reentrant):
