@@ -9,13 +9,9 @@ namespace headroom::ir::deepspeed {
 
 using torch::Tensor;
 
-bool BaseOptimizer::is_compiled(const OptimizerPlan& plan, const ZeroPlan& zero) {
-  return plan.kind == OptimizerKind::kAdamW && plan.form == OptimizerForm::kFused &&
-         !zero.torch_adam;
-}
-
 bool BaseOptimizer::is_own(const OptimizerPlan& plan, const ZeroPlan& zero) {
-  return is_compiled(plan, zero) && zero.offload_optimizer == OffloadDevice::kNone;
+  return plan.kind == OptimizerKind::kAdamW && plan.form == OptimizerForm::kFused &&
+         !zero.torch_adam && zero.offload_optimizer == OffloadDevice::kNone;
 }
 
 /// If the optimizer is DeepSpeedCPUAdam, parameters on the device are stepped by torch.optim.AdamW

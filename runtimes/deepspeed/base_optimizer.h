@@ -32,9 +32,6 @@ class BaseOptimizer {
   ///         (optimizer.load_state_dict).
   void load(std::size_t group, std::span<const torch::Tensor> parameters);
 
-  /// Whether the optimizer is DeepSpeed's FusedAdam or DeepSpeedCPUAdam, whose operators are
-  /// compiled.
-  [[nodiscard]] static bool is_compiled(const OptimizerPlan& plan, const ZeroPlan& zero);
   /// Whether the optimizer is DeepSpeed's FusedAdam, which has a wrapper of its own at stage 0.
   [[nodiscard]] static bool is_own(const OptimizerPlan& plan, const ZeroPlan& zero);
 

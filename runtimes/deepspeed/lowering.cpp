@@ -221,10 +221,10 @@ transformers::Model make_model(Eager& eager, const ModelSpec& spec, const Parall
     transformers::prepare_kbit(eager, model);
   }
   if (plan.lora) {
-    if (zero_init != nullptr) {
-      zero_init->collect_garbage(model);  // Importing PEFT triggers the collector.
-    }
     transformers::add_adapters(eager, model, *plan.lora);
+  }
+  if (zero_init != nullptr) {
+    zero_init->collect_garbage(model);
   }
   return model;
 }
@@ -286,21 +286,6 @@ void run_phases(const Run& run) {
   }
 }
 
-/// Whether Python's garbage collector has visited its youngest objects between the creation of the
-/// model and the end of that of its optimizer. It does so when 700 more containers were created
-/// than freed.
-///
-/// Model:  assumption: seven containers for each parameter, in the optimizer's groups and in the
-///         code that reads parameters and memory. The number was chosen on the measured runs
-///         (docs/model-assumptions.md): in models of 16 layers or more the collector had always
-///         run; in smaller ones it depends on the process.
-/// Source: python/cpython 3.11 Modules/gcmodule.c, gc_alloc and the thresholds of _PyGC_InitState.
-bool collected_by_now(const transformers::Model& model) {
-  constexpr std::size_t kYoungestGeneration = 700;
-  constexpr std::size_t kContainersOfParameter = 7;
-  return transformers::all_parameters(model).size() * kContainersOfParameter > kYoungestGeneration;
-}
-
 }  // namespace
 
 Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::int64_t rank,
@@ -321,9 +306,6 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   BaseOptimizer optimizer(eager, plan.optimizer, zero);
   {
     const PhaseScope phase(eager, PhaseKind::kOptimizerObject);
-    if (BaseOptimizer::is_compiled(plan.optimizer, zero) || collected_by_now(model)) {
-      zero_init.collect_garbage(model);  // Loading a compiled operator does, too.
-    }
     optimizer.construct();
   }
   const EngineState state{.eager = eager, .plan = plan, .zero = zero, .model = model, .rank = rank};

@@ -19,7 +19,7 @@ class ZeroInit {
   void partition(const torch::Tensor& parameter);
   /// Frees parameters that no module refers to any more (the head of a model with tied embeddings).
   /// Each parameter refers to itself through its methods, so only Python's garbage collector frees
-  /// it.
+  /// it. In recorded rows it runs at the end of the phase in which the model is made.
   void collect_garbage(const transformers::Model& model);
   [[nodiscard]] std::vector<PartitionedParameter> take() { return std::move(parameters_); }
 

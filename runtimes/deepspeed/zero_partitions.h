@@ -103,7 +103,6 @@ class ZeroPartitions : public OptimizerWrapper {
 
   EngineState state_;
   BaseOptimizer& optimizer_;
-  std::vector<PartitionedParameter> unreachable_;  ///< Freed when Python's collector runs.
   PartitionedParameters parameters_;
   ParameterCoordinator coordinator_;
   GradientPartitions gradients_;

@@ -20,26 +20,10 @@ namespace headroom::ir::deepspeed {
 using torch::Eager;
 using torch::Tensor;
 
-namespace {
-
-/// Removes from `parameters` those that `model` has not kept, and returns them.
-std::vector<PartitionedParameter> take_unreachable(const transformers::Model& model,
-                                                   std::vector<PartitionedParameter>& parameters) {
-  const auto first = std::stable_partition(
-      parameters.begin(), parameters.end(),
-      [&](const PartitionedParameter& each) { return refers_to(model, each.whole); });
-  std::vector<PartitionedParameter> unreachable(first, parameters.end());
-  parameters.erase(first, parameters.end());
-  return unreachable;
-}
-
-}  // namespace
-
 ZeroPartitions::ZeroPartitions(EngineState state, BaseOptimizer& optimizer,
                                std::vector<PartitionedParameter> parameters)
     : state_(state),
       optimizer_(optimizer),
-      unreachable_(take_unreachable(state.model, parameters)),
       parameters_(state, std::move(parameters)),
       coordinator_(state, parameters_),
       gradients_(state, parameters_) {}
@@ -136,7 +120,6 @@ void ZeroPartitions::defragment() {
   }
   Eager& eager = state_.eager;
   eager.set_site("zero3.defragment", -1);
-  unreachable_.clear();  // gc.collect()
   std::int64_t elements = 0;
   for (const SubGroup& group : groups_) {
     elements += group.elements;

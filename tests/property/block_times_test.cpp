@@ -92,6 +92,7 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
         plans_of("llama-3.1-8b", "h100-80gb", 64, {{megatron_axes::kOffloadModules, "any"}}),
         plans_of("deepseek-v3", "h800-80gb", 128, {{megatron_axes::kOffloadModules, "any"}}),
         plans_of("deepseek-v3", "b200", 128, {{Axis::kPrecision, "fp8-mxfp8"}}),
+        plans_of("gpt3-175b", "h100-80gb", 512, {{Axis::kPrecision, "fp8-delayed,fp8-tensorwise"}}),
         plans_of("llama-3.1-8b", "h100-80gb", 64, cut_ranks("no")),
         plans_of("llama-3.1-8b", "h100-80gb", 64, cut_ranks("yes")),
         plans_of("llama-3.1-8b", "b200", 64, cut_ranks("any", "fp8-delayed,fp8-mxfp8")),
@@ -207,6 +208,35 @@ TEST_CASE("block times: pieces add up to the passes of a whole program") {
     CHECK((parts.copies.value() > 0) == (link < 1));
 
     CHECK((parts.recomputation.value() > 0) == (recompute != ir::MegatronRecompute::kNone));
+  }
+}
+
+TEST_CASE("block times: weights are cast to 8 bits in a step's first micro-batch alone") {
+  for (const auto& [name, tensor, recipe] :
+       {std::tuple("gpt3-6.7b", 4, ir::MegatronFp8::kDelayed),
+        std::tuple("llama-3.1-8b", 2, ir::MegatronFp8::kTensorwise),
+        std::tuple("llama-3.1-8b", 1, ir::MegatronFp8::kBlockwise)}) {
+    Plans plans = plans_of(name, "h100-80gb", 8);
+    plans.model.layers.resize(8);
+    ir::ParallelPlan plan = plans.cells.front().plan;
+    plan.world = tensor;
+    plan.mesh.tensor = tensor;
+    plan.workload.micro_batch = 4;
+    plan.workload.accumulation = 3;
+    ir::MegatronPlan& megatron = edit_megatron(plan);
+    megatron = {};
+    megatron.fp8 = recipe;
+    megatron.sequence_parallel = tensor > 1;
+    const BlockTimes blocks = block_times(plans.model, plan, plans.machine, plans.device).value();
+    const PipelineParts parts = pipeline_parts(plans.model, plan, blocks);
+    const ir::RankProgram program = cost::lower_replayed(plans.model, plan, plans.device).value();
+    const cost::ProgramTime::Chunk chunk =
+        cost::price_program(program, plan, cost::prices_on(plans.machine, plan)).chunks.at(0);
+    const double replayed = (chunk.forward.time() + chunk.backward.time()).value();
+    CAPTURE(name);
+    CHECK(std::abs(parts.micro_batch.value() / replayed - 1) < 0.02);
+    const double once = (parts.forward_backward - 3.0 * parts.micro_batch).value();
+    CHECK(once > 0.01 * replayed);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "costmodel/hardware/work_time.h"
 #include "planner/evaluate/plan_figures.h"
+#include "runtimes/megatron/build_chunks.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/te_gemm.h"
 
@@ -15,8 +16,9 @@ struct RankSizes {
   ir::Mesh mesh;
   ir::MegatronPlan options;
   std::int64_t batch = 1;
-  std::int64_t queries = 1;  ///< Tokens of a sequence on one rank.
-  std::int64_t tokens = 1;   ///< T.
+  std::int64_t queries = 1;     ///< Tokens of a sequence on one rank.
+  std::int64_t tokens = 1;      ///< T.
+  std::int64_t vocabulary = 1;  ///< With its padding, over all tensor-parallel ranks.
   std::int64_t stretch = 1;  ///< Tokens between blocks: T, or its share under sequence parallelism.
   ir::DType dtype = ir::DType::kBf16;
   ir::DType linear = ir::DType::kBf16;  ///< Type of the linear layers' operands.
@@ -24,8 +26,9 @@ struct RankSizes {
   bool native = false;  ///< The kernel is that of Transformer Engine's fused backend.
 };
 
-RankSizes sizes_of(const ir::ParallelPlan& plan) {
+RankSizes sizes_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   RankSizes sizes;
+  sizes.vocabulary = ir::megatron::padded_vocabulary(model, plan);
   sizes.mesh = plan.mesh;
   sizes.options = megatron_of(plan);
   sizes.batch = plan.workload.micro_batch;
@@ -56,7 +59,7 @@ class Pricer {
  public:
   Pricer(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const cost::Machine& machine)
       : model_(model),
-        sizes_(sizes_of(plan)),
+        sizes_(sizes_of(model, plan)),
         machine_(machine),
         performance_(cost::performance_in(machine, plan)) {}
 
@@ -118,6 +121,7 @@ class Pricer {
     whole += sparse ? experts() : dense_mlp(model_.ffn);
     return {.forward = kFloorRounding * whole.forward,
             .backward = kFloorRounding * whole.backward,
+            .once = {},
             .core_attention = {},
             .norms = {},
             .mlp = {},
@@ -126,7 +130,7 @@ class Pricer {
 
   /// The output projection without the loss.
   [[nodiscard]] Seconds head() const {
-    const std::int64_t rows = ceil_div(model_.vocabulary, sizes_.mesh.tensor);
+    const std::int64_t rows = sizes_.vocabulary / sizes_.mesh.tensor;
     const PassFloor pass =
         product(sizes_.tokens, rows, model_.hidden, 1, ir::GemmBatch::kStrided, sizes_.dtype);
     return kFloorRounding * (pass.forward + pass.backward);

@@ -75,10 +75,16 @@ class PassReader {
     }
   }
 
-  [[nodiscard]] PassTimes read(std::int64_t layers) const {
+  /// The times of the first and of the last micro-batch.
+  [[nodiscard]] std::pair<PassTimes, PassTimes> read(std::int64_t layers) const {
+    PassTimes first;
     PassTimes times;
     for (const ir::WorkRange& range : ir::work_ranges(program_)) {
       if (range.kind == ir::RangeKind::kForwardPass) {
+        if (first.forward.empty()) {
+          first = times;
+        }
+        times = {};
         read_pass(range, layers, false, times);
       } else if (range.kind == ir::RangeKind::kBackwardPass) {
         read_pass(range, layers, true, times);
@@ -87,7 +93,7 @@ class PassReader {
         read_recomputation(range, times);
       }
     }
-    return times;
+    return {first.forward.empty() ? times : first, times};
   }
 
  private:
@@ -185,9 +191,10 @@ class Sampler {
         prices_(cost::prices_on(machine, plan)),
         device_(device) {}
 
-  /// Times of `layers` layers like `layer` under `plan`.
-  [[nodiscard]] Result<PassTimes> passes(const ir::ParallelPlan& plan, const ir::LayerSpec& layer,
-                                         std::int64_t layers) {
+  /// Times of `layers` layers like `layer` under `plan`, in the first and in the last micro-batch.
+  [[nodiscard]] Result<std::pair<PassTimes, PassTimes>> passes(const ir::ParallelPlan& plan,
+                                                               const ir::LayerSpec& layer,
+                                                               std::int64_t layers) {
     model_.layers.assign(static_cast<std::size_t>(layers), layer);
     const Result<ir::RankProgram> program = ir::lower(model_, plan, ir::Rank{0}, device_.traits);
     if (!program) {
@@ -201,28 +208,33 @@ class Sampler {
   /// Engine's loss.
   [[nodiscard]] std::optional<Error> read_layer(const ir::LayerSpec& layer, LayerTimes& times,
                                                 BlockTimes& blocks) {
-    const Result<PassTimes> plain = passes(plan_, layer, kTimedLayers);
-    if (!plain) {
-      return plain.error();
+    ir::ParallelPlan whole = plan_;
+    whole.workload.accumulation = megatron_of(plan_).fp8 == ir::MegatronFp8::kNone ? 1 : 2;
+    const auto read = passes(whole, layer, kTimedLayers);
+    if (!read) {
+      return read.error();
     }
-    blocks.host_share = std::max(blocks.host_share, plain->host_share);
-    times.forward = plain->forward[kMiddle];
-    times.backward = plain->backward[kMiddle];
-    blocks.embedding = plain->before;
-    blocks.head[static_cast<std::size_t>(megatron_of(plan_).cross_entropy)] = plain->behind;
+    const auto& [first, plain] = *read;
+    blocks.host_share = std::max(blocks.host_share, plain.host_share);
+    times.forward = plain.forward[kMiddle];
+    times.backward = plain.backward[kMiddle];
+    times.once = std::max(Seconds{}, first.forward[kMiddle] - plain.forward[kMiddle]) +
+                 std::max(Seconds{}, first.backward[kMiddle] - plain.backward[kMiddle]);
+    blocks.embedding = plain.before;
+    blocks.head[static_cast<std::size_t>(megatron_of(plan_).cross_entropy)] = plain.behind;
     if (megatron_of(plan_).fp8 == ir::MegatronFp8::kDelayed) {
       return std::nullopt;  // Nothing is recomputed.
     }
     ir::ParallelPlan with = plan_;
     edit_megatron(with).recompute = ir::MegatronRecompute::kSelective;
     edit_megatron(with).recompute_modules = {.core_attention = true, .norms = true, .mlp = true};
-    const Result<PassTimes> recomputed = passes(with, layer, kTimedLayers);
+    const auto recomputed = passes(with, layer, kTimedLayers);
     if (!recomputed) {
       return recomputed.error();
     }
-    times.core_attention = recomputed->attention_again;
-    times.norms = recomputed->norms_again;
-    times.mlp = recomputed->mlp_again;
+    times.core_attention = recomputed->second.attention_again;
+    times.norms = recomputed->second.norms_again;
+    times.mlp = recomputed->second.mlp_again;
     return std::nullopt;
   }
 
@@ -256,11 +268,11 @@ class Sampler {
       if (megatron_of(with).cross_entropy == megatron_of(plan_).cross_entropy) {
         continue;
       }
-      Result<PassTimes> times = passes(with, layer, 1);
+      const auto times = passes(with, layer, 1);
       if (!times) {
-        return std::move(times).error();
+        return times.error();
       }
-      blocks.head.at(form) = times->behind;
+      blocks.head.at(form) = times->second.behind;
     }
     return std::nullopt;
   }
@@ -326,7 +338,7 @@ std::vector<std::pair<ir::LayerSpec, double>> kinds_of(const ir::ModelSpec& mode
 
 void add(const LayerTimes& one, double share, LayerTimes& sum) {
   for (Seconds LayerTimes::*const part :
-       {&LayerTimes::forward, &LayerTimes::backward, &LayerTimes::core_attention,
+       {&LayerTimes::forward, &LayerTimes::backward, &LayerTimes::once, &LayerTimes::core_attention,
         &LayerTimes::norms, &LayerTimes::mlp}) {
     sum.*part += share * (one.*part);
   }

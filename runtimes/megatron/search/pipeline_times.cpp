@@ -169,6 +169,8 @@ PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
                  times(sparse_again, blocks_.sparse.forward.value()) +
                  times(stage.dense, selective_seconds(plan, blocks_.dense)) +
                  times(stage.sparse, selective_seconds(plan, blocks_.sparse));
+  result.once = times(stage.dense, blocks_.dense.once.value()) +
+                times(stage.sparse, blocks_.sparse.once.value());
   if (stage.first) {
     result.plain += blocks_.embedding.value();
   }
@@ -203,7 +205,7 @@ PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
     const Seconds transfer = blocks_.transfer.at(megatron_of(plan).pipeline_before_data ? 1 : 0);
     sent = static_cast<double>(chunks_ * stages + stages - 1) * transfer.value();
   }
-  return {.forward_backward = Seconds{count * slowest.plain},
+  return {.forward_backward = Seconds{count * slowest.plain + slowest.once},
           .recomputation = Seconds{count * slowest.again},
           .copies = Seconds{count * slowest.copies},
           .bubble = Seconds{(sum - slowest.whole()) / static_cast<double>(chunks_) + sent},

@@ -28,6 +28,24 @@ class Routing(unittest.TestCase):
         self.assertEqual(values.tokens_of(1, 4, 1000, "skewed:0.2"), 200)
 
 
+class Searches(unittest.TestCase):
+    class Layer:
+        num_experts = 4
+        top_k = 2
+
+        def ask(self, counts, elements):
+            condition = types.SimpleNamespace(numel=lambda: elements, dim=lambda: 1)
+            return counts._count(condition, sys._getframe())[0]
+
+    def test_what_a_layer_with_experts_finds(self):
+        torch = types.SimpleNamespace(Tensor=Truth, nn=types.SimpleNamespace(Parameter=Truth), int64=0, int32=1)
+        session = types.SimpleNamespace(torch=torch, settings=types.SimpleNamespace(routing="uniform"))
+        counts = values.Counts(session, known=None)
+        self.assertEqual(self.Layer().ask(counts, 4), 4)  # all experts
+        self.assertEqual(self.Layer().ask(counts, 5), 4)  # all but the class for masked tokens (GPT-OSS)
+        self.assertEqual(self.Layer().ask(counts, 100), 50)  # an expert's share of two experts for each token
+
+
 class Guards(unittest.TestCase):
     def session(self):
         compiler = types.SimpleNamespace(is_compiling=lambda: False)

@@ -183,6 +183,8 @@ class Counts:
         experts = from_owner(frame, EXPERTS)
         if experts is None or elements <= experts:
             return elements, "A search for nonzero elements was taken to find all of them"
+        if elements == experts + 1:
+            return experts, "A search among the experts and a class for masked tokens was taken to find the experts"
         where = (id(frame.f_code), frame.f_lineno)
         expert = self._calls.get(where, 0)
         self._calls[where] = (expert + 1) % experts
