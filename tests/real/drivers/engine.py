@@ -139,17 +139,18 @@ def start():
 
 
 def make_engine(case, phases):
-    """The engine, and the number of the model's parameters."""
+    """The engine, and the numbers of the model's parameters."""
     config = settings(case, models.model_config(case).hidden_size)
     with phases("model"):
         model = load(case, config)
-    parameters = models.elements(model.parameters())
+    counts = {"parameters": models.elements(model.parameters()),
+              "trainable": models.elements(p for p in model.parameters() if p.requires_grad)}
     groups = parameter_groups(model, case.get("decay_groups"))
     with phases("optimizer_object"):
         optimizer = make_optimizer(case.get("optimizer", "torch"), groups)
     with phases("deepspeed.initialize"):
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
-    return engine, parameters
+    return engine, counts
 
 
 def save_states(case, folder):
@@ -160,10 +161,11 @@ def save_states(case, folder):
 
 
 def run(case):
+    models.disbelieve_guards(case)
     saved = resume.saved_states("engine", case) if case.get("resume") else None
     start()
     phases = Phases(NCCL_PAUSE)
-    engine, parameters = make_engine(case, phases)
+    engine, counts = make_engine(case, phases)
     if saved:
         with phases("resume"):
             engine.load_checkpoint(saved.name)
@@ -172,6 +174,6 @@ def run(case):
     if case.get("eval"):
         evaluate(engine, case, phases, batch)
     inner = engine.optimizer
-    return {"parameters": parameters, "wrapper": type(inner).__name__,
+    return {**counts, "wrapper": type(inner).__name__,
             "optimizer": type(getattr(inner, "optimizer", inner)).__name__, "buckets": chosen_sizes(engine),
             "phases": phases.rows}

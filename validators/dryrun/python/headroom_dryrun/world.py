@@ -251,10 +251,15 @@ def _exchange_shapes(process_group: Any, tensors: List[Any], logger: Any = None)
 
 
 def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
-    """Hooks for torch.distributed when a world is to be believed in."""
+    """Hooks for torch.distributed: it believes in a world where one is asked for, and says how large its groups are."""
     settings = session.settings
+
+    def groups_imported(c10d: Any) -> None:
+        if hasattr(c10d, "Store"):
+            _announce_groups(session, c10d)
+
     if settings.world is None:
-        return {}
+        return {"torch.distributed.distributed_c10d": [groups_imported]}
 
     def c10d_imported(c10d: Any) -> None:
         if not hasattr(c10d, "Store"):
@@ -262,7 +267,7 @@ def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
         store_type = store_class(c10d.Store)
         _put_rendezvous(store_type, settings)(sys.modules["torch.distributed.rendezvous"])
         _put_collectives(session, c10d)
-        _announce_groups(session, c10d)
+        groups_imported(c10d)
         if hasattr(c10d, "ProcessGroupGloo"):
             c10d.ProcessGroupGloo = _gloo_without_peers(c10d)
         session.store_type = store_type
