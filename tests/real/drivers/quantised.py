@@ -43,10 +43,11 @@ def place_weights(model, quant, dtype, place):
     model.tie_weights()
 
 
-def place_buffers(model, place):
+def place_buffers(model, place, floating):
+    """Moves the buffers to `place`: frequencies (floating) with the modules, positions when the weights are there."""
     for module in model.modules():
         for name, buffer in list(module._buffers.items()):
-            if buffer is not None:
+            if buffer is not None and buffer.is_floating_point() == floating:
                 module.register_buffer(name, buffer.to(place), persistent=False)
 
 
@@ -66,8 +67,9 @@ def load(case, place="cuda"):
     config = settings(quant)
     kept = quant.get("skip", heads_of(model)) + list(getattr(model, "_keep_in_fp32_modules", None) or [])
     model = replace_with_bnb_linear(model, modules_to_not_convert=kept, quantization_config=config)
+    place_buffers(model, place, floating=True)
     place_weights(model, quant, dtype, place)
-    place_buffers(model, place)
+    place_buffers(model, place, floating=False)
     if quant["bits"] == 4:
         model.to(place)
     model.is_loaded_in_4bit, model.is_loaded_in_8bit = quant["bits"] == 4, quant["bits"] == 8
