@@ -28,7 +28,7 @@ def answer(headroom, arguments):
     seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     document = json.loads(done.stdout) if done.stdout.startswith("{") else {}
     found = document if document.get("plan") else None
-    return found, document.get("status") or done.stderr.strip().splitlines()[0], seconds
+    return found, document.get("status") or done.stderr.strip().partition("\n")[0], seconds
 
 
 def step_of(document):
@@ -53,16 +53,16 @@ def decisions(plan):
 def changes(expert, best):
     """The decisions of `best` that are not those of `expert`, in words."""
     before, after = decisions(expert), decisions(best)
-    return ", ".join(f"{key} {before.get(key, '-')} → {after.get(key, '-')}" for key in sorted(before.keys() | after.keys())
-                     if before.get(key) != after.get(key))
+    keys = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
+    return ", ".join(f"{key} {before.get(key, '-')} → {after.get(key, '-')}" for key in keys)
 
 
 def entry(headroom, asked):
     """A row of the table, as a dictionary."""
     expert, trouble, _ = answer(headroom, f"{asked['question']} {asked['expert']}")
     best, status, seconds = answer(headroom, asked["question"])
-    row = {"name": asked["name"], "measured": asked["measured_seconds"], "expert": None, "best": None, "seconds": seconds,
-           "status": status, "trouble": None if expert else trouble}
+    row = {"name": asked["name"], "measured": asked["measured_seconds"], "expert": None, "best": None,
+           "seconds": seconds, "status": status, "trouble": None if expert else trouble}
     if expert:
         row.update(expert=step_of(expert), chance=chance_of(expert), peak=expert["estimate"]["peak_reserved_bytes"])
     if best:
@@ -78,8 +78,8 @@ def line(row):
 
     fits = row["trouble"] if row["expert"] is None else f"{100 * row['chance']:.0f} %"
     gain = f"{100 * (row['expert'] / row['best'] - 1):+.1f} %" if row["expert"] and row["best"] else "-"
-    return (f"| {row['name']} | {seconds(row['measured'])} | {seconds(row['expert'])} | {fits} | {seconds(row['best'])} | "
-            f"{gain} | {row.get('changes', '')} | {row['seconds']:.1f} s |")
+    return (f"| {row['name']} | {seconds(row['measured'])} | {seconds(row['expert'])} | {fits} | "
+            f"{seconds(row['best'])} | {gain} | {row.get('changes', '')} | {row['seconds']:.1f} s |")
 
 
 def main():

@@ -88,7 +88,9 @@ class PassReader {
         read_pass(range, layers, false, times);
       } else if (range.kind == ir::RangeKind::kBackwardPass) {
         read_pass(range, layers, true, times);
-        times.before += embedding_after(range.end);
+        if (first.forward.empty()) {  // A later forward has waited for the embedding before it.
+          times.before += embedding_after(range.end);
+        }
       } else if (range.kind == ir::RangeKind::kRecomputation) {
         read_recomputation(range, times);
       }

@@ -29,7 +29,8 @@ inline constexpr std::size_t kModuleSets = 8;
 struct LayerTimes {
   Seconds forward;
   Seconds backward;
-  /// What the first micro-batch of a step adds: weights are cast to 8 bits there, for all.
+  /// What the first micro-batch of a step adds: weights are cast to 8 bits there, for all
+  /// micro-batches.
   Seconds once;
   Seconds core_attention;  ///< What selective recomputation of this module adds to backward.
   Seconds norms;
@@ -64,11 +65,11 @@ struct BlockTimes {
 /// Times of the pieces of `plan` for Megatron.
 ///
 /// Model:   the runtime lowers programs of three layers of one kind, on one stage and for one
-///          micro-batch, or for two if products are in 8 bits, whose second is every later one's
-///          form. They are priced like the step of a whole program (`cost::price_program`).
-///          The times of the middle layer and of the operators before and after the layers are read
-///          off. Layers that differ only in their windows count as the mean of all. Copies of
-///          activations to the host are read off separate programs.
+///          micro-batch. With products in 8 bits there are two micro-batches; all later ones are
+///          like the second. They are priced like the step of a whole program
+///          (`cost::price_program`). The times of the middle layer and of the operators before and
+///          after the layers are read off. Layers that differ only in their windows count as the
+///          mean of all. Copies of activations to the host are read off separate programs.
 /// Shapes:  T = B S / c tokens of a rank.
 /// Errors:  those of the runtime's lowering.
 [[nodiscard]] Result<BlockTimes> block_times(const ir::ModelSpec& model,

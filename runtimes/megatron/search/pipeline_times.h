@@ -65,7 +65,7 @@ class PipelineTimes {
     double plain = 0;
     double again = 0;   ///< Recomputation in backward.
     double copies = 0;  ///< Exposed copies.
-    double once = 0;    ///< What the first micro-batch adds.
+    double once = 0;    ///< What the first micro-batch adds; not in `whole`.
     [[nodiscard]] double whole() const { return plain + again + copies; }
   };
   void add_stages(const ir::ModelSpec& model, const ir::ParallelPlan& plan);

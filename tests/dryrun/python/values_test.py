@@ -65,18 +65,21 @@ class Guards(unittest.TestCase):
 
     def test_what_a_program_asserts_holds_and_nothing_else_does(self):
         session = self.session()
-        kind = type("Unknown", (Truth,), {"__bool__": values.Guards(session)._truth(lambda tensor: False)})
+        kind = type("Unknown", (Truth,), {"__bool__": values.Guards(session)._truth(lambda tensor: False),
+                                            "__lt__": lambda tensor, other: tensor})
         unknown, no = kind(), False
         assert unknown
         assert unknown, "out of bounds"
         assert unknown and not no
         assert no or unknown
-        self.assertEqual(self.said, ["What a program asserts was taken as true"] * 4)
+        assert unknown < 3
+        assert unknown < 3 and unknown
+        self.assertEqual(self.said, ["What a program asserts was taken as true"] * 7)
         with self.assertRaises(AssertionError):
             assert not unknown and no
         taken = "yes" if unknown else "no"
         self.assertEqual((taken, bool(unknown), not unknown, unknown and 1), ("no", False, True, unknown))
-        self.assertEqual(len(self.said), 4)
+        self.assertEqual(len(self.said), 7)
 
     def test_releases_without_fast_all_are_left_alone(self):
         values.hooks(self.session())["transformers.masking_utils"][0](types.SimpleNamespace())

@@ -94,7 +94,8 @@ def make_optimizer(name, parameters):
 
 
 def train(engine, case, phases):
-    """Trains, and returns a list of the last batch alone."""
+    """Trains, and returns the last batch in a list, in which `evaluate` can replace it."""
+    tokens = None
     pieces = case.get("accumulation", 1)
     for step in range(1, case.get("steps", 2) + 1):
         for piece in range(1, pieces + 1):
@@ -139,7 +140,7 @@ def start():
 
 
 def make_engine(case, phases):
-    """The engine, and the numbers of the model's parameters."""
+    """The engine, and how many parameters the model has and trains."""
     config = settings(case, models.model_config(case).hidden_size)
     with phases("model"):
         model = load(case, config)

@@ -44,7 +44,7 @@ def place_weights(model, quant, dtype, place):
 
 
 def place_buffers(model, place, floating):
-    """Moves the buffers to `place`: frequencies (floating) with the modules, positions when the weights are there."""
+    """Moves the buffers that are `floating`, or all others, to `place`. Positions are integers, and come last."""
     for module in model.modules():
         for name, buffer in list(module._buffers.items()):
             if buffer is not None and buffer.is_floating_point() == floating:

@@ -68,7 +68,7 @@ def local_variables(frame: Any) -> Dict[str, Any]:
 
 
 def is_asserting(frame: Any) -> bool:
-    """Whether `frame` is at the condition of an `assert` whose error a false value would raise."""
+    """Whether `frame` asks for the truth of a value in an `assert`, and a false one would raise the error."""
     return frame is not None and frame.f_lasti in _asserted_jumps(frame.f_code)
 
 
@@ -77,7 +77,7 @@ def _asserted_jumps(code: Any) -> frozenset:
     """Where the instructions of `code` begin that test a value and raise an AssertionError if it is false.
 
     The error follows a jump over it (`assert a`), or is where a jump goes (the first test of `assert a and b`). Since
-    Python 3.13 an instruction of its own, TO_BOOL, asks for the truth before the jump."""
+    Python 3.13 the instruction before the jump asks for the truth: TO_BOOL, or the comparison itself."""
     instructions = list(dis.get_instructions(code))
     raising = {i.offset for i in instructions if i.opname == "LOAD_ASSERTION_ERROR" or i.argrepr == "AssertionError"}
     found = set()
@@ -88,6 +88,6 @@ def _asserted_jumps(code: Any) -> frozenset:
             "IF_FALSE" in jump.opname and jump.argval in raising
         ):
             found.add(jump.offset)
-            if at and instructions[at - 1].opname == "TO_BOOL":
+            if at and instructions[at - 1].opname in ("TO_BOOL", "COMPARE_OP"):
                 found.add(instructions[at - 1].offset)
     return frozenset(found)

@@ -251,7 +251,7 @@ def _exchange_shapes(process_group: Any, tensors: List[Any], logger: Any = None)
 
 
 def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
-    """Hooks for torch.distributed: it believes in a world where one is asked for, and says how large its groups are."""
+    """Hooks for torch.distributed: it gets a made-up world if one is asked for, and says how large its groups are."""
     settings = session.settings
 
     def groups_imported(c10d: Any) -> None:

@@ -1,5 +1,6 @@
 """The model of a case, with random weights: what a checkpoint would bring matters to no allocation."""
 import contextlib
+import itertools
 
 import torch
 import transformers
@@ -52,8 +53,8 @@ def fp32_modules(build):
 
 @contextlib.contextmanager
 def made_in_fp32(numbers):
-    """While a model is made: the modules with these numbers make their parameters in fp32."""
-    usual, count = torch.get_default_dtype(), iter(range(1 << 62))
+    """While a model is made: the modules with these numbers make their parameters in fp32, until the next one begins."""
+    usual, count = torch.get_default_dtype(), itertools.count()
 
     def begun(_module):
         torch.set_default_dtype(torch.float32 if next(count) in numbers else usual)
