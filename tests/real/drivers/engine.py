@@ -9,6 +9,8 @@ import deepspeed
 import torch
 import transformers
 
+from transformers.integrations import HfDeepSpeedConfig
+
 import models
 import resume
 from phases import NCCL_PAUSE, Phases, Unobserved
@@ -63,7 +65,9 @@ def load(case, config):
         models.checkpoint(model, kind)
     if case.get("lora"):
         lora = {"alpha": 16, **case["lora"]}
+        known = HfDeepSpeedConfig(config) if lora.get("dora") and case.get("zero") == 3 else None
         model = models.add_adapters(model, lora, bool(kind))
+        del known  # While it lives, PEFT gathers the weights that DoRA needs.
     if case.get("leaf") == "experts":
         blocks = {type(module) for module in model.modules() if hasattr(module, "experts")}
         deepspeed.utils.set_z3_leaf_modules(model, list(blocks))
