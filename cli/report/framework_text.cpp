@@ -204,14 +204,14 @@ std::string offer_lines(const PlanAnswer& answer, const Terminal& terminal) {
   if (answer.offers.empty()) {
     return "";
   }
-  std::string text =
-      "\nthe same plan with what changes the training, and is searched if you name it:\n";
+  std::string text = "\nthe same plan with values that are searched only if you name the option:\n";
   for (const plan::Offer& offer : answer.offers) {
     text += "  " +
             wrap("--" + std::string(plan::option_of(offer.alternative.axis)) + " " +
                      plan::value_text(offer.alternative.axis, offer.alternative.value) + ": step " +
                      duration_text(offer.estimate.time->total.value()) + ", " +
-                     percent_text(offer.gain) + " less",
+                     percent_text(offer.gain) + " less" +
+                     (offer.changes_training ? ", changes what is trained" : ""),
                  terminal.width - 4, 4) +
             "\n";
   }
@@ -226,6 +226,7 @@ JsonValue offers_json(const PlanAnswer& answer) {
     fields.add("value", plan::value_text(offer.alternative.axis, offer.alternative.value));
     fields.add("step_seconds", offer.estimate.time->total.value());
     fields.add("gain", offer.gain);
+    fields.add("changes_training", offer.changes_training);
     fields.add("plan", ir::plan_to_json(offer.plan));
     array.push_back(std::move(fields).finish());
   }

@@ -130,8 +130,12 @@ class Simulation {
         return false;
       }
       begin = std::max(begin, *at);
-      duration += time_of(number, stage.actions[end]);
-      more = stage.actions[end].with_next;
+      const PipelineAction& action = stage.actions[end];
+      duration += time_of(number, action);
+      more = action.with_next;
+      if (more) {
+        duration += -1.0 * times_.stages[index][static_cast<std::size_t>(action.chunk)].saved;
+      }
     }
     const Seconds finish = begin + duration;
     stage.free = finish;

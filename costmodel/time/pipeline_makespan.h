@@ -14,6 +14,7 @@ struct ChunkTimes {
   Seconds forward;
   Seconds backward_input;   ///< The part that the previous stage waits for.
   Seconds backward_weight;  ///< The other part; a whole backward takes both.
+  Seconds saved{};          ///< By a forward that runs at the same time as a backward.
 };
 
 /// How stages send tensors to each other.
@@ -46,7 +47,7 @@ struct PipelineTimeline {
 /// Model:   a stage runs its actions in their order, each as soon as its input is there: the
 ///          activations of the previous chunk, or the gradient of the next chunk, plus `transfer`
 ///          if that chunk is on another stage. Actions that run together begin and end together and
-///          take the sum of their times.
+///          take the sum of their times, less what the forward saves.
 /// Errors:  those of `check_pipeline`; kInvalidArgument if the times do not match the number of
 ///          stages and chunks.
 [[nodiscard]] Result<PipelineTimeline> pipeline_makespan(const ir::PipelineShape& shape,

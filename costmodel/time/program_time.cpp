@@ -106,8 +106,9 @@ ItemRange last_step_of(const ir::RankProgram& program) {
 std::vector<std::size_t> micro_batches_of(const ir::RankProgram& program, ItemRange step) {
   std::vector<std::size_t> starts;
   for (const ir::WorkRange& range : ir::work_ranges(program)) {
-    if (range.kind == ir::RangeKind::kForwardPass && range.chunk == 0 &&
-        range.begin >= step.first) {
+    const bool forward =
+        range.kind == ir::RangeKind::kForwardPass || range.kind == ir::RangeKind::kJointPass;
+    if (forward && range.chunk == 0 && range.begin >= step.first) {
       starts.push_back(range.begin);
     }
   }
@@ -129,9 +130,9 @@ void drop_transfers(WorkTime& pass) {
 }
 
 /// Passes by what they do, in the order of `kPasses`.
-constexpr std::array<ir::RangeKind, 4> kPasses = {
+constexpr std::array<ir::RangeKind, 5> kPasses = {
     ir::RangeKind::kForwardPass, ir::RangeKind::kBackwardPass, ir::RangeKind::kInputPass,
-    ir::RangeKind::kWeightPass};
+    ir::RangeKind::kWeightPass, ir::RangeKind::kJointPass};
 using Passes = std::array<std::vector<WorkTime>, kPasses.size()>;
 
 WorkTime steady_of(const std::vector<WorkTime>& passes) {
@@ -148,6 +149,22 @@ ProgramTime::Chunk chunk_of(const Passes& passes) {
     chunk.backward.add(chunk.backward_weight);
   }
   return chunk;
+}
+
+/// Compares the passes that ran at the same time with those that ran alone. A joint pass goes
+/// backward through any chunk, so that the mean of all chunks stands for it.
+void note_saved(const std::vector<Passes>& passes, std::vector<ProgramTime::Chunk>& chunks) {
+  WorkTime backward;
+  for (const ProgramTime::Chunk& chunk : chunks) {
+    backward.add(chunk.backward, 1.0 / static_cast<double>(chunks.size()));
+  }
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (!passes[i][4].empty()) {
+      chunks[i].saved = chunks[i].forward;
+      chunks[i].saved.add(backward);
+      chunks[i].saved.add(steady_of(passes[i][4]), -1);
+    }
+  }
 }
 
 /// From the first pass of the last but one time that a step runs its pipeline to the first of
@@ -198,6 +215,7 @@ void read_chunks(const ir::RankProgram& program, const ir::ParallelPlan& plan,
       }
     }
   }
+  note_saved(chunks, out.chunks);
   drop_transfers(out.outside);
   drop_transfers(out.outside_run);
 }

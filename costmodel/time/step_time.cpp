@@ -54,7 +54,8 @@ PipelineTimes times_of(const std::vector<const StagePrice*>& stages,
       const Seconds weight = chunk.backward_weight.time();
       const bool parts = weight > Seconds{};
       chunks.push_back({chunk.forward.time(),
-                        parts ? chunk.backward_input.time() : chunk.backward.time(), weight});
+                        parts ? chunk.backward_input.time() : chunk.backward.time(), weight,
+                        chunk.saved.time()});
     }
     times.transfer.time = std::max(times.transfer.time, stage->time.transfer);
   }
@@ -64,12 +65,21 @@ PipelineTimes times_of(const std::vector<const StagePrice*>& stages,
   return times;
 }
 
-/// Work of a stage in a step, without waiting for other stages.
-WorkTime work_of(const StagePrice& stage, std::int64_t micro_batches) {
+/// Work of stage `number` in a step of `runs` runs of the pipeline, without waiting for other
+/// stages.
+WorkTime work_of(const StagePrice& stage, const ir::PipelineShape& shape, std::int64_t number,
+                 std::int64_t runs) {
   WorkTime work = stage.time.outside;
+  const std::int64_t micro_batches = shape.micro_batches * runs;
+  const auto chunks = static_cast<double>(stage.time.chunks.size());
+  const auto joint = static_cast<double>(shape.micro_batches * ir::chunks_of(shape) -
+                                         ir::warmup_of_stage(shape, number));
   for (const ProgramTime::Chunk& chunk : stage.time.chunks) {
     work.add(chunk.forward, static_cast<double>(micro_batches));
     work.add(chunk.backward, static_cast<double>(micro_batches));
+    if (shape.together) {
+      work.add(chunk.saved, -joint / chunks * static_cast<double>(runs));
+    }
   }
   return work;
 }
@@ -115,7 +125,7 @@ Composed with_pipeline(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   Seconds longest;
   WorkTime all;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    WorkTime work = work_of(*stages[stage], shape.micro_batches * pipeline.runs);
+    WorkTime work = work_of(*stages[stage], shape, static_cast<std::int64_t>(stage), pipeline.runs);
     work.add(stages[stage]->time.outside_run, left_out);
     all.add(work);
     if (stage == 0 || work.time() > out.work.time()) {

@@ -103,11 +103,17 @@ std::vector<PipelineAction> one_forward_one_backward(const PipelineShape& shape,
   const std::int64_t total = shape.micro_batches * chunks;
   Writer write(static_cast<std::size_t>(chunks));
   for (std::int64_t k = 0; k < total + warmup; ++k) {
+    const std::int64_t back =
+        k >= warmup ? chunks - 1 - order[static_cast<std::size_t>(k - warmup)] : 0;
+    if (shape.together && k < total && k >= warmup) {
+      write.forward_with_backward(order[static_cast<std::size_t>(k)], back);
+      continue;
+    }
     if (k < total) {
       write.forward(order[static_cast<std::size_t>(k)]);
     }
     if (k >= warmup) {
-      write.backward(chunks - 1 - order[static_cast<std::size_t>(k - warmup)]);
+      write.backward(back);
     }
   }
   return write.take(shape.micro_batches);
@@ -396,7 +402,9 @@ std::int64_t warmup_of_stage(const PipelineShape& shape, std::int64_t stage) {
   const std::int64_t after = shape.stages - stage - 1;
   const std::int64_t chunks = chunks_of(shape);
   const std::int64_t group = shape.group > 0 ? shape.group : shape.stages;
-  const std::int64_t warmup = chunks > 1 ? 2 * after + (chunks - 1) * group : after;
+  // A forward and a backward that run at the same time do not depend on each other.
+  const std::int64_t more = shape.together ? 1 : 0;
+  const std::int64_t warmup = chunks > 1 ? 2 * after + (chunks - 1) * group + more : after;
   return std::min(warmup, shape.micro_batches * chunks);
 }
 

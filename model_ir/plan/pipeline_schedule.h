@@ -26,13 +26,15 @@ enum class PipelineKind : std::uint8_t {
 
 /// A pipeline. `chunks`: pieces of the model on each stage, for kInterleaved and kZbH1; the
 /// V-shaped schedules have two, the others one. `group`: micro-batches that an
-/// interleaved schedule runs through one chunk before the next; 0: as many as stages.
+/// interleaved schedule runs through one chunk before the next; 0: as many as stages. `together`:
+/// an interleaved schedule runs each forward of its steady state at the same time as a backward.
 struct PipelineShape {
   PipelineKind kind = PipelineKind::kOneForwardOneBackward;
   std::int64_t stages = 1;
   std::int64_t micro_batches = 1;
   std::int64_t chunks = 1;
   std::int64_t group = 0;
+  bool together = false;
   friend bool operator==(const PipelineShape&, const PipelineShape&) = default;
 };
 /// Chunks on each stage under the shape's kind.
@@ -46,7 +48,7 @@ struct PipelineAction {
   PipelineWork work = PipelineWork::kForward;
   std::int32_t chunk = 0;  ///< Index of the chunk on the stage.
   std::int32_t micro_batch = 0;
-  bool with_next = false;  ///< Runs at the same time as the next action (kDualPipeV).
+  bool with_next = false;  ///< Runs at the same time as the next action (kDualPipeV, `together`).
   friend bool operator==(const PipelineAction&, const PipelineAction&) = default;
 };
 

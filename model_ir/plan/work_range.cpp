@@ -6,9 +6,9 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::array<RangeKind, 5> kRangeKinds = {RangeKind::kForwardPass, RangeKind::kBackwardPass,
-                                                  RangeKind::kInputPass, RangeKind::kWeightPass,
-                                                  RangeKind::kRecomputation};
+constexpr std::array<RangeKind, 6> kRangeKinds = {
+    RangeKind::kForwardPass, RangeKind::kBackwardPass, RangeKind::kJointPass,
+    RangeKind::kInputPass,   RangeKind::kWeightPass,   RangeKind::kRecomputation};
 
 /// What the mark of an operation does.
 struct RangeMark {
@@ -38,6 +38,8 @@ std::string_view name_of(RangeKind kind) {
       return "pass.forward";
     case RangeKind::kBackwardPass:
       return "pass.backward";
+    case RangeKind::kJointPass:
+      return "pass.joint";
     case RangeKind::kInputPass:
       return "pass.input";
     case RangeKind::kWeightPass:

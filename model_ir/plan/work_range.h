@@ -14,6 +14,8 @@ enum class RangeKind : std::uint8_t {
   // One pass of a micro-batch through a chunk of a pipeline stage. `Site::layer`: the chunk.
   kForwardPass,
   kBackwardPass,
+  // A forward pass through a chunk, and at the same time a backward pass through any chunk.
+  kJointPass,
   // A backward in two parts: what the stage before waits for, and the rest.
   kInputPass,
   kWeightPass,

@@ -29,11 +29,12 @@ Result<std::vector<Offer>> offers_of(const SearchQuestion& question, const PlanR
       continue;
     }
     const double gain = 1 - replayed->time->total.value() / before;
-    constexpr double kLeast = 0.005;  // Less is not worth a change of what is trained.
+    constexpr double kLeast = 0.005;  // Less is not worth a change.
     if (gain > kLeast) {
       offers.push_back({.alternative = change.alternative,
                         .plan = change.plan,
                         .estimate = std::move(replayed).value(),
+                        .changes_training = change.changes_training,
                         .gain = gain});
     }
   }

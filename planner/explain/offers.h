@@ -6,16 +6,17 @@
 
 namespace headroom::plan {
 
-/// The best plan with a value of a held axis that changes what is trained.
+/// The best plan with a value of a held axis.
 struct Offer {
   Alternative alternative;
   ir::ParallelPlan plan;
   cost::StepEstimate estimate;
+  bool changes_training = true;
   double gain = 0;  ///< Share by which the replayed step is shorter than that of the best plan.
 };
 
-/// Values that experts use, that change what is trained, and that make the replay of the best plan
-/// of `found` shorter (`FrameworkSearch::offered_changes`). A search with the value may gain more.
+/// Values that experts use, that searches hold since they change what is trained or take long to
+/// search, and that make the replay of the best plan of `found` shorter (`FrameworkSearch::offered_changes`). A search with the value may gain more.
 ///
 /// Errors:  those of `cost::estimate`, except refusals of a plan.
 [[nodiscard]] Result<std::vector<Offer>> offers_of(const SearchQuestion& question,

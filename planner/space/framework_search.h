@@ -94,6 +94,7 @@ void set_degree(SpaceWalk& walk, std::int64_t value) {
 struct OfferedChange {
   Alternative alternative;
   ir::ParallelPlan plan;
+  bool changes_training = true;  ///< Results differ: types of numbers, not when something runs.
 };
 
 /// How a framework is searched. The defaults search any framework: micro-batches, with and without
@@ -149,8 +150,7 @@ class FrameworkSearch {
 
   /// Neighbouring values of `plan` for which an explanation is useful.
   [[nodiscard]] virtual std::vector<Alternative> alternatives(const ir::ParallelPlan& plan) const;
-  /// `plan` with values of held axes that people use for speed and that change what is trained. By
-  /// default there are none.
+  /// `plan` with values of held axes that people use for speed. By default there are none.
   [[nodiscard]] virtual std::vector<OfferedChange> offered_changes(
       const SpaceQuestion& question, const ir::ParallelPlan& plan) const;
   /// The possible treatments of activations on the stages of a plan. By default nothing is known.

@@ -95,6 +95,11 @@ std::vector<ParallelPlan> less_communication(const ParallelPlan& plan) {
   if (plan.mesh.expert > 1 && !own.shared_expert_overlap) {  // Refused without shared experts.
     edit_megatron(out.emplace_back(plan)).shared_expert_overlap = true;
   }
+  if (plan.mesh.expert > 1 && plan.workload.accumulation > 1 && !own.overlap_expert_exchange) {
+    MegatronPlan& joint = edit_megatron(out.emplace_back(plan));
+    joint.overlap_expert_exchange = true;
+    joint.shared_expert_overlap = false;
+  }
   if (plan.mesh.tensor % 2 == 0 && plan.workload.accumulation % 2 == 0) {
     ParallelPlan& narrower = out.emplace_back(plan);
     narrower.mesh.tensor /= 2;

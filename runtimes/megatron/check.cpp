@@ -514,6 +514,9 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (const Status parameters = check_megatron_fp8_parameters(megatron); !parameters) {
     return parameters;
   }
+  if (const Status overlap = check_megatron_exchange_overlap(model, plan); !overlap) {
+    return overlap;
+  }
   if (megatron.defer_head_gradient) {
     return unsupported_megatron("defer-head-gradient, which is not modelled", "a plan without it",
                                 "leave out defer-head-gradient");

@@ -376,18 +376,17 @@ bool overlaps(const Runner& run, const LayerWeights& layer) {
   return run.context.megatron.shared_expert_overlap && layer.experts->shared.has_value();
 }
 
-/// MoEAlltoAllTokenDispatcher around the experts. Local variables live as long as Python's names.
-/// Source: megatron/core/transformer/moe/{moe_layer,token_dispatcher}.py.
-Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& normed,
-                const Tensor& shared) {
-  const ExpertSizes sizes = expert_sizes(run, normed.shape()[0]);
-  if (run.context.megatron.dispatcher != MegatronDispatcher::kAllToAll) {
-    const bool gathers = run.context.megatron.dispatcher == MegatronDispatcher::kAllGather;
-    const Tensor routed = gathers ? dispatch_gathered(run, layer, normed, sizes)
-                                  : dispatch_hybrid(run, layer, normed, sizes);
-    return shared.defined() ? torch::add(run.eager(), routed, shared) : routed;
-  }
-  const bool remote = run.context.grid.expert.size > 1;
+bool is_hybrid(const Runner& run) {
+  return run.context.megatron.dispatcher == MegatronDispatcher::kHybridEp;
+}
+
+bool is_remote(const Runner& run) {
+  return run.context.grid.expert.size > 1;
+}
+
+/// The router. Its results are members of the token dispatcher.
+Routing note_routing(const Runner& run, const LayerWeights& layer, const Tensor& normed,
+                     const ExpertSizes& sizes) {
   run.eager().set_site("router", layer.layer);
   DispatcherState& state = run.process.dispatcher(layer.layer);
   {
@@ -399,19 +398,41 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
   if (run.context.megatron.permute_fusion) {
     state.counts = run.eager().empty({sizes.experts}, DType::kInt64);
   }
+  return {.probabilities = state.probabilities, .map = state.map};
+}
+
+/// Sorts tokens by expert. The mapping is a member of the token dispatcher.
+RoutedTokens permute(const Runner& run, const LayerWeights& layer, const Tensor& rows,
+                     const Routing& routing, const ExpertSizes& sizes) {
+  const auto sort = run.context.megatron.permute_fusion ? permute_fused : permute_unfused;
+  Permuted permuted = sort(run, rows, routing, sizes);
+  run.process.dispatcher(layer.layer).mapping = std::move(permuted.mapping);
+  return {.tokens = std::move(permuted.tokens), .probabilities = std::move(permuted.probabilities)};
+}
+
+/// MoEAlltoAllTokenDispatcher around the experts. Local variables live as long as Python's names.
+/// Source: megatron/core/transformer/moe/{moe_layer,token_dispatcher}.py.
+Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& normed,
+                const Tensor& shared) {
+  const ExpertSizes sizes = expert_sizes(run, normed.shape()[0]);
+  if (run.context.megatron.dispatcher != MegatronDispatcher::kAllToAll) {
+    const bool gathers = run.context.megatron.dispatcher == MegatronDispatcher::kAllGather;
+    const Tensor routed = gathers ? dispatch_gathered(run, layer, normed, sizes)
+                                  : dispatch_hybrid(run, layer, normed, sizes);
+    return shared.defined() ? torch::add(run.eager(), routed, shared) : routed;
+  }
+  const bool remote = is_remote(run);
+  const Routing routing = note_routing(run, layer, normed, sizes);
   std::optional<OverlappedShared> beside;
   Tensor rows = normed;
   if (overlaps(run, layer)) {
     rows = torch::view(run.eager(), normed, normed.shape());
     beside.emplace(run, layer).gather_tokens(rows);
   }
-  const Routing routing{.probabilities = state.probabilities, .map = state.map};
-  Permuted permuted = run.context.megatron.permute_fusion
-                          ? permute_fused(run, rows, routing, sizes)
-                          : permute_unfused(run, rows, routing, sizes);
-  state.mapping = permuted.mapping;
+  RoutedTokens permuted = permute(run, layer, rows, routing, sizes);
   Tensor tokens = permuted.tokens;
   Tensor probabilities = std::move(permuted.probabilities);
+  const Tensor mapping = run.process.dispatcher(layer.layer).mapping;
   if (remote) {
     tokens = all_to_all(run, tokens, sizes.received);
     probabilities = all_to_all(run, probabilities, sizes.received);
@@ -430,7 +451,7 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
     output = remote ? output : torch::handed_on(run.eager(), output);
     beside->second_product(output);
   }
-  Tensor result = unpermute(run, output, permuted.mapping, sizes);
+  Tensor result = unpermute(run, output, mapping, sizes);
   if (beside) {
     return beside->add_to(result);
   }
@@ -440,21 +461,67 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
   return result;
 }
 
+}  // namespace
+
+Tensor shared_output(const Runner& run, const LayerWeights& layer, const Tensor& normed) {
+  if (!layer.experts->shared || overlaps(run, layer)) {
+    return {};
+  }
+  run.eager().set_site("shared_experts", layer.layer);
+  const MlpWeights& weights = *layer.experts->shared;
+  const torch::Region region = [run, &weights](Eager&, const std::vector<Tensor>& inputs) {
+    return std::vector<Tensor>{shared_experts(run, weights, inputs[0])};
+  };
+  const bool again = recomputes(run, &MegatronModules::shared_experts);
+  return std::move(
+      torch::run_region(run.eager(), {normed}, region,
+                        again ? torch::RegionForm::kReentrant : torch::RegionForm::kKept)[0]);
+}
+
+RoutedTokens route_tokens(const Runner& run, const LayerWeights& layer, const Tensor& normed) {
+  const ExpertSizes sizes = expert_sizes(run, normed.shape()[0]);
+  return is_hybrid(run)
+             ? route_hybrid(run, layer, normed, sizes)
+             : permute(run, layer, normed, note_routing(run, layer, normed, sizes), sizes);
+}
+
+RoutedTokens send_tokens(const Runner& run, const LayerWeights& layer, const RoutedTokens& routed) {
+  const ExpertSizes sizes = expert_sizes(run, run.context.stream_tokens());
+  run.eager().set_site("dispatch", layer.layer);
+  if (is_hybrid(run)) {
+    return send_hybrid(run, layer, routed, sizes);
+  }
+  RoutedTokens received;
+  received.tokens = all_to_all(run, routed.tokens, sizes.received);
+  received.probabilities = all_to_all(run, routed.probabilities, sizes.received);
+  return received;
+}
+
+Tensor process_tokens(const Runner& run, const LayerWeights& layer, const RoutedTokens& received) {
+  run.eager().set_site("experts", layer.layer);
+  return is_hybrid(run)
+             ? compute_experts(run, *layer.experts, received.tokens, received.probabilities)
+             : run_experts(run, *layer.experts, received.tokens, received.probabilities,
+                           expert_sizes(run, run.context.stream_tokens()));
+}
+
+Tensor return_tokens(const Runner& run, const LayerWeights& layer, const Tensor& output,
+                     const Tensor& shared) {
+  const ExpertSizes sizes = expert_sizes(run, run.context.stream_tokens());
+  run.eager().set_site("combine", layer.layer);
+  const Tensor sent = is_hybrid(run) ? return_hybrid(run, layer, output, sizes)
+                                     : all_to_all(run, output, sizes.sent);
+  Tensor result = is_hybrid(run)
+                      ? sent
+                      : unpermute(run, sent, run.process.dispatcher(layer.layer).mapping, sizes);
+  return shared.defined() ? torch::add(run.eager(), result, shared) : result;
+}
+
+namespace {
+
 /// Shared experts, which backward recomputes separately if the plan says so, and routed experts.
 Tensor whole_layer(const Runner& run, const LayerWeights& layer, const Tensor& normed) {
-  Tensor shared;
-  if (layer.experts->shared && !overlaps(run, layer)) {
-    run.eager().set_site("shared_experts", layer.layer);
-    const MlpWeights& weights = *layer.experts->shared;
-    const torch::Region region = [run, &weights](Eager&, const std::vector<Tensor>& inputs) {
-      return std::vector<Tensor>{shared_experts(run, weights, inputs[0])};
-    };
-    const bool again = recomputes(run, &MegatronModules::shared_experts);
-    shared = std::move(
-        torch::run_region(run.eager(), {normed}, region,
-                          again ? torch::RegionForm::kReentrant : torch::RegionForm::kKept)[0]);
-  }
-  return dispatch(run, layer, normed, shared);
+  return dispatch(run, layer, normed, shared_output(run, layer, normed));
 }
 
 }  // namespace

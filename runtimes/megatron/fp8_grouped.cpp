@@ -176,9 +176,12 @@ Gradients grouped_gradients(const Runner& run, Gradients& grads, Node& node,
     inputs = cast_group(run, saved[0], experts,
                         scales_whole_tensor(run) ? Fp8Use::kBoth : Fp8Use::kColumns);
   }
-  run_weight_gradients(run, experts);
+  const bool owed = run.process.owes_weights();
+  run.process.run_or_owe([run, experts, inputs, gradient] { run_weight_gradients(run, experts); });
   for (const Fp8Tensor& part : inputs) {
-    clear(run, part);
+    if (!owed) {
+      clear(run, part);
+    }
   }
   for (std::size_t i = 1; i < result.size() && fused; ++i) {
     result[i] = run.process.dummy_gradient(experts.weight);

@@ -100,6 +100,18 @@ std::int64_t rows_of(const Fp8Tensor& tensor) {
   return tensor.rows.shape()[0];
 }
 
+/// The gradient of a weight, or nothing if the product is owed.
+WeightGradient owed_or_own(const Runner& run, const Fp8Tensor& gradient, const Fp8Tensor& input,
+                           const Layer& layer, std::int64_t rows) {
+  if (!run.process.owes_weights()) {
+    return weight_gradient_fp8(run, gradient, input, layer, rows);
+  }
+  run.process.run_or_owe([run, gradient, input, layer, rows] {
+    static_cast<void>(weight_gradient_fp8(run, gradient, input, layer, rows));
+  });
+  return {};
+}
+
 /// grad_output_preprocess of a layer that is not row-parallel: the gradient in FP8, and the bias's
 /// gradient. Delayed scaling and mxfp8 compute the latter while they cast.
 struct Incoming {
@@ -149,9 +161,11 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   if (layer.gathers) {
     finish_gather(run, total);
   }
-  WeightGradient own = weight_gradient_fp8(run, incoming.gradient, total, layer, rows);
-  clear(run, normed);
-  if (layer.gathers) {
+  const WeightGradient own = owed_or_own(run, incoming.gradient, total, layer, rows);
+  if (!run.process.owes_weights()) {
+    clear(run, normed);
+  }
+  if (layer.gathers && !run.process.owes_weights()) {
     clear(run, total);
   }
   Gradients result(NormLinearEdge::kCount);
@@ -163,7 +177,7 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   result[NormLinearEdge::kInput] = std::move(norm.input);
   result[NormLinearEdge::kNormWeight] = std::move(norm.weight);
   result[NormLinearEdge::kNormBias] = std::move(norm.bias);
-  result[NormLinearEdge::kWeight] = finish_weight(run, std::move(own.weight), layer.weight);
+  result[NormLinearEdge::kWeight] = finish_weight(run, own.weight, layer.weight);
   result[NormLinearEdge::kBias] = std::move(incoming.bias);
   return result;
 }
@@ -249,15 +263,16 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, cons
   if (layer.gathers) {
     finish_gather(run, total);
   }
-  WeightGradient own = weight_gradient_fp8(run, gradient, total, layer, rows_of(gradient));
-  if (layer.kept == KeptInput::kCast || layer.gathers) {
+  const bool owed = run.process.owes_weights();
+  const WeightGradient own = owed_or_own(run, gradient, total, layer, rows_of(gradient));
+  if ((layer.kept == KeptInput::kCast || layer.gathers) && !owed) {
     clear(run, total);
   }
-  if (layer.scatters) {
+  if (layer.scatters && !owed) {
     clear(run, gradient);
   }
   Gradients result(2);
-  result[0] = finish_weight(run, std::move(own.weight), layer.weight);
+  result[0] = finish_weight(run, own.weight, layer.weight);
   result[1] = run.eager().alias(inner.through, node.input_shapes[1], true);
   return result;
 }

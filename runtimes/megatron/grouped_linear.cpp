@@ -85,14 +85,17 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
                            .layout = GemmLayout::kNN,
                            .batch = GemmBatch::kSeries});
         result[0] = e.empty(node.input_shapes[0], grads[0].dtype());
-        run_per_expert(e, {.m = shape[0],
-                           .n = shape[1],
-                           .k = rows,
-                           .count = experts,
-                           .dtype = dtype,
-                           .layout = GemmLayout::kNT,
-                           .batch = GemmBatch::kSeries,
-                           .accumulate = run.context.megatron.accumulation_fusion});
+        run.process.run_or_owe(
+            [run, shape, rows, experts, dtype, input = saved[0], gradient = grads[0]] {
+              run_per_expert(run.eager(), {.m = shape[0],
+                                           .n = shape[1],
+                                           .k = rows,
+                                           .count = experts,
+                                           .dtype = dtype,
+                                           .layout = GemmLayout::kNT,
+                                           .batch = GemmBatch::kSeries,
+                                           .accumulate = run.context.megatron.accumulation_fusion});
+            });
         const bool fused = run.context.megatron.accumulation_fusion;
         const std::size_t weights_end = 1 + static_cast<std::size_t>(experts);
         // They have the type of the weights' gradients, because the same products compute both.

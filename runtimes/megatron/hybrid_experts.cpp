@@ -27,12 +27,6 @@ using Handle = std::vector<Tensor>;
 /// domain, the maps per node are smaller by a few bytes per token.
 constexpr std::int64_t kNodeRanks = 8;
 
-/// Tokens sorted by this rank's experts, with their probabilities.
-struct Dispatched {
-  Tensor tokens;         ///< [received, H]
-  Tensor probabilities;  ///< fp32 [received]
-};
-
 /// Sends one copy of every token to each rank that has one of its experts, and over the network one
 /// copy to each such node. Combine sends results back the same way and sums them where copies meet.
 CollectiveShape token_exchange(const Runner& run, const ExpertSizes& sizes, DType dtype) {
@@ -92,12 +86,12 @@ Handle prepare(const Runner& run, const Tensor& map, const ExpertSizes& sizes) {
 
 /// HybridEPDispatch. Source: megatron/core/transformer/moe/fused_a2a.py;
 /// csrc/hybrid_ep/hybrid_ep.cu.
-Dispatched dispatch_tokens(const Runner& run, const Tensor& hidden, const Tensor& probabilities,
-                           const ExpertSizes& sizes, const Handle& handle) {
+RoutedTokens dispatch_tokens(const Runner& run, const Tensor& hidden, const Tensor& probabilities,
+                             const ExpertSizes& sizes, const Handle& handle) {
   Eager& eager = run.eager();
   Record record(eager, {&hidden, &probabilities});
   const CollectiveShape exchange = token_exchange(run, sizes, hidden.dtype());
-  Dispatched result;
+  RoutedTokens result;  // Sorted by this rank's experts; the probabilities are fp32.
   result.tokens = eager.empty({sizes.received, sizes.hidden}, hidden.dtype());
   result.probabilities = eager.empty({sizes.received}, DType::kFp32);
   eager.run(exchange);
@@ -134,38 +128,60 @@ Tensor combine_tokens(const Runner& run, const Tensor& output, const ExpertSizes
   return combined;
 }
 
-}  // namespace
-
-Tensor dispatch_hybrid(const Runner& run, const LayerWeights& layer, const Tensor& normed,
-                       ExpertSizes sizes) {
-  Eager& eager = run.eager();
+/// Rows that this rank receives, with the padding of FP8 products.
+ExpertSizes padded_sizes(const Runner& run, const LayerWeights& layer, ExpertSizes sizes) {
   if (run.context.fp8()) {
     sizes.received = padded_rows(run, sizes.received, layer.experts->up.size());
   }
+  return sizes;
+}
+
+}  // namespace
+
+RoutedTokens route_hybrid(const Runner& run, const LayerWeights& layer, const Tensor& normed,
+                          const ExpertSizes& sizes) {
+  Eager& eager = run.eager();
   eager.set_site("router", layer.layer);
   DispatcherState& state = run.process.dispatcher(layer.layer);
-  {
-    Routing routing = route(run, normed, *layer.experts, sizes);
-    eager.set_site("dispatch", layer.layer);
-    state.map = std::move(routing.map);
-    state.probabilities = torch::to(eager, routing.probabilities, DType::kFp32);
+  Routing routing = route(run, normed, *layer.experts, sizes);
+  eager.set_site("dispatch", layer.layer);
+  state.map = std::move(routing.map);
+  state.probabilities = torch::to(eager, routing.probabilities, DType::kFp32);
+  return {.tokens = normed, .probabilities = state.probabilities};
+}
+
+RoutedTokens send_hybrid(const Runner& run, const LayerWeights& layer, const RoutedTokens& routed,
+                         const ExpertSizes& sizes) {
+  Eager& eager = run.eager();
+  DispatcherState& state = run.process.dispatcher(layer.layer);
+  state.handle = prepare(run, state.map, sizes);
+  if (sizes.capacity) {  // Tokens of each expert, which the host does not read.
+    state.padded = eager.empty({sizes.local}, DType::kInt64);
   }
-  Tensor combined;
-  {
-    Handle handle = prepare(run, state.map, sizes);
-    Tensor padded;  // Tokens of each expert, if the host does not read them.
-    if (sizes.capacity) {
-      padded = eager.empty({sizes.local}, DType::kInt64);
-    }
-    const Dispatched dispatched = dispatch_tokens(run, normed, state.probabilities, sizes, handle);
-    state.dispatched = dispatched.probabilities;
-    eager.set_site("experts", layer.layer);
-    const Tensor output =
-        compute_experts(run, *layer.experts, dispatched.tokens, dispatched.probabilities);
-    eager.set_site("combine", layer.layer);
-    combined = combine_tokens(run, output, sizes, handle);
-  }
+  RoutedTokens dispatched = dispatch_tokens(run, routed.tokens, routed.probabilities,
+                                            padded_sizes(run, layer, sizes), state.handle);
+  state.dispatched = dispatched.probabilities;
+  return dispatched;
+}
+
+Tensor return_hybrid(const Runner& run, const LayerWeights& layer, const Tensor& output,
+                     const ExpertSizes& sizes) {
+  DispatcherState& state = run.process.dispatcher(layer.layer);
+  Tensor combined = combine_tokens(run, output, padded_sizes(run, layer, sizes), state.handle);
+  state.padded.reset();
+  state.handle.clear();
   return combined;
+}
+
+Tensor dispatch_hybrid(const Runner& run, const LayerWeights& layer, const Tensor& normed,
+                       const ExpertSizes& sizes) {
+  const RoutedTokens routed = route_hybrid(run, layer, normed, sizes);
+  const RoutedTokens dispatched = send_hybrid(run, layer, routed, sizes);
+  run.eager().set_site("experts", layer.layer);
+  const Tensor output =
+      compute_experts(run, *layer.experts, dispatched.tokens, dispatched.probabilities);
+  run.eager().set_site("combine", layer.layer);
+  return return_hybrid(run, layer, output, sizes);
 }
 
 }  // namespace headroom::ir::megatron

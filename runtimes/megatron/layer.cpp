@@ -247,20 +247,34 @@ Tensor offloaded_layer(const Runner& run, const LayerWeights& layer, const Tenso
 
 }  // namespace
 
-Tensor run_layer(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
-                 const LayerInput& input) {
-  Tensor middle;
-  {
-    // Norms that are fused with a projection are not modules.
-    OffloadedPart part(run, layer.attention.latent ? &MegatronOffload::attention_norm : nullptr);
-    const Tensor attention = attend(run, layer, hidden, input, part);
-    middle = add_to_stream(run, layer, attention, layer.attention.output.bias, hidden);
-    middle = part.commit(middle, {&hidden, 1});
-  }
+Tensor attention_half(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+                      const LayerInput& input) {
+  // Norms that are fused with a projection are not modules.
+  OffloadedPart part(run, layer.attention.latent ? &MegatronOffload::attention_norm : nullptr);
+  const Tensor attention = attend(run, layer, hidden, input, part);
+  const Tensor middle = add_to_stream(run, layer, attention, layer.attention.output.bias, hidden);
+  return part.commit(middle, {&hidden, 1});
+}
+
+Tensor mlp_half(const Runner& run, const LayerWeights& layer, const Tensor& middle) {
   OffloadedPart part(run, layer.experts ? &MegatronOffload::mlp_norm : nullptr);
   const Tensor output = mlp(run, layer, middle, part);
-  const Tensor sum = add_to_stream(run, layer, output, layer.mlp.down.bias, middle);
+  const Tensor sum = add_second_half(run, layer, output, middle);
   return part.commit(sum, {&middle, 1});
+}
+
+void make_viewless(const Runner& run) {
+  const Tensor scalar = run.eager().empty({1}, run.context.dtype);
+}
+
+Tensor add_second_half(const Runner& run, const LayerWeights& layer, const Tensor& output,
+                       const Tensor& middle) {
+  return add_to_stream(run, layer, output, layer.mlp.down.bias, middle);
+}
+
+Tensor run_layer(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+                 const LayerInput& input) {
+  return mlp_half(run, layer, attention_half(run, layer, hidden, input));
 }
 
 bool recomputes(const Runner& run, bool MegatronModules::*module) {

@@ -36,6 +36,19 @@ struct TokenInput {
 [[nodiscard]] torch::Tensor run_layer(const Runner& run, const LayerWeights& layer,
                                       const torch::Tensor& hidden, const LayerInput& input);
 
+/// TransformerLayer._forward_attention: the residual stream with attention added to it.
+[[nodiscard]] torch::Tensor attention_half(const Runner& run, const LayerWeights& layer,
+                                           const torch::Tensor& hidden, const LayerInput& input);
+/// TransformerLayer._forward_mlp: the residual stream with the MLP or the experts added to it.
+[[nodiscard]] torch::Tensor mlp_half(const Runner& run, const LayerWeights& layer,
+                                     const torch::Tensor& middle);
+/// make_viewless_tensor of a view: a tensor of one element, whose memory is replaced.
+void make_viewless(const Runner& run);
+/// bias_dropout_add of the second half: adds `output` to the residual stream.
+[[nodiscard]] torch::Tensor add_second_half(const Runner& run, const LayerWeights& layer,
+                                            const torch::Tensor& output,
+                                            const torch::Tensor& middle);
+
 /// MultiLatentAttention on its norm's output.
 /// Source: megatron/core/transformer/multi_latent_attention.py.
 [[nodiscard]] torch::Tensor latent_attention(const Runner& run, const LayerWeights& layer,

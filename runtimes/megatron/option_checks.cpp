@@ -12,6 +12,7 @@
 #include "runtimes/interface/refusals.h"
 #include "runtimes/megatron/options.h"
 #include "runtimes/megatron/plan.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::ir {
 
@@ -343,6 +344,51 @@ Status check_megatron_special_layers(const ModelSpec& model, const ParallelPlan&
     if (conflict.has) {
       return unsupported_megatron(conflict.got, std::string(conflict.wanted),
                                   std::string(conflict.fix));
+    }
+  }
+  return ok();
+}
+
+Status check_megatron_exchange_overlap(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = megatron_of(plan);
+  if (megatron.delayed_weight_gradients &&
+      (!megatron.overlap_expert_exchange || !megatron.accumulation_fusion)) {
+    return unsupported_megatron("delay-wgrad-compute",
+                                "overlap-moe-expert-parallel-comm and accumulation-fusion=yes",
+                                "leave out delay-wgrad-compute");
+  }
+  if (megatron.delayed_weight_gradients && megatron.tp_comm_overlap) {
+    return unsupported_megatron("delay-wgrad-compute", "tp-comm-overlap=no",
+                                "leave out delay-wgrad-compute");
+  }
+  if (!megatron.overlap_expert_exchange) {
+    return ok();
+  }
+  struct Need {
+    bool missing;
+    std::string_view what;
+  };
+  const std::int64_t chunks =
+      chunks_per_stage(plan, static_cast<std::int64_t>(model.layers.size()));
+  const bool full = megatron.recompute == MegatronRecompute::kFullUniform ||
+                    megatron.recompute == MegatronRecompute::kFullBlock;
+  const std::array<Need, 9> needs = {
+      {{!model.moe || plan.mesh.expert == 1, "a model with experts, and ep=2 or more"},
+       {megatron.dispatcher == MegatronDispatcher::kAllGather,
+        "dispatcher=alltoall or dispatcher=hybridep"},
+       {plan.mesh.pipeline > 1 && chunks == 1,
+        "several chunks on each stage (layers-per-virtual-stage)"},
+       {megatron.shared_expert_overlap, "shared-expert-overlap=no"},
+       {full, "recompute=none or recompute=selective"},
+       {!megatron.transformer_engine, "transformer-engine=yes"},
+       {plan.precision == Precision::kFp32, "--precision bf16 or fp16"},
+       {megatron.mtp_layers > 0, "mtp-layers=0: prediction layers are not modelled with it"},
+       {!(megatron.offload_modules == MegatronOffload{}) || megatron.offloaded_layers > 0,
+        "no offloading of activations, which is not modelled with it"}}};
+  for (const Need& need : needs) {
+    if (need.missing) {
+      return unsupported_megatron("overlap-moe-expert-parallel-comm", need.what,
+                                  "leave out overlap-moe-expert-parallel-comm");
     }
   }
   return ok();

@@ -62,4 +62,11 @@ namespace headroom::ir {
 ///          transformer_engine/pytorch/cpu_offload.py, get_cpu_offload_context.
 [[nodiscard]] Status check_megatron_layer_offload(const ModelSpec& model, const ParallelPlan& plan);
 
+/// Forward and backward that run at the same time need expert parallelism, and on several stages
+/// several chunks.
+/// Errors:  kInvalidArgument naming overlap-moe-expert-parallel-comm and what it needs.
+/// Source:  megatron/core/transformer/transformer_config.py, __post_init__.
+[[nodiscard]] Status check_megatron_exchange_overlap(const ModelSpec& model,
+                                                     const ParallelPlan& plan);
+
 }  // namespace headroom::ir

@@ -370,6 +370,16 @@ constexpr std::array kMegatronFields = {
         .spelled({.name = "--moe-shared-expert-overlap"})
         .searchable()
         .means("Shared experts overlap with the dispatch of tokens."),
+    field<&M::overlap_expert_exchange>("overlap_moe_expert_parallel_comm")
+        .key_of("megatron")
+        .spelled({.name = "--overlap-moe-expert-parallel-comm"})
+        .means("One micro-batch runs forward while another runs backward, layer by layer, so that "
+               "the dispatch of tokens overlaps with computation."),
+    field<&M::delayed_weight_gradients>("delay_wgrad_compute")
+        .key_of("megatron")
+        .spelled({.name = "--delay-wgrad-compute"})
+        .means("Products for gradients of weights wait until communication overlaps with them; "
+               "requires overlap-moe-expert-parallel-comm."),
     field<&M::pipeline_layout>("pipeline_layout")
         .key_of("megatron")
         .spelled({.name = "--pipeline-model-parallel-layout"})

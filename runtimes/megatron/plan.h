@@ -138,6 +138,11 @@ struct MegatronPlan {
   bool router_fp32 = false;                 ///< --moe-router-dtype fp32
   MegatronDispatcher dispatcher = MegatronDispatcher::kAllToAll;
   bool shared_expert_overlap = false;  ///< --moe-shared-expert-overlap
+  /// --overlap-moe-expert-parallel-comm: a forward and a backward run at the same time, layer by
+  /// layer, so that all-to-alls of one overlap products of the other.
+  bool overlap_expert_exchange = false;
+  /// --delay-wgrad-compute: products for gradients of weights run when the schedule asks for them.
+  bool delayed_weight_gradients = false;
   /// Tokens routed to the experts of the rank shown, divided by an even share; 1: balanced routing.
   double expert_load = 1;
   friend bool operator==(const MegatronPlan&, const MegatronPlan&) = default;

@@ -149,10 +149,6 @@ Tensor join_columns(const Runner& run, const Tensor& first, const Tensor& second
   return output;
 }
 
-void make_viewless(const Runner& run) {
-  const Tensor scalar = run.eager().empty({1}, run.context.dtype);
-}
-
 /// MakeViewlessTensor of a view: a new node and a tensor on the same memory.
 Tensor viewless(const Runner& run, const Tensor& input) {
   make_viewless(run);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -31,7 +32,9 @@ struct DispatcherState {
   torch::Tensor map;
   torch::Tensor counts;
   torch::Tensor mapping;
-  torch::Tensor dispatched;  ///< HybridEP: probabilities of the received tokens.
+  torch::Tensor dispatched;           ///< HybridEP: probabilities of the received tokens.
+  torch::Tensor padded;               ///< HybridEP with a capacity: tokens of each expert.
+  std::vector<torch::Tensor> handle;  ///< HybridEP: routing information from dispatch to combine.
 };
 
 /// Marks of started collectives that the next product waits for: those of each operand that arrives
@@ -126,6 +129,19 @@ class Process {
   /// Allocates the log of the load-balancing losses, one number for each layer.
   /// Source: megatron/core/transformer/moe/moe_utils.py, save_to_aux_losses_tracker.
   void touch_balance_log();
+  /// --delay-wgrad-compute: where products for gradients of weights are noted instead of being run;
+  /// nullptr: they run. Returns the previous place.
+  using Owed = std::vector<std::function<void()>>;
+  Owed* exchange_owed(Owed* owed) { return std::exchange(owed_, owed); }
+  [[nodiscard]] bool owes_weights() const { return owed_ != nullptr; }
+  /// Runs `product` now or notes it. What it has captured lives until it has run.
+  void run_or_owe(std::function<void()> product) {
+    if (owed_ != nullptr) {
+      owed_->push_back(std::move(product));
+    } else {
+      product();
+    }
+  }
   /// Collectives that overlap the next product with --tp-comm-overlap.
   [[nodiscard]] Userbuffers& userbuffers() { return userbuffers_; }
   /// Delayed scaling: once the layers have run, the absolute maxima (amax) of all modules in this
@@ -152,6 +168,7 @@ class Process {
   torch::Tensor te_workspace_;
   std::vector<torch::Tensor> grouped_workspaces_;
   Userbuffers userbuffers_;
+  Owed* owed_ = nullptr;
   Casts fp8_casts_;  ///< Quantizers of all modules that have run.
   bool fp8_begins_ = false;
   std::set<const torch::TensorImpl*> fp8_first_;

@@ -223,6 +223,8 @@ void read_expert_arguments(RunReader& args, PublishedRun& run) {
       args.word<MegatronDispatcher>("moe-token-dispatcher-type", "allgather", kDispatchers);
   plan.grouped_gemm = args.flag("moe-grouped-gemm", false);
   plan.permute_fusion = args.flag("moe-permute-fusion", false);
+  plan.overlap_expert_exchange = args.flag("overlap-moe-expert-parallel-comm", false);
+  plan.delayed_weight_gradients = args.flag("delay-wgrad-compute", false);
   plan.router_fp32 = args.text("moe-router-dtype", "") == "fp32";
   args.flag("no-bias-gelu-fusion", false);  // GELU of experts has no fused form.
 }
@@ -294,6 +296,11 @@ void read_arguments(RunReader& args, const Surroundings& around, PublishedRun& r
   read_switch_arguments(args, run.plan);
   read_recompute_arguments(args, edit_megatron(run.plan));
   read_attention_backend(args, around, run);
+  // Source: NVIDIA/Megatron-LM 1501c0f33a of 2026-01-16, which joined two parts of each layer.
+  if (megatron_of(run.plan).overlap_expert_exchange &&
+      around.version.find("last changed 2025") != std::string::npos) {
+    args.fail("overlap-moe-expert-parallel-comm", "a schedule of 2025, with one part more");
+  }
 }
 
 void read_run_by_arguments(RunReader& row, const JsonValue& other,

@@ -270,6 +270,7 @@ void read_activation(RunReader& row, RunReader& config, const ModelSpec& spec) {
 bool read_fp8_parameters(RunReader& row, RunReader& config, MegatronFp8 recipe) {
   const bool held = config.flag("fp8_param", false);
   RunReader wrapper(row.take("ddp"), "case.ddp");
+  wrapper.flag("delay_wgrad_compute", false);  // It follows config.delay_wgrad_compute.
   if (wrapper.flag("fp8_param_gather", false) != held) {
     wrapper.fail("fp8_param_gather", "apart from config.fp8_param");
   }
@@ -328,6 +329,8 @@ void read_case_switches(RunReader& row, ParallelPlan& plan, ModelSpec& spec) {
   megatron.defer_head_gradient = config.flag("defer_embedding_wgrad_compute", false);
   read_activation_offload(config, megatron);
   read_layer_offload(config, megatron);
+  megatron.overlap_expert_exchange = config.flag("overlap_moe_expert_parallel_comm", false);
+  megatron.delayed_weight_gradients = config.flag("delay_wgrad_compute", false);
   megatron.mtp_layers = config.integer("mtp_num_layers", 0, {0, kDegreeRange.high});
   constexpr std::array<std::string_view, 3> kAside = {
       "overlap_p2p_comm_warmup_flush", "wgrad_deferral_limit", "mtp_loss_scaling_factor"};

@@ -180,7 +180,8 @@ class Megatron final : public Runtime {
             .stages = plan.mesh.pipeline,
             .micro_batches = plan.workload.accumulation,
             .chunks = chunks,
-            .group = own(plan).micro_batch_group};
+            .group = own(plan).micro_batch_group,
+            .together = own(plan).overlap_expert_exchange && chunks > 1};
   }
   [[nodiscard]] std::vector<StageLayers> stage_layers(const ModelSpec& model,
                                                       const ParallelPlan& plan) const override {

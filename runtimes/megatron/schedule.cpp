@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,7 +19,8 @@ PipelineShape pipeline_of(const Runner& run, std::int64_t chunks) {
           .stages = run.context.grid.pipeline.size,
           .micro_batches = run.context.plan.workload.accumulation,
           .chunks = chunks,
-          .group = run.context.megatron.micro_batch_group};
+          .group = run.context.megatron.micro_batch_group,
+          .together = run.context.megatron.overlap_expert_exchange};
 }
 
 void run_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
@@ -28,6 +31,27 @@ void run_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
     output = stage.forward(0, {});
     const Tensor none = stage.backward(0, {}, output, {});
   }
+  sync.finish();
+}
+
+/// combined_1f1b_schedule_for_no_pipelining: each micro-batch runs forward while the one before it
+/// runs backward.
+void run_together_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
+  const std::int64_t count = run.context.plan.workload.accumulation;
+  Stage::Together last;
+  for (std::int64_t i = 0; i <= count; ++i) {
+    sync.set_enabled(i == count);
+    std::optional<Stage::Ahead> ahead;
+    std::optional<Stage::Behind> behind;
+    if (i < count) {
+      ahead.emplace();
+    }
+    if (i > 0) {
+      behind.emplace(Stage::Behind{.output = last.output, .schedule = std::move(last.schedule)});
+    }
+    last = stage.run_together(ahead, behind);
+  }
+  stage.collect_garbage();
   sync.finish();
 }
 
@@ -144,13 +168,15 @@ class Interleaved {
         stage_(stage),
         sync_(sync),
         overlapped_(run.context.megatron.overlap_grad_reduce),
+        together_(run.context.megatron.overlap_expert_exchange),
         chunks_(static_cast<std::int64_t>(stage.chunk_count())),
         order_(chunk_order(run.context.plan.workload.accumulation, chunks_, group_of(run))),
         total_(run.context.plan.workload.accumulation * chunks_),
         warmup_(warmup_of_stage(pipeline_of(run, chunks_), grid_.pipeline.rank)),
         inputs_(stage.chunk_count()),
         outputs_(stage.chunk_count()),
-        gradients_(stage.chunk_count()) {}
+        gradients_(stage.chunk_count()),
+        schedules_(stage.chunk_count()) {}
 
   void operator()() {
     inputs_[0].push_back(grid_.first_stage() ? Tensor{} : stage_.receive());
@@ -158,7 +184,11 @@ class Interleaved {
       warm_up(k);
     }
     for (std::int64_t k = 0; k < total_ - warmup_; ++k) {
-      steady(k);
+      if (together_) {
+        steady_together(k);
+      } else {
+        steady(k);
+      }
     }
     stage_.deallocate(output_);
     if (warmup_ == total_) {
@@ -201,27 +231,52 @@ class Interleaved {
     return result;
   }
 
-  [[nodiscard]] Tensor run_forward(std::int64_t k) {
+  [[nodiscard]] Stage::Ahead ahead_of(std::int64_t k) {
     const std::size_t chunk = chunk_of(k, true);
     std::deque<Tensor>& inputs = inputs_[chunk];
     if (stage_.chunk(chunk).first && inputs.size() == outputs_[chunk].size()) {
       inputs.emplace_back();
     }
-    Tensor output = stage_.forward(chunk, inputs[outputs_[chunk].size()]);
-    outputs_[chunk].push_back(output);
-    return output;
+    return {.chunk = chunk, .input = inputs[outputs_[chunk].size()]};
   }
-
-  [[nodiscard]] Tensor run_backward(std::int64_t k) {
+  [[nodiscard]] Stage::Behind behind_of(std::int64_t k) {
     const std::size_t chunk = chunk_of(k, false);
     std::deque<Tensor>& gradients = gradients_[chunk];
     if (stage_.chunk(chunk).last && gradients.empty()) {
       gradients.emplace_back();
     }
-    const Tensor input = take(inputs_[chunk]);
-    const Tensor output = take(outputs_[chunk]);
-    const Tensor gradient = take(gradients);
-    Tensor input_gradient = stage_.backward(chunk, input, output, gradient);
+    Stage::Behind behind{.chunk = chunk,
+                         .input = take(inputs_[chunk]),
+                         .output = take(outputs_[chunk]),
+                         .gradient = take(gradients)};
+    if (together_) {
+      behind.schedule = take(schedules_[chunk]);
+    }
+    return behind;
+  }
+  void keep(std::size_t chunk, Stage::Together result) {
+    outputs_[chunk].push_back(std::move(result.output));
+    schedules_[chunk].push_back(std::move(result.schedule));
+  }
+
+  [[nodiscard]] Tensor run_forward(std::int64_t k) {
+    const Stage::Ahead ahead = ahead_of(k);
+    if (together_) {
+      keep(ahead.chunk, stage_.run_together(ahead, std::nullopt));
+    } else {
+      outputs_[ahead.chunk].push_back(stage_.forward(ahead.chunk, ahead.input));
+    }
+    return outputs_[ahead.chunk].back();
+  }
+
+  [[nodiscard]] Tensor run_backward(std::int64_t k) {
+    Stage::Behind behind = behind_of(k);
+    Tensor input_gradient =
+        together_ ? stage_.run_together(std::nullopt, behind).gradient
+                  : stage_.backward(behind.chunk, behind.input, behind.output, behind.gradient);
+    if (together_) {
+      behind.release();
+    }
     synchronize(k);
     return input_gradient;
   }
@@ -288,6 +343,39 @@ class Interleaved {
     buffered_.reset();
   }
 
+  /// A forward and a backward at the same time. What they send and receive overlaps with them.
+  void steady_together(std::int64_t k) {
+    const std::int64_t ahead = k + warmup_;
+    const Stage::Ahead next = ahead_of(ahead);
+    const bool ends = stage_.chunk(next.chunk).last;
+    const bool sends = !stage_.chunk(chunk_of(k, false)).first;
+    ChunkSchedule::Calls calls;
+    calls.before_forward = [this] { stage_.deallocate(output_); };  // pp_pre_forward
+    calls.after_forward = [&](const Tensor& output) {
+      Transfer coming = transfer(ahead, true);
+      coming.receives = coming.receives && k != total_ - warmup_ - 1;
+      Tensor received = exchange(ends ? Tensor{} : output, coming.receives);
+      if (coming.receives) {
+        inputs_[coming.chunk].push_back(std::move(received));
+      }
+    };
+    calls.before_backward = [this, k] { static_cast<void>(wait(k)); };
+    calls.after_backward = [&](const Tensor& gradient) {
+      sent_gradient_ = sends ? gradient : Tensor{};
+      if (Tensor coming = send_back(gradient, k, true); coming.defined()) {
+        requests_.push_back(std::move(coming));
+      }
+    };
+    Stage::Behind behind = behind_of(k);
+    Stage::Together result = stage_.run_together(next, behind, std::move(calls));
+    behind.release();
+    synchronize(k);
+    input_gradient_ = std::move(result.gradient);
+    output_ = result.output;
+    keep(next.chunk, std::move(result));
+    buffered_.reset();
+  }
+
   void cool_down(std::int64_t k) {
     if (Tensor request = wait(k); request.defined()) {
       // A local name of the Python function, which keeps it alive to the end.
@@ -327,8 +415,9 @@ class Interleaved {
     return receives ? stage_.receive() : Tensor{};
   }
 
-  [[nodiscard]] static Tensor take(std::deque<Tensor>& queue) {
-    Tensor front = std::move(queue.front());
+  template <class T>
+  [[nodiscard]] static T take(std::deque<T>& queue) {
+    T front = std::move(queue.front());
     queue.pop_front();
     return front;
   }
@@ -336,7 +425,8 @@ class Interleaved {
   const RankGrid& grid_;
   Stage& stage_;
   GradientSync& sync_;
-  bool overlapped_;
+  bool overlapped_;  ///< Gradients are reduced while backward runs.
+  bool together_;    ///< Forward and backward run at the same time.
   std::int64_t chunks_;
   std::vector<std::int64_t> order_;
   std::int64_t total_;
@@ -344,6 +434,7 @@ class Interleaved {
   std::vector<std::deque<Tensor>> inputs_;
   std::vector<std::deque<Tensor>> outputs_;
   std::vector<std::deque<Tensor>> gradients_;
+  std::vector<std::deque<std::shared_ptr<ChunkSchedule>>> schedules_;
   Tensor input_;
   Tensor output_;
   Tensor input_gradient_;
@@ -357,11 +448,14 @@ class Interleaved {
 }  // namespace
 
 void run_step(const Runner& run, Stage& stage, GradientSync& sync) {
-  if (run.context.grid.pipeline.size == 1) {
+  if (run.context.grid.pipeline.size == 1 && run.context.megatron.overlap_expert_exchange) {
+    run_together_without_pipeline(run, stage, sync);
+  } else if (run.context.grid.pipeline.size == 1) {
     run_without_pipeline(run, stage, sync);
   } else if (stage.chunk_count() > 1) {
     Interleaved schedule(run, stage, sync);
     schedule();
+    stage.collect_garbage();
     sync.finish();
   } else {
     OneForwardOneBackward schedule(run, stage, sync);

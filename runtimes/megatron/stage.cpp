@@ -106,7 +106,7 @@ Tensor Stage::run_model(const Chunk& chunk, const Batch& batch, const Tensor& in
   if (chunk.normed) {
     run_.eager().set_site("final_norm", -1);
     hidden = norm(run_, hidden, chunk.final_norm);
-    const Tensor viewless = run_.eager().empty({1}, run_.context.dtype);
+    make_viewless(run_);
   } else if (chunk.layers.empty() && !chunk.first) {
     // No operator copies the input, so it is cloned.
     hidden = torch::clone(run_.eager(), hidden);
@@ -232,6 +232,93 @@ Tensor Stage::backward(std::size_t index, const Tensor& input, Tensor output,
   }
   run_.process.layer_offload().finish_backward();
   return input.defined() ? Tensor(eager, input->grad) : Tensor{};
+}
+
+/// GPTModel.build_schedule_plan. The plan keeps the batch; the function of the loss keeps its mask.
+std::shared_ptr<ChunkSchedule> Stage::make_schedule(const Ahead& ahead) {
+  const Chunk& chunk = chunks_[ahead.chunk];
+  const Batch batch = make_batch(chunk);
+  inputs_[ahead.chunk] = ahead.input;
+  ChunkSchedule::Ends ends;
+  const auto schedule = std::make_shared<ChunkSchedule*>(nullptr);
+  ends.before = [this, &chunk, batch, input = ahead.input, schedule](
+                    ScheduleNode&, const ScheduleNode::Tensors&) -> ScheduleNode::Tensors {
+    const Tensor hidden = chunk.first ? embed(run_, chunk, batch.tokens, batch.positions) : input;
+    (*schedule)->shared.mask = batch.mask;
+    if (chunk.frequencies.defined()) {
+      run_.eager().set_site("rotary_table", -1);
+      (*schedule)->shared.angles = run_.process.rotary_table(chunk);
+    }
+    if (chunk.first && !run_.context.sequence_parallel()) {  // A view of the embedding.
+      make_viewless(run_);
+    }
+    (*schedule)->kept.push_back(hidden);
+    run_.process.begin_fp8_layers();
+    return {hidden};
+  };
+  if (chunk.last) {
+    ends.after = [this, &chunk, labels = batch.labels](
+                     ScheduleNode&, const ScheduleNode::Tensors& in) -> ScheduleNode::Tensors {
+      Tensor losses = token_losses(run_, output_layer(run_, in[0], chunk.head), labels);
+      make_viewless(run_);
+      return {std::move(losses)};
+    };
+  }
+  auto made = std::make_shared<ChunkSchedule>(run_, chunk, std::move(ends));
+  *schedule = made.get();
+  made->loss_mask = batch.loss_mask;
+  return made;
+}
+
+Stage::Together Stage::run_together(const std::optional<Ahead>& ahead,
+                                    const std::optional<Behind>& behind,
+                                    ChunkSchedule::Calls calls) {
+  Eager& eager = run_.eager();
+  const RangeKind kind = !ahead    ? RangeKind::kBackwardPass
+                         : !behind ? RangeKind::kForwardPass
+                                   : RangeKind::kJointPass;
+  const torch::RangeScope pass(eager, kind,
+                               static_cast<std::int32_t>(ahead ? ahead->chunk : behind->chunk));
+  Together result;
+  if (ahead) {
+    wait_for(ahead->input);
+    result.schedule = make_schedule(*ahead);
+  }
+  Tensor gradient;
+  Tensor scaled;
+  if (behind) {
+    wait_for(behind->gradient);
+    gradient = behind->gradient;
+    if (!gradient.defined()) {
+      eager.set_site("loss", -1);
+      scaled = torch::computed(eager, {1}, DType::kFp32, TensorRole::kLogits);
+      eager.backward(behind->output,
+                     torch::computed(eager, {1}, DType::kFp32, TensorRole::kLogits));
+      gradient = behind->schedule->loss_gradient();
+    }
+  }
+  result.output = ChunkSchedule::run(run_, result.schedule.get(),
+                                     behind ? behind->schedule.get() : nullptr, gradient, calls);
+  run_.process.reduce_fp8_scales(true);
+  if (behind && chunks_[behind->chunk].last) {
+    garbage_.push_back(behind->schedule->take_loss());
+  }
+  if (ahead) {
+    if (chunks_[ahead->chunk].last) {
+      result.output = result.schedule->run_loss(
+          result.output,
+          [this, mask = result.schedule->loss_mask](
+              ScheduleNode&, const ScheduleNode::Tensors& in) -> ScheduleNode::Tensors {
+            const Tensor loss = scaled_loss(in[0], mask);
+            return {loss, std::exchange(token_count_, {})};
+          });
+    }
+    note_scales(chunks_[ahead->chunk]);
+  }
+  if (behind && behind->input.defined()) {
+    result.gradient = Tensor(eager, behind->input->grad);
+  }
+  return result;
 }
 
 void Stage::deallocate(const Tensor& output) {

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "runtimes/megatron/chunk_schedule.h"
 #include "runtimes/megatron/transformer_engine.h"
 #include "runtimes/megatron/weights.h"
 #include "runtimes/torch/eager.h"
@@ -28,6 +31,37 @@ class Stage {
   /// a loss.
   [[nodiscard]] torch::Tensor backward(std::size_t chunk, const torch::Tensor& input,
                                        torch::Tensor output, const torch::Tensor& gradient);
+  /// A micro-batch that runs forward through a chunk, and one that runs backward.
+  struct Ahead {
+    std::size_t chunk = 0;
+    torch::Tensor input{};
+  };
+  struct Behind {
+    std::size_t chunk = 0;
+    torch::Tensor input{};
+    torch::Tensor output{};
+    torch::Tensor gradient{};  ///< Undefined for a loss.
+    std::shared_ptr<ChunkSchedule> schedule{};
+    /// Releases the tensors in the order of Python's names.
+    void release() {
+      input.reset();
+      output.reset();
+      gradient.reset();
+    }
+  };
+  /// What they leave: output and schedule of the one, the gradient of the input of the other.
+  struct Together {
+    torch::Tensor output;
+    std::shared_ptr<ChunkSchedule> schedule;
+    torch::Tensor gradient;
+  };
+  /// combined_forward_backward_step: both at the same time, layer by layer; either may be missing.
+  /// Source: megatron/core/pipeline_parallel/combined_1f1b.py.
+  [[nodiscard]] Together run_together(const std::optional<Ahead>& ahead,
+                                      const std::optional<Behind>& behind,
+                                      ChunkSchedule::Calls calls = {});
+  /// Python's garbage collector, which is taken to run when all micro-batches have run.
+  void collect_garbage() { garbage_.clear(); }
   /// deallocate_output_tensor: a sent tensor keeps its graph but not its memory.
   void deallocate(const torch::Tensor& output);
   /// The tensor into which another stage's tensor is received.
@@ -51,6 +85,7 @@ class Stage {
   };
   [[nodiscard]] Batch make_batch(const Chunk& chunk);
   void cut_for_context(Batch& batch);
+  [[nodiscard]] std::shared_ptr<ChunkSchedule> make_schedule(const Ahead& ahead);
   [[nodiscard]] torch::Tensor run_model(const Chunk& chunk, const Batch& batch,
                                         const torch::Tensor& input);
   [[nodiscard]] torch::Tensor scaled_loss(const torch::Tensor& losses,
@@ -71,6 +106,7 @@ class Stage {
   torch::Tensor prediction_scale_;
   /// The token count of the last micro-batch whose loss has been computed.
   torch::Tensor token_count_;
+  std::vector<std::shared_ptr<ChunkSchedule::Loss>> garbage_;  ///< What Python has not collected.
 };
 
 }  // namespace headroom::ir::megatron

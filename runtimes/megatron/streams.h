@@ -23,4 +23,8 @@ inline constexpr StreamId kContextStream = 2;
 inline constexpr StreamId kOffloadStream = 35;
 inline constexpr StreamId kReloadStream = 36;
 
+/// Parts of layers that send tokens to experts and back, if they overlap with other micro-batches.
+/// Source: megatron/core/pipeline_parallel/utils.py, get_comm_stream.
+inline constexpr StreamId kExchangeStream = 37;
+
 }  // namespace headroom::ir::megatron

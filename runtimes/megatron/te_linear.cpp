@@ -18,6 +18,20 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
+/// The gradient of a weight, or only that of its bias if the product is owed. `operands` live until
+/// the product has run.
+WeightGradient owed_or_own(const Runner& run, const GemmShape& dims, bool bias,
+                           std::vector<Tensor> operands) {
+  if (!run.process.owes_weights()) {
+    return weight_gradient(run, dims, bias);
+  }
+  run.process.run_or_owe([run, dims, operands = std::move(operands)] {
+    static_cast<void>(weight_gradient(run, dims, false));
+  });
+  return {.weight = {},
+          .bias = bias ? run.eager().empty({dims.m}, run.context.grad_dtype) : Tensor{}};
+}
+
 Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node, bool gathers) {
   Eager& eager = run.eager();
   const torch::Unpacked saved(eager, node);
@@ -35,10 +49,12 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   } else if (run.context.grid.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, product);
   }
-  WeightGradient own = weight_gradient(run, weight_dims(rows, weight, run.context.dtype),
-                                       node.wants(NormLinearEdge::kBias));
-  clear(run, normed);
-  if (gathers) {
+  WeightGradient own = owed_or_own(run, weight_dims(rows, weight, run.context.dtype),
+                                   node.wants(NormLinearEdge::kBias), {normed_total, grads[0]});
+  if (!run.process.owes_weights()) {
+    clear(run, normed);
+  }
+  if (gathers && !run.process.owes_weights()) {
     clear(run, normed_total);
   }
   NormGradients norm = norm_backward(run, input, node.wants(NormLinearEdge::kNormBias));
@@ -105,11 +121,13 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, Cut 
       communicate(run, CollectiveKind::kAllReduce, product);
     }
   }
-  WeightGradient own = weight_gradient(run, weight_dims(rows, weight, run.context.dtype), false);
-  if (cut == Cut::kColumn && sequence) {
+  const bool owed = run.process.owes_weights();
+  WeightGradient own =
+      owed_or_own(run, weight_dims(rows, weight, run.context.dtype), false, {input, gradient});
+  if (cut == Cut::kColumn && sequence && !owed) {
     clear(run, input);
   }
-  if (cut == Cut::kRow && sequence) {
+  if (cut == Cut::kRow && sequence && !owed) {
     clear(run, gradient);
   }
   Gradients result(2);

@@ -197,7 +197,8 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
        {&ir::MegatronPlan::defer_head_gradient, &ir::MegatronPlan::fp8_parameters,
         &ir::MegatronPlan::transformer_engine, &ir::MegatronPlan::grouped_gemm,
         &ir::MegatronPlan::sinkhorn, &ir::MegatronPlan::router_fp32,
-        &ir::MegatronPlan::shared_expert_overlap}) {
+        &ir::MegatronPlan::shared_expert_overlap, &ir::MegatronPlan::overlap_expert_exchange,
+        &ir::MegatronPlan::delayed_weight_gradients}) {
     megatron.*refused = usual.*refused;
   }
   megatron.precision_aware = megatron.precision_aware && megatron.distributed_optimizer &&

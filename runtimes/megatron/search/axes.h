@@ -48,6 +48,16 @@ inline constexpr AxisTraits kSharedOverlap{
     .usual = "yes where possible",
     .words = axis_words::switches,
     .any = axis_words::switches};
+inline constexpr AxisTraits kExchangeOverlap{
+    .order = 125,
+    .option = "overlap-moe-expert-parallel-comm",
+    .values = "SWITCH",
+    .help =
+        "one micro-batch runs forward while another runs backward, so that the dispatch of tokens "
+        "to experts overlaps with computation: yes, no or any",
+    .usual = "no",
+    .words = axis_words::switches,
+    .any = axis_words::switches};
 inline constexpr AxisTraits kFirstStage{
     .order = 130,
     .option = "first-stage-layers",
@@ -156,6 +166,7 @@ inline constexpr AxisTraits kLoaderMask{
 inline constexpr Axis kContextExchange{traits::kContextExchange};
 inline constexpr Axis kDispatcher{traits::kDispatcher};
 inline constexpr Axis kSharedOverlap{traits::kSharedOverlap};
+inline constexpr Axis kExchangeOverlap{traits::kExchangeOverlap};
 inline constexpr Axis kGradients{traits::kGradients};
 inline constexpr Axis kTpCommOverlap{traits::kTpCommOverlap};
 inline constexpr Axis kFirstStage{traits::kFirstStage};

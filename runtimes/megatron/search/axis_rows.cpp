@@ -56,6 +56,15 @@ AxisValues yes_where_possible(const SpaceWalk& walk, Axis axis, bool possible) {
   return walk.asks(axis) ? AxisValues{1, 0} : AxisValues{1};
 }
 
+/// Whether one micro-batch can run forward while another runs backward.
+bool overlaps(const SpaceWalk& walk) {
+  const MegatronPlan& megatron = megatron_of(walk.plan);
+  const bool staged = walk.plan.mesh.pipeline > 1;
+  return walk.plan.mesh.expert > 1 && !megatron.shared_expert_overlap &&
+         walk.plan.precision != ir::Precision::kFp32 &&
+         (!staged || ir::chunks_per_stage(walk.plan, walk.layers()) > 1);
+}
+
 // -- Candidates and setters. ---------------------------------------------------------------------
 
 AxisValues tensor_degrees(SpaceWalk& walk) {
@@ -356,6 +365,16 @@ std::vector<SearchAxis> megatron_axis_rows() {
                       },
                   .set = [](SpaceWalk& walk,
                             std::int64_t value) { plan_of(walk).tp_comm_overlap = value != 0; }});
+  rows.push_back(
+      {.axis = kExchangeOverlap,
+       .get = get_switch<&MegatronPlan::overlap_expert_exchange>,
+       .rule =
+           rule<"no, or yes with ep above 1, several chunks on each of several stages, at least "
+                "two micro-batches and shared-expert-overlap no">,
+       .candidates =
+           [](SpaceWalk& walk) { return first_or_asked(walk, kExchangeOverlap, overlaps(walk)); },
+       .set = [](SpaceWalk& walk,
+                 std::int64_t value) { plan_of(walk).overlap_expert_exchange = value != 0; }});
   rows.push_back({.axis = kGradients,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
                     return has_megatron(plan) && !megatron_of(plan).fp32_gradients ? 1 : 0;

@@ -119,9 +119,13 @@ class Pricer {
     PassFloor whole = core_attention();
     whole += projections();
     whole += sparse ? experts() : dense_mlp(model_.ffn);
+    if (sparse && sizes_.options.overlap_expert_exchange) {
+      whole.backward = std::max(whole.backward, least_exchange() - whole.forward);
+    }
     return {.forward = kFloorRounding * whole.forward,
             .backward = kFloorRounding * whole.backward,
             .once = {},
+            .saved = {},
             .core_attention = {},
             .norms = {},
             .mlp = {},
@@ -294,6 +298,14 @@ class Pricer {
                                      .top_k = static_cast<std::int32_t>(moe.top_k)});
   }
 
+  /// The exchange of tokens for a forward and a backward. If a pass has only layers of experts, it
+  /// takes at least as long as all its exchanges, whatever overlaps with them.
+  [[nodiscard]] Seconds least_exchange() const {
+    const bool all = std::ranges::all_of(model_.layers, &ir::LayerSpec::moe);
+    const std::int64_t cut = expert_tensor_of(sizes_.mesh);
+    return all ? 4.0 * dispatch({.size = sizes_.mesh.expert, .stride = cut}) : Seconds{};
+  }
+
   /// Dispatch, products and combine, and the shared expert besides. Products never overlap each
   /// other, but those of an overlapped shared expert may overlap dispatch and combine.
   [[nodiscard]] PassFloor experts() const {
@@ -309,7 +321,10 @@ class Pricer {
     PassFloor pass = product(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, busy, series,
                              sizes_.linear);
     pass += product(rows, model_.hidden, width, busy, series, sizes_.linear);
-    const Seconds exchange = dispatch({.size = sizes_.mesh.expert, .stride = cut});
+    // With another micro-batch at the same time, all of it may be hidden.
+    const Seconds exchange = sizes_.options.overlap_expert_exchange
+                                 ? Seconds{}
+                                 : dispatch({.size = sizes_.mesh.expert, .stride = cut});
     PassFloor beside{2 * exchange, 2 * exchange};
     if (moe.shared_ffn > 0 && sizes_.options.shared_expert_overlap) {
       const PassFloor shared = overlapped_shared();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -41,6 +42,7 @@ ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
   megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
   megatron.mask_in_dataloader = false;
   megatron.offload_modules = {};
+  megatron.overlap_expert_exchange = false;
   megatron.least_offloaded = ir::MegatronPlan{}.least_offloaded;
   const std::int64_t experts = one.mesh.expert * expert_tensor_of(one.mesh);
   one.world = std::lcm(one.mesh.tensor * one.mesh.context, experts);
@@ -96,6 +98,28 @@ class PassReader {
       }
     }
     return {first.forward.empty() ? times : first, times};
+  }
+
+  /// The time of the middle layer in the last pass forward and backward at the same time: it runs
+  /// in both directions, after the last work of the layers beside it.
+  [[nodiscard]] Seconds read_joint() const {
+    Seconds time;
+    for (const ir::WorkRange& range : ir::work_ranges(program_)) {
+      if (range.kind != ir::RangeKind::kJointPass) {
+        continue;
+      }
+      std::optional<Seconds> before;
+      Seconds end;
+      for (std::size_t i = range.begin; i < range.end; ++i) {
+        const std::int32_t layer = program_.sites[program_.work.items[i].site].layer;
+        if (computes(i) && layer == kMiddle) {
+          before = before ? before : std::optional(computed_[i]);
+          end = computed_[i + 1];
+        }
+      }
+      time = before ? end - *before : time;
+    }
+    return time;
   }
 
  private:
@@ -190,6 +214,7 @@ class Sampler {
         plan_(single_stage_plan(plan)),
         offloads_(megatron_of(plan).offload_modules),
         least_offloaded_(megatron_of(plan).least_offloaded),
+        overlaps_(megatron_of(plan).overlap_expert_exchange),
         prices_(cost::prices_on(machine, plan)),
         device_(device) {}
 
@@ -222,6 +247,13 @@ class Sampler {
     times.backward = plain.backward[kMiddle];
     times.once = std::max(Seconds{}, first.forward[kMiddle] - plain.forward[kMiddle]) +
                  std::max(Seconds{}, first.backward[kMiddle] - plain.backward[kMiddle]);
+    if (overlaps_ && layer.moe) {
+      const Result<Seconds> joint = joint_time(layer);
+      if (!joint) {
+        return joint.error();
+      }
+      times.saved = times.forward + times.backward - *joint;
+    }
     blocks.embedding = plain.before;
     blocks.head[static_cast<std::size_t>(megatron_of(plan_).cross_entropy)] = plain.behind;
     if (megatron_of(plan_).fp8 == ir::MegatronFp8::kDelayed) {
@@ -280,6 +312,21 @@ class Sampler {
   }
 
  private:
+  /// The time in which the middle one of `kTimedLayers` layers runs forward for one micro-batch and
+  /// backward for another.
+  [[nodiscard]] Result<Seconds> joint_time(const ir::LayerSpec& layer) {
+    ir::ParallelPlan with = plan_;
+    edit_megatron(with).overlap_expert_exchange = true;
+    with.workload.accumulation = 3;
+    model_.layers.assign(static_cast<std::size_t>(kTimedLayers), layer);
+    const Result<ir::RankProgram> program = ir::lower(model_, with, ir::Rank{0}, device_.traits);
+    if (!program) {
+      return program.error();
+    }
+    const cost::ProgramTime priced = cost::price_program(*program, with, prices_);
+    return PassReader(*program, priced.timeline).read_joint();
+  }
+
   /// A layer's share of the copies in `program`. In the first step, all groups are offloaded and
   /// reloaded.
   [[nodiscard]] HostCopies copies_in(const ir::RankProgram& program) const {
@@ -302,6 +349,7 @@ class Sampler {
   ir::ParallelPlan plan_;  ///< Without copies to the host.
   ir::MegatronOffload offloads_;
   std::int64_t least_offloaded_;
+  bool overlaps_;  ///< One micro-batch runs forward while another runs backward.
   cost::PriceList prices_;
   const cost::DeviceSpec& device_;
 };
@@ -340,8 +388,8 @@ std::vector<std::pair<ir::LayerSpec, double>> kinds_of(const ir::ModelSpec& mode
 
 void add(const LayerTimes& one, double share, LayerTimes& sum) {
   for (Seconds LayerTimes::*const part :
-       {&LayerTimes::forward, &LayerTimes::backward, &LayerTimes::once, &LayerTimes::core_attention,
-        &LayerTimes::norms, &LayerTimes::mlp}) {
+       {&LayerTimes::forward, &LayerTimes::backward, &LayerTimes::once, &LayerTimes::saved,
+        &LayerTimes::core_attention, &LayerTimes::norms, &LayerTimes::mlp}) {
     sum.*part += share * (one.*part);
   }
 }

@@ -23,13 +23,14 @@ struct RepeatForm {
 };
 
 /// Follows `ir::check_plan`: nothing can be recomputed with delayed scaling, and no whole layer if
-/// modules' activations are offloaded.
+/// modules' activations are offloaded or two micro-batches run at the same time.
 RepeatForm repeat_form_of(const SpaceQuestion& question, const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
   const bool once = megatron.fp8 == ir::MegatronFp8::kDelayed;
   return {.chunk = chunk_sizes(plan, static_cast<std::int64_t>(question.model.layers.size())),
           .modules = !once,
-          .layers = !once && megatron.offload_modules == ir::MegatronOffload{}};
+          .layers = !once && megatron.offload_modules == ir::MegatronOffload{} &&
+                    !megatron.overlap_expert_exchange};
 }
 
 std::vector<Recomputation> megatron_recomputations(const Constraints& allowed,

@@ -171,6 +171,7 @@ PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
                  times(stage.sparse, selective_seconds(plan, blocks_.sparse));
   result.once = times(stage.dense, blocks_.dense.once.value()) +
                 times(stage.sparse, blocks_.sparse.once.value());
+  result.saved = times(stage.sparse, blocks_.sparse.saved.value());
   if (stage.first) {
     result.plain += blocks_.embedding.value();
   }
@@ -205,11 +206,18 @@ PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
     const Seconds transfer = blocks_.transfer.at(megatron_of(plan).pipeline_before_data ? 1 : 0);
     sent = static_cast<double>(chunks_ * stages + stages - 1) * transfer.value();
   }
-  return {.forward_backward = Seconds{count * slowest.plain + slowest.once},
+  // Micro-batches that run forward beside a backward: all but those of the last stage's warm-up.
+  const double alone = stages > 1
+                           ? 1.0 / static_cast<double>(chunks_) + static_cast<double>(chunks_ - 1) /
+                                                                      static_cast<double>(chunks_) *
+                                                                      static_cast<double>(stages)
+                           : 1;
+  const double saved = std::max(0.0, count - alone) * slowest.saved;
+  return {.forward_backward = Seconds{count * slowest.plain + slowest.once - saved},
           .recomputation = Seconds{count * slowest.again},
           .copies = Seconds{count * slowest.copies},
           .bubble = Seconds{(sum - slowest.whole()) / static_cast<double>(chunks_) + sent},
-          .micro_batch = Seconds{slowest.whole()},
+          .micro_batch = Seconds{slowest.whole() - slowest.saved},
           .chunks = chunks_};
 }
 

@@ -65,7 +65,8 @@ class PipelineTimes {
     double plain = 0;
     double again = 0;   ///< Recomputation in backward.
     double copies = 0;  ///< Exposed copies.
-    double once = 0;    ///< What the first micro-batch adds; not in `whole`.
+    double once = 0;    ///< Time that the first micro-batch adds. `whole` leaves it out.
+    double saved = 0;   ///< By a micro-batch that runs forward beside a backward.
     [[nodiscard]] double whole() const { return plain + again + copies; }
   };
   void add_stages(const ir::ModelSpec& model, const ir::ParallelPlan& plan);

@@ -119,10 +119,10 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
        {megatron.sequence_parallel, megatron.accumulation_fusion, megatron.mask_in_dataloader,
         megatron.distributed_optimizer, megatron.overlap_grad_reduce,
         megatron.account_for_embedding, megatron.account_for_loss, megatron.pipeline_before_data,
-        megatron.fp8_parameters, megatron.recompute_modules.core_attention,
-        megatron.recompute_modules.norms, megatron.recompute_modules.mlp,
-        megatron.offload_modules.core_attention, megatron.offload_modules.qkv_linear,
-        megatron.offload_modules.expert_activation}) {
+        megatron.fp8_parameters, megatron.overlap_expert_exchange,
+        megatron.recompute_modules.core_attention, megatron.recompute_modules.norms,
+        megatron.recompute_modules.mlp, megatron.offload_modules.core_attention,
+        megatron.offload_modules.qkv_linear, megatron.offload_modules.expert_activation}) {
     add(on ? 1 : 2);
   }
   add(plan.precision);

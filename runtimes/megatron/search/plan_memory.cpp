@@ -212,6 +212,9 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
 
 std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, ir::MegatronRecompute how,
                                  const ir::LayerSpec& layer) {
+  if (megatron_of(plan).overlap_expert_exchange) {
+    return 0;  // The least that is known of such a layer.
+  }
   ir::ParallelPlan alone = plan;
   // Options that do not affect what a layer keeps.
   edit_megatron(alone).cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;

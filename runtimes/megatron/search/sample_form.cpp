@@ -72,7 +72,8 @@ bool SampleForm::is_short(std::int64_t chunk) const {
 std::optional<SampleForm> form_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                   std::int64_t stage) {
   const ir::MegatronPlan& megatron = megatron_of(plan);
-  if (!megatron.pipeline_layout.empty()) {
+  // Peaks of joint passes are not linear in the number of layers.
+  if (!megatron.pipeline_layout.empty() || megatron.overlap_expert_exchange) {
     return std::nullopt;
   }
   const auto layers = static_cast<std::int64_t>(model.layers.size());

@@ -142,13 +142,27 @@ class MegatronSearch final : public FrameworkSearch {
     return all;
   }
 
-  /// Gradients in bf16, and the 8-bit recipes of the GPU.
+  /// Gradients in bf16, the 8-bit recipes of the GPU, and the switches that the search holds.
   [[nodiscard]] std::vector<OfferedChange> offered_changes(
       const SpaceQuestion& question, const ParallelPlan& plan) const override {
     std::vector<OfferedChange> all;
     if (megatron_of(plan).fp32_gradients && plan.precision == ir::Precision::kBf16Master) {
       all.push_back({.alternative = {megatron_axes::kGradients, 1}, .plan = plan});
       edit_megatron(all.back().plan).fp32_gradients = false;
+    }
+    const MegatronPlan& megatron = megatron_of(plan);
+    if (!megatron.overlap_expert_exchange && plan.mesh.expert > 1 &&
+        plan.workload.accumulation > 1) {
+      all.push_back({.alternative = {megatron_axes::kExchangeOverlap, 1},
+                     .plan = plan,
+                     .changes_training = false});
+      edit_megatron(all.back().plan).overlap_expert_exchange = true;
+    }
+    if (megatron.tp_comm_overlap) {
+      all.push_back({.alternative = {megatron_axes::kTpCommOverlap, 0},
+                     .plan = plan,
+                     .changes_training = false});
+      edit_megatron(all.back().plan).tp_comm_overlap = false;
     }
     for (const ir::MegatronFp8 recipe :
          {ir::MegatronFp8::kTensorwise, ir::MegatronFp8::kBlockwise, ir::MegatronFp8::kMxfp8}) {
