@@ -35,7 +35,8 @@ bool frees_inputs(const Runner& run, LayerSchedule::Part part) {
 }  // namespace
 
 LayerSchedule::LayerSchedule(const Runner& run, const LayerWeights& layer,
-                             const NormWeights* final_norm, ChunkEvent& event)
+                             const NormWeights* final_norm,
+                             const std::shared_ptr<ChunkEvent>& event)
     : run_(run), layer_(&layer), final_norm_(final_norm) {
   for (const Part part : {Part::kAttention, Part::kDispatch, Part::kExperts, Part::kCombine}) {
     const bool communicates = part == Part::kDispatch || part == Part::kCombine;
@@ -139,7 +140,7 @@ LayerSchedule::Tensors LayerSchedule::combine(const Tensor& output) {
 }
 
 ChunkSchedule::ChunkSchedule(const Runner& run, const Chunk& chunk, Ends ends)
-    : run_(run), ends_(std::move(ends)), event_(run.eager()) {
+    : run_(run), ends_(std::move(ends)), event_(std::make_shared<ChunkEvent>(run.eager())) {
   before_.emplace(run, event_, ScheduleNode::Place{});
   for (const LayerWeights& layer : chunk.layers) {
     const bool last = &layer == &chunk.layers.back();
@@ -217,14 +218,16 @@ Tensor ChunkSchedule::run(const Runner& run, ChunkSchedule* forward, ChunkSchedu
     if (calls.before_forward) {
       calls.before_forward();
     }
-    forward->event_.record(eager.stream());
-    now.input = forward->before_->forward({}, forward->ends_.before);
+    forward->event_->record(eager.stream());
+    now.input = forward->before_->forward({}, [&](ScheduleNode&, const Tensors&) {
+      return Tensors{forward->ends_.before(*forward)};
+    });
   }
   if (backward != nullptr) {
-    backward->event_.record(eager.stream());
+    backward->event_->record(eager.stream());
     if (calls.before_backward) {
       calls.before_backward();
-      backward->event_.record(eager.stream());
+      backward->event_->record(eager.stream());
     }
     now.gradient = {std::move(gradient)};
     if (backward->after_) {
@@ -244,12 +247,12 @@ Tensor ChunkSchedule::run(const Runner& run, ChunkSchedule* forward, ChunkSchedu
   }
   if (forward != nullptr && calls.after_forward) {
     const torch::StreamScope scope(eager, kExchangeStream);
-    forward->event_.wait(kExchangeStream);
+    forward->event_->wait(kExchangeStream);
     calls.after_forward(now.input[0]);
   }
   if (backward != nullptr) {
     if (calls.after_backward) {
-      backward->event_.wait(eager.stream());
+      backward->event_->wait(eager.stream());
       calls.after_backward(now.gradient[0]);
     }
     if (!backward->layers_.empty()) {
@@ -258,16 +261,18 @@ Tensor ChunkSchedule::run(const Runner& run, ChunkSchedule* forward, ChunkSchedu
     backward->layers_.clear();
   }
   if (forward != nullptr && forward->after_) {
-    now.input = forward->after_->forward(now.input, forward->ends_.after);
+    now.input = forward->after_->forward(now.input, [&](ScheduleNode&, const Tensors& inputs) {
+      return Tensors{forward->ends_.after(inputs[0])};
+    });
   }
   if (backward != nullptr) {
     static_cast<void>(backward->before_->backward(now.gradient));
   }
   if (forward != nullptr) {
-    forward->event_.wait(eager.stream());
+    forward->event_->wait(eager.stream());
   }
   if (backward != nullptr) {
-    backward->event_.wait(eager.stream());
+    backward->event_->wait(eager.stream());
     backward->before_.reset();
     backward->after_.reset();
   }

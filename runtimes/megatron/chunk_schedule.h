@@ -30,7 +30,7 @@ class LayerSchedule {
 
   /// `final_norm`: that of the model, if this layer comes before it.
   LayerSchedule(const Runner& run, const LayerWeights& layer, const NormWeights* final_norm,
-                ChunkEvent& event);
+                const std::shared_ptr<ChunkEvent>& event);
   [[nodiscard]] Tensors forward(Part part, const Tensors& inputs, const LayerInput& shared);
   [[nodiscard]] Tensors backward(Part part, const Tensors& gradients);
   /// Runs the products for gradients of weights that the part's backward owes.
@@ -64,16 +64,18 @@ class ChunkSchedule {
 
   /// What runs before and after the layers; the loss function follows `after`.
   struct Ends {
-    ScheduleNode::Function before;  ///< Embedding and rotary table; they set `shared`.
-    ScheduleNode::Function after;   ///< Output layer; empty if the chunk is not the last one.
+    /// Embedding and rotary table. Sets `shared` and returns the first layer's input.
+    std::function<torch::Tensor(ChunkSchedule& schedule)> before;
+    /// Output layer, from hidden states to losses; empty if the chunk is not the last one.
+    std::function<torch::Tensor(const torch::Tensor& hidden)> after;
   };
   ChunkSchedule(const Runner& run, const Chunk& chunk, Ends ends);
   ChunkSchedule(const ChunkSchedule&) = delete;
   ChunkSchedule& operator=(const ChunkSchedule&) = delete;
 
-  LayerInput shared;        ///< Inputs of all layers.
-  Tensors kept;             ///< What else Python's ModelChunkState keeps.
-  torch::Tensor loss_mask;  ///< Undefined if this stage reads no batch.
+  LayerInput shared;            ///< Inputs of all layers.
+  torch::Tensor decoder_input;  ///< Of the first layer; Python's ModelChunkState keeps it.
+  torch::Tensor loss_mask;      ///< Undefined if this stage reads no batch.
 
   /// The node of the loss function. It refers to itself, so that Python frees it, its results, its
   /// input and the mask only when its garbage collector runs.
@@ -105,7 +107,7 @@ class ChunkSchedule {
  private:
   Runner run_;
   Ends ends_;
-  ChunkEvent event_;
+  std::shared_ptr<ChunkEvent> event_;
   std::optional<ScheduleNode> before_;
   std::optional<ScheduleNode> after_;
   std::shared_ptr<Loss> loss_;

@@ -30,7 +30,7 @@ ScheduleNode::Tensors gradients_of(Eager& eager, const ScheduleNode::Tensors& le
 
 ScheduleNode::Tensors ScheduleNode::forward(const Tensors& inputs, const Function& function) {
   Eager& eager = run_.eager();
-  event_.wait(place_.stream);
+  event_->wait(place_.stream);
   {
     const torch::StreamScope scope(eager, place_.stream);
     for (const Tensor& input : inputs) {
@@ -38,7 +38,7 @@ ScheduleNode::Tensors ScheduleNode::forward(const Tensors& inputs, const Functio
     }
     outputs_ = function(*this, inputs_);
   }
-  event_.record(place_.stream);
+  event_->record(place_.stream);
   for (const Tensor& input : inputs) {
     if (place_.frees_inputs && input.defined()) {
       record_stream(input);
@@ -51,7 +51,7 @@ ScheduleNode::Tensors ScheduleNode::forward(const Tensors& inputs, const Functio
 ScheduleNode::Tensors ScheduleNode::backward(const Tensors& gradients) {
   Eager& eager = run_.eager();
   Tensors seeds = gradients;
-  event_.wait(place_.stream);
+  event_->wait(place_.stream);
   {
     const torch::StreamScope scope(eager, place_.stream);
     for (Tensor& gradient : gradients_of(eager, detached_)) {
@@ -66,7 +66,7 @@ ScheduleNode::Tensors ScheduleNode::backward(const Tensors& gradients) {
   if (run_.context.megatron.delayed_weight_gradients) {
     owed_gradients_ = seeds;
   }
-  event_.record(place_.stream);
+  event_->record(place_.stream);
   for (const Tensor& gradient : seeds) {
     if (gradient.defined()) {
       record_stream(gradient);

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "runtimes/megatron/transformer_engine.h"
@@ -44,8 +46,8 @@ class ScheduleNode {
     bool frees_inputs = false;  ///< Nobody reads the inputs after forward: should_free_input.
     bool owes = false;          ///< Backward leaves the gradients of weights to `run_owed`.
   };
-  ScheduleNode(const Runner& run, ChunkEvent& event, Place place)
-      : run_(run), event_(event), place_(place) {}
+  ScheduleNode(const Runner& run, std::shared_ptr<ChunkEvent> event, Place place)
+      : run_(run), event_(std::move(event)), place_(place) {}
 
   [[nodiscard]] Tensors forward(const Tensors& inputs, const Function& function);
   /// Returns the gradients of the inputs. Requires the gradient of each result.
@@ -59,7 +61,7 @@ class ScheduleNode {
   void record_stream(const torch::Tensor& tensor) const;
 
   Runner run_;
-  ChunkEvent& event_;
+  std::shared_ptr<ChunkEvent> event_;
   Place place_;
   Tensors inputs_;
   Tensors outputs_;

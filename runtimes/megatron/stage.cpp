@@ -240,32 +240,30 @@ std::shared_ptr<ChunkSchedule> Stage::make_schedule(const Ahead& ahead) {
   const Batch batch = make_batch(chunk);
   inputs_[ahead.chunk] = ahead.input;
   ChunkSchedule::Ends ends;
-  const auto schedule = std::make_shared<ChunkSchedule*>(nullptr);
-  ends.before = [this, &chunk, batch, input = ahead.input, schedule](
-                    ScheduleNode&, const ScheduleNode::Tensors&) -> ScheduleNode::Tensors {
-    const Tensor hidden = chunk.first ? embed(run_, chunk, batch.tokens, batch.positions) : input;
-    (*schedule)->shared.mask = batch.mask;
+  ends.before = [this, &chunk, batch, input = ahead.input](ChunkSchedule& schedule) {
+    Tensor hidden = chunk.first ? embed(run_, chunk, batch.tokens, batch.positions) : input;
+    schedule.shared.mask = batch.mask;
     if (chunk.frequencies.defined()) {
       run_.eager().set_site("rotary_table", -1);
-      (*schedule)->shared.angles = run_.process.rotary_table(chunk);
+      schedule.shared.angles = run_.process.rotary_table(chunk);
     }
     if (chunk.first && !run_.context.sequence_parallel()) {  // A view of the embedding.
       make_viewless(run_);
     }
-    (*schedule)->kept.push_back(hidden);
+    schedule.decoder_input = hidden;
     run_.process.begin_fp8_layers();
-    return {hidden};
+    return hidden;
   };
   if (chunk.last) {
-    ends.after = [this, &chunk, labels = batch.labels](
-                     ScheduleNode&, const ScheduleNode::Tensors& in) -> ScheduleNode::Tensors {
-      Tensor losses = token_losses(run_, output_layer(run_, in[0], chunk.head), labels);
+    ends.after = [this, &chunk, labels = batch.labels](const Tensor& hidden) {
+      const bool normed = !chunk.layers.empty();  // Else no layer's part has the final norm.
+      const Tensor states = normed ? hidden : norm(run_, hidden, chunk.final_norm);
+      Tensor losses = token_losses(run_, output_layer(run_, states, chunk.head), labels);
       make_viewless(run_);
-      return {std::move(losses)};
+      return losses;
     };
   }
   auto made = std::make_shared<ChunkSchedule>(run_, chunk, std::move(ends));
-  *schedule = made.get();
   made->loss_mask = batch.loss_mask;
   return made;
 }
