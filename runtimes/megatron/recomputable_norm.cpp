@@ -52,8 +52,12 @@ void RecomputableNorm::discard_until(const Tensor& hook) {
   Eager& eager = run_.eager();
   const std::int64_t bytes = bytes_of(output_.elements(), output_.dtype()).value();
   eager.drain_storage(output_);
-  hook->grad_fn->before_apply = [run = run_, again = again_, output = output_,
-                                 bytes](Eager& e) mutable {
+  // The activation of experts may have a hook on the same tensor, which runs first.
+  hook->grad_fn->before_apply = [run = run_, again = again_, output = output_, bytes,
+                                 first = std::move(hook->grad_fn->before_apply)](Eager& e) mutable {
+    if (first) {
+      first(e);
+    }
     {
       const torch::RangeScope range(e, RangeKind::kRecomputation);
       again->input = again->saved.unpack(e);

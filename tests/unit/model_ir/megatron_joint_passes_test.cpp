@@ -138,6 +138,19 @@ TEST_CASE("megatron: joint passes do the same work on another stream") {
   }
 }
 
+// With HybridEP, the norm and the activation are recomputed at the same result.
+TEST_CASE("megatron: joint passes recompute norms and activations under every dispatcher") {
+  for (const MegatronDispatcher dispatcher :
+       {MegatronDispatcher::kAllToAll, MegatronDispatcher::kHybridEp}) {
+    ParallelPlan plan = joint_plan(3);
+    edit_megatron(plan).dispatcher = dispatcher;
+    const DoneWork kept = done_work(lowered(plan));
+    edit_megatron(plan).recompute = MegatronRecompute::kSelective;
+    edit_megatron(plan).recompute_modules = {.norms = true, .moe_activation = true};
+    CHECK(done_work(lowered(plan)) == kept);  // Neither has products.
+  }
+}
+
 TEST_CASE("megatron: a pipeline of joint passes warms up with one forward more") {
   PipelineShape shape{
       .kind = PipelineKind::kInterleaved, .stages = 2, .micro_batches = 4, .chunks = 2};
