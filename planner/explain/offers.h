@@ -16,7 +16,8 @@ struct Offer {
 };
 
 /// Values that experts use, that searches hold since they change what is trained or take long to
-/// search, and that make the replay of the best plan of `found` shorter (`FrameworkSearch::offered_changes`). A search with the value may gain more.
+/// search, and that make the replay of the best plan of `found` shorter
+/// (`FrameworkSearch::offered_changes`). A search with the value may gain more.
 ///
 /// Errors:  those of `cost::estimate`, except refusals of a plan.
 [[nodiscard]] Result<std::vector<Offer>> offers_of(const SearchQuestion& question,

@@ -25,9 +25,11 @@ std::int64_t layers_again(const ir::ParallelPlan& plan, std::int64_t count) {
   return 0;
 }
 
-/// The part of a layer's forward that its backward recomputes, in seconds.
+/// The part of a layer's forward that its backward recomputes, in seconds. Beside another
+/// micro-batch's exchange of tokens it may take no time, so that nothing is counted.
 double selective_seconds(const ir::ParallelPlan& plan, const LayerTimes& layer) {
-  if (megatron_of(plan).recompute != ir::MegatronRecompute::kSelective) {
+  if (megatron_of(plan).recompute != ir::MegatronRecompute::kSelective ||
+      megatron_of(plan).overlap_expert_exchange) {
     return 0;
   }
   const ir::MegatronModules modules = ir::recomputed_modules(megatron_of(plan));
