@@ -15,8 +15,8 @@ struct Offer {
   double gain = 0;  ///< Share by which the replayed step is shorter than that of the best plan.
 };
 
-/// Values that experts use, that searches hold since they change what is trained or take long to
-/// search, and that make the replay of the best plan of `found` shorter
+/// Values that experts use and that searches hold, because they change what is trained or take long
+/// to search: those that make the replay of the best plan of `found` shorter
 /// (`FrameworkSearch::offered_changes`). A search with the value may gain more.
 ///
 /// Errors:  those of `cost::estimate`, except refusals of a plan.

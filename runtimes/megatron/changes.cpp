@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtimes/megatron/plan.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -54,6 +55,7 @@ std::optional<ParallelPlan> full_recompute(const ParallelPlan& plan,
   megatron.recompute_modules = {};
   megatron.offloaded_layers = 0;
   megatron.offload_modules = {};
+  megatron.overlap_expert_exchange = megatron.delayed_weight_gradients = false;
   return changed;
 }
 
@@ -96,9 +98,7 @@ std::vector<ParallelPlan> less_communication(const ParallelPlan& plan) {
     edit_megatron(out.emplace_back(plan)).shared_expert_overlap = true;
   }
   if (plan.mesh.expert > 1 && plan.workload.accumulation > 1 && !own.overlap_expert_exchange) {
-    MegatronPlan& joint = edit_megatron(out.emplace_back(plan));
-    joint.overlap_expert_exchange = true;
-    joint.shared_expert_overlap = false;
+    run_micro_batches_together(edit_megatron(out.emplace_back(plan)));
   }
   if (plan.mesh.tensor % 2 == 0 && plan.workload.accumulation % 2 == 0) {
     ParallelPlan& narrower = out.emplace_back(plan);

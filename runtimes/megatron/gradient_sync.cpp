@@ -150,7 +150,7 @@ void GradientSync::hook(const Parameter& parameter, std::size_t part) {
     // The engine holds the gradient until its hooks have run. The accumulation runs on the stream
     // on which the model was wrapped.
     add_to_buffer(Tensor(eager, leaf->grad));
-    arrived(part);
+    run_.process.run_or_owe([this, part] { arrived(part); });
     eager.record_stream(Tensor(eager, leaf->grad));
     eager.drop_grad(Tensor(eager, leaf));
   };

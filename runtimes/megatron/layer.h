@@ -42,7 +42,7 @@ struct TokenInput {
 /// TransformerLayer._forward_mlp: the residual stream with the MLP or the experts added to it.
 [[nodiscard]] torch::Tensor mlp_half(const Runner& run, const LayerWeights& layer,
                                      const torch::Tensor& middle);
-/// make_viewless_tensor of a view: a tensor of one element, whose memory is replaced.
+/// Allocates and frees the one-element tensor that make_viewless_tensor makes for a view.
 void make_viewless(const Runner& run);
 /// bias_dropout_add of the second half: adds `output` to the residual stream.
 [[nodiscard]] torch::Tensor add_second_half(const Runner& run, const LayerWeights& layer,

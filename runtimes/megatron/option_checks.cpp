@@ -353,9 +353,10 @@ Status check_megatron_exchange_overlap(const ModelSpec& model, const ParallelPla
   const MegatronPlan& megatron = megatron_of(plan);
   if (megatron.delayed_weight_gradients &&
       (!megatron.overlap_expert_exchange || !megatron.accumulation_fusion)) {
-    return unsupported_megatron("delay-wgrad-compute",
-                                "overlap-moe-expert-parallel-comm and accumulation-fusion=yes",
-                                "leave out delay-wgrad-compute");
+    return unsupported_megatron(
+        "delay-wgrad-compute",
+        "overlap-moe-expert-parallel-comm and gradient-accumulation-fusion=yes",
+        "leave out delay-wgrad-compute");
   }
   if (megatron.delayed_weight_gradients && megatron.tp_comm_overlap) {
     return unsupported_megatron("delay-wgrad-compute", "tp-comm-overlap=no",

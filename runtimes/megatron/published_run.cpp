@@ -458,7 +458,7 @@ void apply_nemo_recipe(ParallelPlan& plan, const ModelSpec& model) {
 }
 
 /// Whether a mixture of experts of release 25.11 overlaps its all-to-alls. The tables do not state
-/// it; the presets of that release do, for GPUs with these stages.
+/// it. The presets of that release do, for interleaved stages on H100 and B200.
 /// Source: NVIDIA-NeMo/Megatron-Bridge v0.2.0,
 ///         scripts/performance/configs/qwen3/workload_base_configs.py.
 bool overlaps_of_2511(RunReader& row, const ModelSpec& model, const MegatronPlan& megatron) {
@@ -469,7 +469,7 @@ bool overlaps_of_2511(RunReader& row, const ModelSpec& model, const MegatronPlan
 }
 
 /// Reads the token dispatcher of the experts. With the overlap of its all-to-alls, recipes delay
-/// the gradients of weights, and the one for Qwen3 235B on H100 does not overlap TP communication.
+/// the gradients of weights, which excludes the overlap of TP communication.
 /// Source: NVIDIA-NeMo/Megatron-Bridge v0.4.0, scripts/performance/utils/overrides.py,
 ///         _set_moe_a2a_overlap_overrides; configs/qwen/qwen3_llm_pretrain.py.
 void read_dispatcher(RunReader& row, const ModelSpec& model, MegatronPlan& megatron) {

@@ -284,7 +284,9 @@ class Interleaved {
   /// grad_sync_func: all stages start their reductions at the same time.
   void synchronize(std::int64_t k) {
     const std::int64_t aligned = k - grid_.pipeline.rank;
-    if (!overlapped_ || aligned < 0) {
+    // combined_1f1b.py asks `if b_model_chunk_id`, which leaves chunk 0 out.
+    const bool left_out = together_ && chunk_of(k, false) == 0;
+    if (!overlapped_ || aligned < 0 || left_out) {
       return;
     }
     const std::size_t chunk = chunk_of(aligned, false);

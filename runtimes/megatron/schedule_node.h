@@ -32,8 +32,9 @@ class ChunkEvent {
 /// A part of a forward pass with a graph of its own. A schedule runs it on one of two streams, and
 /// its backward when it likes.
 ///
-/// Model:  inputs are detached, so that backward ends at them; results, their graph and the
-///         detached tensors live until backward has run. Gradients live as long as Python's names.
+/// Model:  inputs are detached, so that backward ends at them. Results and their graph live until
+///         backward has run, detached tensors as long as the node, gradients as long as Python's
+///         names.
 /// Source: megatron/core/pipeline_parallel/utils.py, ScheduleNode;
 ///         megatron/core/models/gpt/fine_grained_callables.py, TransformerLayerNode.
 class ScheduleNode {

@@ -256,8 +256,12 @@ std::shared_ptr<ChunkSchedule> Stage::make_schedule(const Ahead& ahead) {
   };
   if (chunk.last) {
     ends.after = [this, &chunk, labels = batch.labels](const Tensor& hidden) {
-      const bool normed = !chunk.layers.empty();  // Else no layer's part has the final norm.
-      const Tensor states = normed ? hidden : norm(run_, hidden, chunk.final_norm);
+      Tensor states = hidden;
+      if (chunk.layers.empty()) {  // No layer's part has the final norm.
+        run_.eager().set_site("final_norm", -1);
+        states = norm(run_, hidden, chunk.final_norm);
+        make_viewless(run_);
+      }
       Tensor losses = token_losses(run_, output_layer(run_, states, chunk.head), labels);
       make_viewless(run_);
       return losses;

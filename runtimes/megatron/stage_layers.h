@@ -50,4 +50,11 @@ void deal_evenly(MegatronPlan& megatron);
 [[nodiscard]] LayerSpan chunk_layers(const ParallelPlan& plan, std::int64_t layers,
                                      const ChunkPlace& place);
 
+/// Lets one micro-batch run forward while another runs backward (`overlap_expert_exchange`), which
+/// excludes shared experts beside the dispatcher.
+inline void run_micro_batches_together(MegatronPlan& megatron) {
+  megatron.overlap_expert_exchange = true;
+  megatron.shared_expert_overlap = false;
+}
+
 }  // namespace headroom::ir

@@ -122,11 +122,11 @@ void Eager::move_storage(const Tensor& tensor, const Tensor& target) {
 }
 
 void Eager::fill(Storage& storage, std::int64_t bytes, TensorRole role) {
-  storage.event = program_.events.size();
   storage.bytes = bytes;
   storage.stream = stream_;
   storage.recorded = false;
   storage.block = allocate(bytes, role, stream_);
+  storage.event = program_.events.size() - 1;  // Blocks that were waiting are freed before it.
 }
 
 void Eager::fill_storage(const Tensor& tensor, std::int64_t bytes, TensorRole role) {

@@ -205,6 +205,7 @@ void compare(const ir::ModelSpec& model, std::uint64_t series, int rounds,
   CHECK(compared > rounds / 5);
   CHECK((stages == Stages::kUneven || extra.joint || memory.counts().lowered == 0));
   CHECK((extra.joint || memory.counts().lowered < static_cast<std::uint64_t>(compared)));
+  CHECK((!extra.joint || memory.counts().lowered > 0));
 }
 
 /// The recipes of two generations of products, whose weights are held in 8 bits where `holds`.

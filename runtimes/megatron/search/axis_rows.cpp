@@ -318,7 +318,10 @@ std::vector<SearchAxis> megatron_axis_rows() {
              const bool can =
                  moe && moe->shared_ffn > 0 && walk.plan.mesh.expert > 1 &&
                  megatron_of(walk.plan).dispatcher == ir::MegatronDispatcher::kAllToAll;
-             return yes_where_possible(walk, kSharedOverlap, can);
+             // One micro-batch beside another runs its shared experts with attention.
+             return can && walk.asks(kExchangeOverlap)
+                        ? AxisValues{1, 0}
+                        : yes_where_possible(walk, kSharedOverlap, can);
            },
        .set = [](SpaceWalk& walk,
                  std::int64_t value) { plan_of(walk).shared_expert_overlap = value != 0; }});
@@ -368,9 +371,8 @@ std::vector<SearchAxis> megatron_axis_rows() {
   rows.push_back(
       {.axis = kExchangeOverlap,
        .get = get_switch<&MegatronPlan::overlap_expert_exchange>,
-       .rule =
-           rule<"no, or yes with ep above 1, several chunks on each of several stages, at least "
-                "two micro-batches and shared-expert-overlap no">,
+       .rule = rule<"no, or yes with ep above 1, one stage or several chunks on each, and "
+                    "shared-expert-overlap no">,
        .candidates =
            [](SpaceWalk& walk) { return first_or_asked(walk, kExchangeOverlap, overlaps(walk)); },
        .set = [](SpaceWalk& walk,

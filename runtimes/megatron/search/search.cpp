@@ -156,7 +156,7 @@ class MegatronSearch final : public FrameworkSearch {
       all.push_back({.alternative = {megatron_axes::kExchangeOverlap, 1},
                      .plan = plan,
                      .changes_training = false});
-      edit_megatron(all.back().plan).overlap_expert_exchange = true;
+      ir::run_micro_batches_together(edit_megatron(all.back().plan));
     }
     if (megatron.tp_comm_overlap) {
       all.push_back({.alternative = {megatron_axes::kTpCommOverlap, 0},

@@ -127,6 +127,8 @@ TEST_CASE("megatron: joint passes do the same work on another stream") {
     edit_megatron(plan).delayed_weight_gradients = false;
     const RankProgram apart = lowered(plan);
     CHECK(done_work(joint) == done_work(apart));
+    CHECK(done_work(joint).exchanged > 0);
+    CHECK(exchange_streams(joint).size() == exchange_streams(apart).size());
     // The token dispatcher keeps the probabilities. Their graph keeps the detached input of the
     // layer and its gradient, [T, H] in bf16.
     constexpr std::int64_t kKept = 4 * 2 * (1024 * 256 * 2);
@@ -144,10 +146,14 @@ TEST_CASE("megatron: joint passes recompute norms and activations under every di
        {MegatronDispatcher::kAllToAll, MegatronDispatcher::kHybridEp}) {
     ParallelPlan plan = joint_plan(3);
     edit_megatron(plan).dispatcher = dispatcher;
-    const DoneWork kept = done_work(lowered(plan));
+    const RankProgram kept = lowered(plan);
     edit_megatron(plan).recompute = MegatronRecompute::kSelective;
     edit_megatron(plan).recompute_modules = {.norms = true, .moe_activation = true};
-    CHECK(done_work(lowered(plan)) == kept);  // Neither has products.
+    const RankProgram again = lowered(plan);
+    CHECK(done_work(again) == done_work(kept));  // Neither has products.
+    const std::vector<RangeKind> ranges = passes_of(again);
+    constexpr std::int64_t kEach = 4 * 3;  // Layers and micro-batches.
+    CHECK(std::ranges::count(ranges, RangeKind::kRecomputation) == 2 * kEach);
   }
 }
 
