@@ -14,7 +14,7 @@ struct ChunkTimes {
   Seconds forward;
   Seconds backward_input;   ///< The part that the previous stage waits for.
   Seconds backward_weight;  ///< The other part; a whole backward takes both.
-  Seconds saved{};          ///< By a forward that runs at the same time as a backward.
+  Seconds saved{};          ///< A forward saves it by running at the same time as a backward.
 };
 
 /// How stages send tensors to each other.

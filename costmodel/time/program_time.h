@@ -51,7 +51,7 @@ struct ProgramTime {
     WorkTime backward;         ///< A whole backward; if none is whole, the sum of its two parts.
     WorkTime backward_input;   ///< Part of a split backward that the previous stage waits for.
     WorkTime backward_weight;  ///< The other part.
-    /// What a forward saves by running at the same time as a backward of any chunk.
+    /// The work that a forward saves by running at the same time as a backward of any chunk.
     WorkTime saved{};
   };
   std::vector<Chunk> chunks;

@@ -170,7 +170,7 @@ namespace {
 
 using Part = LayerSchedule::Part;
 
-/// What layers hand on: the input of the next forward and the gradient for the next backward.
+/// The input of the next layer's forward and the gradient for the next layer's backward.
 struct Between {
   LayerSchedule::Tensors input;
   LayerSchedule::Tensors gradient;

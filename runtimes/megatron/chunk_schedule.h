@@ -41,7 +41,7 @@ class LayerSchedule {
   struct State {
     torch::Tensor residual;
     torch::Tensor shared_output;
-    torch::Tensor probabilities;  ///< Of the received tokens.
+    torch::Tensor probabilities;  ///< The probabilities of the received tokens.
     std::optional<RecomputableNorm> norm;
   };
   [[nodiscard]] bool runs(Part part) const;
@@ -53,7 +53,7 @@ class LayerSchedule {
   const LayerWeights* layer_;
   const NormWeights* final_norm_;
   State state_;
-  std::vector<ScheduleNode> nodes_;  ///< By `Part`.
+  std::vector<ScheduleNode> nodes_;  ///< One node for each `Part`.
 };
 
 /// One micro-batch in one chunk, from its forward to its backward:
@@ -62,7 +62,7 @@ class ChunkSchedule {
  public:
   using Tensors = ScheduleNode::Tensors;
 
-  /// What runs before and after the layers; the loss function follows `after`.
+  /// The two functions that run before and after the layers. The loss function follows `after`.
   struct Ends {
     /// Embedding and rotary table. Sets `shared` and returns the first layer's input.
     std::function<torch::Tensor(ChunkSchedule& schedule)> before;
@@ -74,7 +74,7 @@ class ChunkSchedule {
   ChunkSchedule& operator=(const ChunkSchedule&) = delete;
 
   LayerInput shared;            ///< Inputs of all layers.
-  torch::Tensor decoder_input;  ///< Of the first layer; Python's ModelChunkState keeps it.
+  torch::Tensor decoder_input;  ///< The first layer's input; Python's ModelChunkState keeps it.
   torch::Tensor loss_mask;      ///< Undefined if this stage reads no batch.
 
   /// The node of the loss function. It refers to itself, so that Python frees it, its results, its
@@ -91,7 +91,7 @@ class ChunkSchedule {
   [[nodiscard]] torch::Tensor loss_gradient() const;
   [[nodiscard]] std::shared_ptr<Loss> take_loss() { return std::move(loss_); }
 
-  /// When the pipeline communicates.
+  /// The pipeline's communication, called at these four moments.
   struct Calls {
     std::function<void()> before_forward;
     std::function<void()> before_backward;

@@ -219,8 +219,8 @@ Launch megatron_launch(const ModelSpec& model, const ParallelPlan& plan, const L
   launch.command.emplace_back("pretrain_gpt.py");
   append_words(launch.command, model_words(model, plan));
   append_words(launch.command, plan_words(model, plan));
-  // With tensor or context parallelism, validate_args ends the process unless the variable is 1.
-  // Two micro-batches at a time need more connections. Source: megatron/training/arguments.py.
+  // Two micro-batches at a time need several connections, and validate_args accepts 32 with them.
+  // Otherwise tensor and context parallelism require 1. Source: megatron/training/arguments.py.
   if (megatron_of(plan).overlap_expert_exchange) {
     launch.environment = {"CUDA_DEVICE_MAX_CONNECTIONS=32"};
   } else if (plan.mesh.tensor > 1 || plan.mesh.context > 1) {

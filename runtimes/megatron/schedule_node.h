@@ -69,7 +69,7 @@ class ScheduleNode {
   Tensors detached_;
   Tensors before_detached_;
   Process::Owed owed_;
-  Tensors owed_gradients_;  ///< Of the results: alive until `run_owed`, or as long as the node.
+  Tensors owed_gradients_;  ///< The gradients of the results, kept until `run_owed`.
 };
 
 }  // namespace headroom::ir::megatron

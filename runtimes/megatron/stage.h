@@ -49,7 +49,7 @@ class Stage {
       gradient.reset();
     }
   };
-  /// What they leave: output and schedule of the one, the gradient of the input of the other.
+  /// The output and the schedule of the forward, and the gradient of the input of the backward.
   struct Together {
     torch::Tensor output;
     std::shared_ptr<ChunkSchedule> schedule;
@@ -106,7 +106,7 @@ class Stage {
   torch::Tensor prediction_scale_;
   /// The token count of the last micro-batch whose loss has been computed.
   torch::Tensor token_count_;
-  std::vector<std::shared_ptr<ChunkSchedule::Loss>> garbage_;  ///< What Python has not collected.
+  std::vector<std::shared_ptr<ChunkSchedule::Loss>> garbage_;  ///< Python has not collected these.
 };
 
 }  // namespace headroom::ir::megatron

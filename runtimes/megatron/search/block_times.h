@@ -32,7 +32,7 @@ struct LayerTimes {
   /// What the first micro-batch of a step adds: weights are cast to 8 bits there, for all
   /// micro-batches.
   Seconds once;
-  /// What a forward saves by running at the same time as a backward, if the plan says so.
+  /// The time that a forward saves by running beside a backward, if the plan overlaps them.
   Seconds saved;
   Seconds core_attention;  ///< What selective recomputation of this module adds to backward.
   Seconds norms;

@@ -66,7 +66,7 @@ class PipelineTimes {
     double again = 0;   ///< Recomputation in backward.
     double copies = 0;  ///< Exposed copies.
     double once = 0;    ///< Time that the first micro-batch adds. `whole` leaves it out.
-    double saved = 0;   ///< By a micro-batch that runs forward beside a backward.
+    double saved = 0;   ///< A micro-batch saves it by running forward beside a backward.
     [[nodiscard]] double whole() const { return plain + again + copies; }
   };
   void add_stages(const ir::ModelSpec& model, const ir::ParallelPlan& plan);

@@ -1,6 +1,7 @@
 // One micro-batch forward while another runs backward (--overlap-moe-expert-parallel-comm).
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/work_range.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/megatron/launch.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
@@ -199,6 +201,19 @@ TEST_CASE("megatron: joint passes are refused without what they need") {
           edit_megatron(plan).overlap_expert_exchange = false;
           edit_megatron(plan).delayed_weight_gradients = true;
         }) == "delay-wgrad-compute");
+}
+
+TEST_CASE("megatron: joint passes are launched with several connections, whatever the degrees") {
+  using Words = std::vector<std::string>;
+  const ModelSpec model = four_layers_of_experts();
+  ParallelPlan plan = joint_plan(3);
+  CHECK(megatron_launch(model, plan, {}).environment == Words{"CUDA_DEVICE_MAX_CONNECTIONS=32"});
+  plan.mesh.tensor = 2;
+  const Launch launch = megatron_launch(model, plan, {});
+  CHECK(launch.environment == Words{"CUDA_DEVICE_MAX_CONNECTIONS=32"});
+  CHECK(std::ranges::count(launch.command, "--overlap-moe-expert-parallel-comm") == 1);
+  edit_megatron(plan).overlap_expert_exchange = false;
+  CHECK(megatron_launch(model, plan, {}).environment == Words{"CUDA_DEVICE_MAX_CONNECTIONS=1"});
 }
 
 }  // namespace headroom::ir::megatron
