@@ -212,7 +212,7 @@ Result<plan::PlanResult> fastest_of(plan::SearchQuestion question, plan::SearchR
 Result<std::vector<PlanChoice>> choices_of(const GpuTypes& asked,
                                            const std::vector<plan::PlanResult>& found,
                                            std::span<plan::SearchRecords> records,
-                                           const std::atomic<bool>* stop,
+                                           const plan::StopSignal& stop,
                                            const std::function<void(std::string_view)>& say) {
   std::vector<PlanChoice> choices;
   for (std::size_t i = 0; i < asked.types.size(); ++i) {

@@ -332,7 +332,8 @@ plan::SearchQuestion PlanSearch::question() const {
           .longest = longest,
           .imbalance = imbalance,
           .room = cost::room_by(residuals, confidence),
-          .stop = nullptr,
+          .stop = {},
+          .memory = memory,
           .progress = {}};
 }
 
@@ -342,7 +343,7 @@ Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question
   if (!found) {
     return std::move(found).error();
   }
-  const bool stopped = question.stop != nullptr && question.stop->load();
+  const bool stopped = question.stop.asked();
   if (found->status != plan::PlanStatus::kInfeasible || found->late || !search.may_drop_masters ||
       stopped) {
     return FoundPlans{.result = std::move(found).value()};
@@ -366,7 +367,7 @@ Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question
   constraints.of(plan::Axis::kRuntime) = runtimes;
   plan::SearchQuestion without = question;
   without.space.constraints = constraints;
-  if (runtimes.empty() || plan::cells_of(without.space).empty()) {
+  if (runtimes.empty() || !plan::has_plans(without.space)) {
     return FoundPlans{.result = std::move(found).value()};
   }
   Result<plan::PlanResult> other = plan::search_in_time(without, records);

@@ -24,6 +24,7 @@ struct PlanSearch {
   plan::Objective objective = plan::Objective::kThroughput;
   int threads = 1;
   std::uint64_t work_limit = 0;
+  Bytes memory{std::int64_t{1} << 30};  ///< `plan::SearchQuestion::memory`.
   bool front = false;
   std::size_t replays = 1;
   double imbalance = 0;                        ///< `plan::SearchQuestion::imbalance`.

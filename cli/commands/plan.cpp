@@ -54,11 +54,42 @@ class StopOnInterrupt {
 
 using Clock = std::chrono::steady_clock;
 
+/// The time that `--time-limit` leaves.
+class SearchClock {
+ public:
+  explicit SearchClock(std::optional<Seconds> limit) {
+    if (limit) {
+      end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                std::chrono::duration<double>(limit->value()));
+    }
+  }
+
+  /// Ends a search on Ctrl-C, or after this share of the time that is left.
+  [[nodiscard]] plan::StopSignal within(double share) const {
+    plan::StopSignal stop{.flag = &stop_asked, .deadline = std::nullopt};
+    if (end_) {
+      const Clock::time_point now = Clock::now();
+      stop.deadline = now + std::chrono::duration_cast<Clock::duration>((*end_ - now) * share);
+    }
+    return stop;
+  }
+
+  /// Seconds until the time is over.
+  [[nodiscard]] std::optional<double> left() const {
+    return end_ ? std::optional(std::chrono::duration<double>(*end_ - Clock::now()).count())
+                : std::nullopt;
+  }
+
+ private:
+  std::optional<Clock::time_point> end_;
+};
+
 /// A progress line on a terminal, which is redrawn at most ten times per second.
 class ProgressLine {
  public:
-  ProgressLine(std::ostream& err, bool shown, plan::Objective objective)
-      : err_(err), shown_(shown), objective_(objective), begin_(Clock::now()) {}
+  /// Keeps references to `err` and `clock`.
+  ProgressLine(std::ostream& err, bool shown, plan::Objective objective, const SearchClock& clock)
+      : err_(err), shown_(shown), objective_(objective), clock_(clock), begin_(Clock::now()) {}
   ~ProgressLine() {
     if (drawn_) {
       err_ << "\r\033[K";
@@ -75,13 +106,19 @@ class ProgressLine {
     }
     last_ = time;
     drawn_ = true;
+    if (now.listing) {
+      err_ << "\r\033[K"
+           << "listing the groups of plans, " << now.cells << " so far" << left_text()
+           << std::flush;
+      return;
+    }
     const double elapsed = std::chrono::duration<double>(time - begin_).count();
     err_ << "\r\033[K" << now.cells_done << " of " << now.cells << " groups, "
          << static_cast<std::int64_t>(static_cast<double>(now.evaluated) / elapsed)
          << " plans/s, best " << (now.best_seconds > 0 ? duration_text(now.best_seconds) : "none")
          << (now.front > 0 ? ", front of " + std::to_string(now.front)
                            : ", bound " + bound_text(objective_, now.bound) + gap_text(now))
-         << std::flush;
+         << left_text() << std::flush;
   }
 
   void say(std::string_view what) {
@@ -97,13 +134,23 @@ class ProgressLine {
                                 : "";
   }
 
+  [[nodiscard]] std::string left_text() const {
+    const std::optional<double> left = clock_.left();
+    return left ? ", " + std::to_string(std::llround(std::max(0.0, *left))) + " s left" : "";
+  }
+
   std::ostream& err_;
   bool shown_;
   plan::Objective objective_;
+  const SearchClock& clock_;
   bool drawn_ = false;
   Clock::time_point begin_;
   Clock::time_point last_{};
 };
+
+/// The share of the time that the search itself may take: the rest is for what is said about its
+/// answer, the comparison of the frameworks above all.
+constexpr double kSearchShare = 0.75;
 
 ExitCode exit_code_of_search(const plan::PlanResult& result) {
   if (stop_asked) {
@@ -261,8 +308,8 @@ enum class Explaining : std::uint8_t { kAsked, kAll };
 
 /// Searches all GPU types, and takes the best of their answers into `answer`, with the table of
 /// all.
-Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records, ProgressLine& line,
-                    PlanAnswer& answer) {
+Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records,
+                    const SearchClock& clock, ProgressLine& line, PlanAnswer& answer) {
   std::vector<plan::PlanResult> results;
   std::vector<bool> dropped;
   for (std::size_t i = 0; i < asked.types.size(); ++i) {
@@ -272,7 +319,7 @@ Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records, Pro
       answer.estimated.push_back(search.device.name);
     }
     plan::SearchQuestion question = search.question();
-    question.stop = &stop_asked;
+    question.stop = clock.within(kSearchShare / static_cast<double>(asked.types.size() - i));
     question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
     Result<FoundPlans> found = find_plans(search, question, records[i]);
     if (!found) {
@@ -285,7 +332,7 @@ Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records, Pro
   answer.type = best_type(asked, results);
   if (results[answer.type].late) {
     plan::SearchQuestion question = asked.types[answer.type].search.question();
-    question.stop = &stop_asked;
+    question.stop = clock.within(kSearchShare);
     Result<plan::PlanResult> fastest = fastest_of(question, records[answer.type]);
     if (!fastest) {
       return std::move(fastest).error();
@@ -293,8 +340,9 @@ Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records, Pro
     answer.fastest = std::move(fastest).value();
   }
   if (has_choices(asked) && !stop_asked) {
-    Result<std::vector<PlanChoice>> choices = choices_of(
-        asked, results, records, &stop_asked, [&line](std::string_view what) { line.say(what); });
+    Result<std::vector<PlanChoice>> choices =
+        choices_of(asked, results, records, clock.within(kSearchShare),
+                   [&line](std::string_view what) { line.say(what); });
     if (!choices) {
       return std::move(choices).error();
     }
@@ -303,6 +351,32 @@ Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records, Pro
   answer.search = asked.types[answer.type].search;
   answer.result = std::move(results[answer.type]);
   answer.dropped_masters = dropped[answer.type];
+  return ok();
+}
+
+/// --time-limit.
+Result<std::optional<Seconds>> read_time_limit(const Arguments& arguments) {
+  const std::optional<std::string> text = arguments.value("time-limit");
+  if (!text) {
+    return std::optional<Seconds>();
+  }
+  const Result<Seconds> limit = parse_duration("time-limit", *text);
+  return limit ? Result<std::optional<Seconds>>(*limit) : limit.error();
+}
+
+/// --search-memory.
+Status read_search_memory(const Arguments& arguments, GpuTypes& asked) {
+  const std::optional<std::string> text = arguments.value("search-memory");
+  if (!text) {
+    return ok();
+  }
+  const Result<Bytes> memory = parse_size("search-memory", *text);
+  if (!memory) {
+    return memory.error();
+  }
+  for (GpuType& type : asked.types) {
+    type.search.memory = *memory;
+  }
   return ok();
 }
 
@@ -332,14 +406,22 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     }
     asked.push_back(*one);
   }
+  if (Status status = read_search_memory(arguments, types); !status) {
+    return std::move(status).error();
+  }
+  const Result<std::optional<Seconds>> limit = read_time_limit(arguments);
+  if (!limit) {
+    return limit.error();
+  }
   const StopOnInterrupt guard;
+  const SearchClock clock(*limit);
   PlanAnswer answer{.arguments = arguments, .search = {}, .result = {}, .seconds = 0, .why = {}};
   {
     ProgressLine line(context.err, context.terminal.color && !context.json,
-                      types.types.front().search.objective);
+                      types.types.front().search.objective, clock);
     std::vector<plan::SearchRecords> records_by_type(types.types.size());
     const Clock::time_point begin = Clock::now();
-    if (Status status = search_types(types, records_by_type, line, answer); !status) {
+    if (Status status = search_types(types, records_by_type, clock, line, answer); !status) {
       return std::move(status).error();
     }
     arguments = types.types[answer.type].arguments;
@@ -348,7 +430,7 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     }
     plan::SearchRecords& records = records_by_type[answer.type];
     plan::SearchQuestion question = answer.search.question();
-    question.stop = &stop_asked;
+    question.stop = clock.within(1);
     question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
     if (answer.result.best) {
       line.say("comparing the frameworks");
@@ -430,6 +512,16 @@ std::vector<OptionSpec> plan_answer_options() {
   for (const OptionSpec& option : training_run_options()) {
     options.push_back(option);
   }
+  options.push_back({.name = "time-limit",
+                     .value = "TIME",
+                     .fallback = "none",
+                     .help = "answer after this time at the latest, such as 30s or 10min, with the "
+                             "best plan so far and the gap to what may be possible"});
+  options.push_back({.name = "search-memory",
+                     .value = "SIZE",
+                     .fallback = "1GiB",
+                     .help = "memory of this machine that the search may take; with less, large "
+                             "spaces are listed several times"});
   options.push_back({.name = "output",
                      .value = "FILE",
                      .fallback = "",

@@ -34,11 +34,17 @@ std::string state_of(const PlanAnswer& answer, const plan::FrameworkBest& row) {
     case plan::PlanStatus::kOptimal:
       return "";
     case plan::PlanStatus::kFeasible:
+      if (row.cut) {
+        return "; not proven to be its best";
+      }
       return "; not proven to be its best, which is no better than " +
              bound_text(answer.search.objective, row.bound);
     case plan::PlanStatus::kInfeasible:
       return row.framework->runtime() + (row.late ? ": no plan is in time" : ": no plan fits");
     case plan::PlanStatus::kUnknown:
+      if (row.cut) {
+        return row.framework->runtime() + ": the search ended before it found a plan that fits";
+      }
       return row.framework->runtime() + ": no plan that fits was found among the first; none is " +
              "better than " + bound_text(answer.search.objective, row.bound);
   }
@@ -166,8 +172,9 @@ JsonValue framework_json(const PlanAnswer& answer) {
     JsonFields fields;
     fields.add("framework", row.framework->runtime());
     fields.add("status", name_of(row.status));
-    fields.add("bound",
-               row.status == plan::PlanStatus::kInfeasible ? JsonValue{} : JsonValue{row.bound});
+    fields.add("bound", row.status == plan::PlanStatus::kInfeasible || row.cut
+                            ? JsonValue{}
+                            : JsonValue{row.bound});
     fields.add("summary", found ? JsonValue{plan_words(row.best->plan)} : JsonValue{});
     fields.add("step_seconds", found ? JsonValue{step_of(row).value()} : JsonValue{});
     fields.add("peak_reserved_bytes",

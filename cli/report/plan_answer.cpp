@@ -381,7 +381,7 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("rejected_by_replay", result.rejected);
   fields.add("replays", result.replays);
   fields.add("lowered_whole", result.memory.lowered);
-  const bool bounded = result.status != plan::PlanStatus::kInfeasible;
+  const bool bounded = result.status != plan::PlanStatus::kInfeasible && !result.cut;
   fields.add("objective", ir::word_of(plan::objective_words(), answer.search.objective));
   fields.add("confidence", answer.search.confidence);
   fields.add("routing_imbalance",
@@ -463,7 +463,10 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
                       : "")
            : "") +
       "; the search took " + duration_text(answer.seconds);
-  if (result.status == plan::PlanStatus::kFeasible) {
+  if (result.cut) {
+    counts +=
+        ", and ended before it had listed all plans, so that nothing is known about the others";
+  } else if (result.status == plan::PlanStatus::kFeasible) {
     counts += ", bound " + bound_text(answer.search.objective, result.bound) + ", gap " +
               aligned_percent(result.gap, 1);
   }

@@ -207,7 +207,7 @@ void LayersPage::findOptimum() {
     const std::stop_callback on_stop(stop, [&ended] { ended = true; });
     PlanFinder& asked = **finder;
     asked.holdAllButRecomputation(scenario.plan);
-    asked.question().stop = &ended;
+    asked.question().stop.flag = &ended;
     const Result<plan::PlanResult> found = plan::search(asked.question(), asked.records());
     if (!found) {
       const QString reason = problem_text(found.error()).what;

@@ -217,7 +217,7 @@ void SearchPage::startSearch() {
     found->finder->holdAllBut(free, scenario.plan);
     plan::SearchQuestion question = found->finder->question();
     question.objective = objective;
-    question.stop = ended.get();
+    question.stop.flag = ended.get();
     auto shown = std::chrono::steady_clock::time_point();
     question.progress = [this, &shown](const plan::SearchProgress& now) {
       constexpr std::chrono::milliseconds kPause{100};

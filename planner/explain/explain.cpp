@@ -34,7 +34,7 @@ Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found, 
     return why;
   }
   const SearchQuestion with = held(question, axis, {value});
-  if (cells_of(with.space).empty()) {
+  if (!has_plans(with.space)) {
     why.kind = WhyNot::Kind::kNotInSpace;
     const Error refusal = refusal_of(with.space);
     const std::size_t lacks = refusal.got.find("cannot have ");

@@ -27,12 +27,12 @@ constexpr std::uint64_t kLeanestLimit = 400;
 constexpr std::int64_t kSegment = 2 * kMiB;
 
 bool is_stopped(const SearchQuestion& question) {
-  return question.stop != nullptr && question.stop->load();
+  return question.stop.asked();
 }
 
 /// The answer of the search; nothing for an empty space.
 Result<std::optional<PlanResult>> asked(const SearchQuestion& question, SearchRecords& records) {
-  if (cells_of(question.space).empty()) {
+  if (!has_plans(question.space)) {
     return std::optional<PlanResult>();
   }
   Result<PlanResult> found = search(question, records);

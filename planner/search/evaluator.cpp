@@ -1,6 +1,7 @@
 #include "planner/search/evaluator.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "costmodel/expert_load.h"
 #include "costmodel/outside_memory.h"
@@ -48,15 +49,33 @@ double value_of(Objective objective, double first, std::int64_t sequence) {
   return first;
 }
 
-SearchState search_state(const SearchInputs& inputs, const std::vector<Cell>& cells) {
-  SearchState state{.question = inputs.question, .evaluators = {}, .refused = {}};
-  for (const Cell& cell : cells) {
-    std::unique_ptr<Evaluator>& slot = state.evaluators[cell.framework];
-    if (slot == nullptr) {
-      slot = cell.framework->evaluator(inputs);
-    }
+namespace {
+
+/// A late plan may be in time when it is replayed. Its worth is then no less than this.
+Worth scaled_late(const SearchQuestion& question, Worth worth, double factor) {
+  worth.first *= factor;
+  if (worth.first > question.longest.value()) {
+    return worth;
   }
-  return state;
+  worth.late = false;
+  worth.second = 0;
+  // A cost is at least the time on one GPU; numbers of other objectives say nothing about the time.
+  const bool time =
+      question.objective == Objective::kThroughput || question.objective == Objective::kCost;
+  worth.first = time ? worth.first : -std::numeric_limits<double>::infinity();
+  return worth;
+}
+
+}  // namespace
+
+Worth scaled_worth(const SearchQuestion& question, Worth worth, double factor) {
+  if (worth.late) {
+    return scaled_late(question, worth, factor);
+  }
+  const bool first =
+      question.objective == Objective::kThroughput || question.objective == Objective::kCost;
+  (first ? worth.first : worth.second) *= factor;
+  return worth;
 }
 
 BoundedCell bound_cell(const SearchState& state, Cell cell) {

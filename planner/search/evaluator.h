@@ -29,6 +29,10 @@ struct Worth {
 [[nodiscard]] Worth worth_of(const SearchQuestion& question, const ir::ParallelPlan& plan,
                              double seconds, Bytes peak);
 
+/// The worth of a plan of worth `worth` whose time is `factor` times as long; at most 1. A late
+/// plan may then be in time, and is worth no less than this.
+[[nodiscard]] Worth scaled_worth(const SearchQuestion& question, Worth worth, double factor);
+
 /// The figure that an objective asks for, for a plan of `sequence` tokens whose worth begins with
 /// `first`: seconds of a step, GPUs, bytes, GPU seconds, sequences or tokens.
 [[nodiscard]] double value_of(Objective objective, double first, std::int64_t sequence);
@@ -167,9 +171,6 @@ struct SearchState {
 
   [[nodiscard]] Evaluator& of(const Cell& cell) const { return *evaluators.at(cell.framework); }
 };
-
-/// Creates the state of a search over `cells`, with an evaluator for each of their frameworks.
-[[nodiscard]] SearchState search_state(const SearchInputs& inputs, const std::vector<Cell>& cells);
 
 /// The work (`Evaluator::work_of_cell`) of a wave: the cells that are looked into in parallel
 /// before the best plan, or the front, is updated. It is fixed, so that counts do not depend on

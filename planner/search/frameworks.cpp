@@ -27,7 +27,8 @@ FrameworkBest row_of(const FrameworkSearch* framework, PlanResult result) {
           .best = std::move(result.best),
           .estimate = std::move(result.estimate),
           .bound = result.bound,
-          .late = result.late};
+          .late = result.late,
+          .cut = result.cut};
 }
 
 /// Plans first, by their worth under the objective, with the replayed time.

@@ -14,6 +14,7 @@ struct FrameworkBest {
   std::optional<cost::StepEstimate> estimate;  ///< The replay of the best.
   double bound = 0;                            ///< `PlanResult::bound` of its plans.
   bool late = false;                           ///< `PlanResult::late`.
+  bool cut = false;                            ///< `PlanResult::cut`: there is no bound.
 };
 
 /// The best plan of each framework that has plans in the space of `question`, of which `found` is

@@ -40,8 +40,8 @@ class FrontPass {
         return std::move(status).error();
       }
       tell();
-      stopped = (question.stop != nullptr && question.stop->load()) ||
-                (question.work_limit > 0 && visited_ >= question.work_limit);
+      stopped =
+          question.stop.asked() || (question.work_limit > 0 && visited_ >= question.work_limit);
       if (stopped) {
         break;
       }

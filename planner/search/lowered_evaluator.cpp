@@ -142,7 +142,7 @@ class LoweredVisit {
       const bool found =
           has_best() && (question_.any || (question_.pruning.time_bound &&
                                            stops_at_first(question_) && least > answer_.worth));
-      if (found || (visit_.limit && least > *visit_.limit)) {
+      if (found || (visit_.limit && least > *visit_.limit) || question_.stop.asked()) {
         leave_for_later({.seconds = bound.seconds, .bound = least, .after = last});
         break;
       }
@@ -205,7 +205,7 @@ class LoweredVisit {
   [[nodiscard]] Result<CellAnswer> lowest_floor() {
     std::optional<Timed> last = visit_.after;
     for (const Timed& place : places_by_floor()) {
-      if (answer_.evaluated > 0) {
+      if (answer_.evaluated > 0 || question_.stop.asked()) {
         answer_.next = Next{
             .seconds = bounds_.seconds(place.index), .bound = worth_of_floor(place), .after = last};
         break;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -46,30 +45,8 @@ double PlanStream::factor_of(std::size_t cell) const {
                   (1 - uncertain_[cell]) * ratios_[cell] / (1 + error.of_cell));
 }
 
-/// A late plan may be in time when it is replayed. Its worth is then no less than this.
-Worth PlanStream::scaled_late(Worth worth, double factor) const {
-  const SearchQuestion& question = state_.question;
-  worth.first *= factor;
-  if (worth.first > question.longest.value()) {
-    return worth;
-  }
-  worth.late = false;
-  worth.second = 0;
-  // A cost is at least the time on one GPU; numbers of other objectives say nothing about the time.
-  const bool time =
-      question.objective == Objective::kThroughput || question.objective == Objective::kCost;
-  worth.first = time ? worth.first : -std::numeric_limits<double>::infinity();
-  return worth;
-}
-
-Worth PlanStream::scaled(Worth worth, double factor) const {
-  const Objective objective = state_.question.objective;
-  if (worth.late) {
-    return scaled_late(worth, factor);
-  }
-  const bool first = objective == Objective::kThroughput || objective == Objective::kCost;
-  (first ? worth.first : worth.second) *= factor;
-  return worth;
+Worth PlanStream::scaled(const Worth& worth, double factor) const {
+  return scaled_worth(state_.question, worth, factor);
 }
 
 void PlanStream::settle_first() {
@@ -122,7 +99,7 @@ bool PlanStream::may_come_out() const {
 bool PlanStream::is_stopped() {
   const SearchQuestion& question = state_.question;
   const bool limited = question.work_limit > 0 && visited_ >= question.work_limit;
-  stopped_ = stopped_ || limited || (question.stop != nullptr && question.stop->load());
+  stopped_ = stopped_ || limited || question.stop.asked();
   return stopped_;
 }
 
@@ -218,6 +195,14 @@ Visit PlanStream::visit_of(const Open& open, const std::optional<Worth>& cutoff)
   return visit;
 }
 
+/// The answer of a cell that is left as it was, because the search ends.
+CellAnswer PlanStream::unvisited(const Open& open) const {
+  CellAnswer answer;
+  answer.uncertain = uncertain_[open.cell];
+  answer.next = Next{.seconds = open.seconds, .bound = open.form, .after = open.after};
+  return answer;
+}
+
 Status PlanStream::wave(const std::optional<Worth>& cutoff) {
   const std::uint64_t limit = state_.question.work_limit;
   std::vector<Open> taken;
@@ -236,7 +221,9 @@ Status PlanStream::wave(const std::optional<Worth>& cutoff) {
   std::vector<std::optional<Result<CellAnswer>>> answers(taken.size());
   in_parallel(taken.size(), state_.question.threads, [&](std::size_t i) {
     const BoundedCell& cell = cells_[taken[i].cell];
-    answers[i] = state_.of(cell.cell).search(state_, cell, visits[i]);
+    answers[i] = state_.question.stop.asked()
+                     ? Result<CellAnswer>(unvisited(taken[i]))
+                     : state_.of(cell.cell).search(state_, cell, visits[i]);
   });
   for (std::size_t i = 0; i < taken.size(); ++i) {
     if (!*answers[i]) {

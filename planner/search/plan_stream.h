@@ -77,8 +77,7 @@ class PlanStream {
 
   /// The least ratio of a replayed to an evaluated time in a cell.
   [[nodiscard]] double factor_of(std::size_t cell) const;
-  [[nodiscard]] Worth scaled(Worth worth, double factor) const;
-  [[nodiscard]] Worth scaled_late(Worth worth, double factor) const;
+  [[nodiscard]] Worth scaled(const Worth& worth, double factor) const;
   /// Removes what was left out, and moves entries whose bound has risen, until the first entries of
   /// both queues are right.
   void settle_first();
@@ -86,6 +85,7 @@ class PlanStream {
   [[nodiscard]] bool may_come_out() const;
   [[nodiscard]] bool is_stopped();
   [[nodiscard]] Visit visit_of(const Open& open, const std::optional<Worth>& cutoff) const;
+  [[nodiscard]] CellAnswer unvisited(const Open& open) const;
   [[nodiscard]] Status wave(const std::optional<Worth>& cutoff);
   [[nodiscard]] Status dive();
   void settle(std::size_t cell, CellAnswer answer);

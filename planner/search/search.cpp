@@ -1,46 +1,23 @@
 #include "planner/search/search.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "planner/search/cell_window.h"
 #include "planner/search/evaluator.h"
 #include "planner/search/front_search.h"
 #include "planner/search/in_parallel.h"
 #include "planner/search/plan_stream.h"
+#include "planner/space/all_axes.h"
 #include "planner/space/refusal.h"
 
 namespace headroom::plan {
 namespace {
-
-/// The cells that may have a plan that fits, with their bounds. What the plans of a cell hold is
-/// checked first, because bounds of times cost lowering short programs. A search of few cells keeps
-/// all of them, so that its limit does not depend on the device.
-std::vector<BoundedCell> bounded_cells(const SearchState& state, std::vector<Cell> cells) {
-  const SearchQuestion& question = state.question;
-  const bool drops = question.pruning.memory_floor && question.work_limit == 0;
-  std::vector<std::optional<BoundedCell>> bounded(cells.size());
-  std::vector<std::uint64_t> choices(cells.size());
-  in_parallel(cells.size(), question.threads, [&](std::size_t i) {
-    choices[i] = cells[i].choices;
-    if (!drops || state.of(cells[i]).held_floor(cells[i]) <= capacity_of(question, cells[i].plan)) {
-      bounded[i] = bound_cell(state, std::move(cells[i]));
-    }
-  });
-  std::uint64_t number = 0;
-  std::vector<BoundedCell> kept;
-  for (std::size_t i = 0; i < bounded.size(); ++i) {
-    if (bounded[i]) {
-      bounded[i]->first_number = number;
-      bounded[i]->bound.number = number;
-      kept.push_back(*std::move(bounded[i]));
-    }
-    number += choices[i];
-  }
-  return kept;
-}
 
 /// The reason why a search evaluated nothing, if all frameworks of the space refused what was asked
 /// of them when it was lowered.
@@ -110,7 +87,7 @@ Result<FrontAnswer> replayed_front(SearchState& state, const std::vector<Bounded
     if (!refused) {
       return refused.error();
     }
-    const bool stopped = state.question.stop != nullptr && state.question.stop->load();
+    const bool stopped = state.question.stop.asked();
     if (!*refused || stopped) {
       front.whole = front.whole && !*refused;
       return front;
@@ -126,20 +103,28 @@ struct Champion {
   std::optional<cost::StepEstimate> estimate;
 };
 
-/// One search for the best plan of all cells.
+/// One search for the best plan of a window.
 ///
 /// Model:   plans come out of a `PlanStream` in the order of the least that their replays can give,
 ///          and are replayed until no other plan can be better than the best replay.
 class BestSearch {
  public:
-  /// Plans whose replay does not fit are added to `state.refused`.
-  BestSearch(SearchState& state, const std::vector<BoundedCell>& cells, Replay replay)
+  /// Plans whose replay does not fit are added to `state.refused`. `known` is the best plan of
+  /// other windows.
+  BestSearch(SearchState& state, const CellWindow& window, Replay replay,
+             std::optional<Champion> known)
       : state_(state),
         question_(state.question),
+        window_(window),
         replay_(replay),
-        stream_(state, cells,
+        stream_(state, window.cells,
                 replay == Replay::kBest && state.question.proven ? PlanStream::Times::kLeast
-                                                                 : PlanStream::Times::kEvaluated) {}
+                                                                 : PlanStream::Times::kEvaluated),
+        best_(std::move(known)) {
+    if (has_best()) {
+      stream_.note_best(best_->worth, best_->seconds);
+    }
+  }
 
   Result<PlanResult> operator()() {
     if (Status status = find_best(); !status) {
@@ -156,16 +141,27 @@ class BestSearch {
   /// that does not fit when replayed.
   [[nodiscard]] bool begins_anew() const { return anew_; }
 
+  /// Whether cells that are in no window yet may have a better plan than the best.
+  [[nodiscard]] bool needs_next_window() const {
+    const bool enough = has_best() && question_.any;
+    return window_.left && !enough && !is_interrupted() && may_be_better(*window_.left);
+  }
+
+  /// The best plan so far, also if it is late.
+  [[nodiscard]] const std::optional<Champion>& best() const { return best_; }
+
  private:
+  [[nodiscard]] bool may_be_better(const Worth& worth) const {
+    return !(question_.pruning.time_bound && best_ && worth > best_->worth);
+  }
+
   /// Whether a plan is known that fits and is not late.
   [[nodiscard]] bool has_best() const { return best_ && !best_->worth.late; }
 
   /// Whether the first plan that comes out and fits is the answer.
   [[nodiscard]] bool takes_first() const { return replay_ == Replay::kNone || !question_.proven; }
 
-  [[nodiscard]] bool is_interrupted() const {
-    return question_.stop != nullptr && question_.stop->load();
-  }
+  [[nodiscard]] bool is_interrupted() const { return question_.stop.asked(); }
 
   [[nodiscard]] Status find_best() {
     while (true) {
@@ -181,7 +177,8 @@ class BestSearch {
         return status;
       }
       const bool one = takes_first() || question_.any || is_interrupted();
-      if (anew_ || (has_best() && one) || is_interrupted()) {
+      tried_late_ += is_interrupted() ? 1 : 0;
+      if (anew_ || (has_best() && one) || tried_late_ == kMostLate) {
         return ok();
       }
     }
@@ -244,17 +241,25 @@ class BestSearch {
     return ok();
   }
 
+  /// A lower bound of the worth of plans that have not come out; none: there are no such plans.
+  [[nodiscard]] std::optional<Worth> least_open() const {
+    const std::optional<Worth> least = stream_.least();
+    return least && window_.left ? std::min(least, window_.left) : (least ? least : window_.left);
+  }
+
   /// Status, bound and gap: no plan that has not come out can be better than `least`.
   void conclude() {
-    const std::optional<Worth> least = stream_.least();
-    const bool open = least && !(question_.pruning.time_bound && best_ && *least > best_->worth);
-    const bool whole = !open || (best_ && takes_first() && !stream_.stopped() && !question_.any);
+    const std::optional<Worth> least = least_open();
+    const bool open = least && may_be_better(*least);
+    const bool others = window_.left && may_be_better(*window_.left);
+    const bool first = best_ && takes_first() && !stream_.stopped() && !question_.any && !others;
+    const bool whole = !window_.cut && (!open || first);
     PlanResult seen = stream_.seen();
     result_ = std::move(seen);
     result_.replays = replayed_.size() + timed_;
     if (!has_best()) {
       result_.late = best_.has_value();
-      const double bound = whole || !least ? 0 : least->first;
+      const double bound = whole || !least || window_.cut ? 0 : least->first;
       result_.status = whole ? PlanStatus::kInfeasible : PlanStatus::kUnknown;
       result_.bound = value_of(question_.objective, bound, question_.space.base.workload.sequence);
       result_.gap = whole ? 0 : 1;
@@ -262,17 +267,21 @@ class BestSearch {
     }
     result_.status = whole ? PlanStatus::kOptimal : PlanStatus::kFeasible;
     const double worth = best_->worth.first;
-    const double bound = whole ? worth : std::min(least->first, worth);
+    const double bound = whole || !least ? worth : std::min(least->first, worth);
     // Dividing and multiplying a step time may change its last digit.
     const bool own = bound == worth && question_.objective == Objective::kThroughput;
     result_.bound =
         own ? best_->seconds
             : value_of(question_.objective, bound, best_->ranked.plan.plan.workload.sequence);
     result_.gap = worth != 0 ? (worth - bound) / std::abs(worth) : 0;
+    if (window_.cut) {
+      result_.bound = 0;
+      result_.gap = 1;
+    }
     result_.leanest.reset();
     result_.least_host.reset();
     result_.best = best_->ranked.plan;
-    result_.estimate = std::move(best_->estimate);
+    result_.estimate = best_->estimate;
   }
 
   /// `SearchQuestion::replays`: replays the first plan of further cells, and lists the best replay
@@ -318,6 +327,9 @@ class BestSearch {
     }
   }
 
+  /// A search that is to end still tries to replay a few plans if it has none.
+  static constexpr int kMostLate = 3;
+
   struct Replayed {
     ReplayedPlan plan;
     std::size_t cell = 0;
@@ -325,78 +337,227 @@ class BestSearch {
 
   SearchState& state_;
   const SearchQuestion& question_;
+  const CellWindow& window_;
   Replay replay_;
   PlanStream stream_;
   std::optional<Champion> best_;
   std::vector<Replayed> replayed_;
   std::uint64_t timed_ = 0;  ///< Plans of which only the time was replayed.
+  int tried_late_ = 0;       ///< Plans that were replayed when the search was to end.
   bool anew_ = false;
   PlanResult result_;
 };
 
-Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& records,
-                                Replay replay) {
-  Space asked = space_of(question.space);
-  std::vector<Cell>& cells = asked.cells;
-  const std::uint64_t space = count_plans(cells);
-  if (cells.empty()) {
-    return refusal_of(question.space);
+/// The question without the choice of what changes training, or needs a library, the launcher or
+/// the host: each such axis has its usual value if all are allowed, or else the first allowed one.
+/// None if that leaves nothing out.
+std::optional<SearchQuestion> with_held_axes(const SearchQuestion& question) {
+  SearchQuestion narrowed = question;
+  bool fewer = false;
+  for (const Axis axis : all_axes()) {
+    AxisValues& values = narrowed.space.constraints.of(axis);
+    if (is_held(axis) && values.size() > 1) {
+      const Result<AxisValues> all = parse_axis(axis, "any");
+      values = all && *all == values ? AxisValues() : AxisValues{values.front()};
+      fewer = true;
+    }
   }
-  cost::DeviceSpec device = question.device;
-  device.total = question.budget > Bytes{0} ? question.budget : device.total;
-  SearchState state =
-      search_state({.question = question, .device = device, .records = records}, cells);
-  std::vector<const FrameworkSearch*> frameworks;
-  for (const auto& [framework, evaluator] : state.evaluators) {
-    frameworks.push_back(framework);
+  narrowed.front = false;
+  narrowed.replays = 1;
+  return fewer ? std::optional(std::move(narrowed)) : std::nullopt;
+}
+
+/// The best plan of a space as the first best of another one that contains it.
+std::optional<Champion> champion_of(const SearchQuestion& question, PlanResult found) {
+  if (!found.best || !found.estimate) {
+    return std::nullopt;
   }
-  const std::vector<BoundedCell> bounded = bounded_cells(state, std::move(cells));
-  state.whole_cells = question.work_limit > 0 && question.work_limit <= bounded.size();
-  std::uint64_t evaluated = 0;
-  while (true) {
-    BestSearch pass(state, bounded, replay);
-    Result<PlanResult> found = pass();
+  const double seconds = found.step().value();
+  Champion champion{.ranked = {.worth = {}, .plan = *std::move(found.best), .cell = 0},
+                    .worth = {},
+                    .seconds = seconds,
+                    .estimate = std::move(found.estimate)};
+  RatedPlan& plan = champion.ranked.plan;
+  champion.worth = worth_of(question, plan.plan, seconds, plan.peak);
+  champion.worth.number = UINT64_MAX;  // The same plan in the larger space takes its place.
+  return champion;
+}
+
+/// Adds what an earlier window has seen: counts, refusals and the leanest plans.
+void add_seen(PlanResult& result, PlanResult earlier) {
+  result.evaluated += earlier.evaluated;
+  result.replays += earlier.replays;
+  for (Refused& one : earlier.refused) {
+    const auto same = std::ranges::find_if(result.refused, [&](const Refused& other) {
+      return other.framework == one.framework && other.error == one.error;
+    });
+    if (same != result.refused.end()) {
+      same->plans += one.plans;
+    } else {
+      result.refused.push_back(std::move(one));
+    }
+  }
+  if (result.best) {
+    return;
+  }
+  if (earlier.leanest && (!result.leanest || earlier.leanest->peak < result.leanest->peak)) {
+    result.leanest = std::move(earlier.leanest);
+  }
+  if (earlier.least_host &&
+      (!result.least_host || earlier.least_host->host < result.least_host->host)) {
+    result.least_host = std::move(earlier.least_host);
+  }
+}
+
+/// One search of a space, window by window.
+class SpaceSearch {
+ public:
+  SpaceSearch(const SearchQuestion& question, SearchRecords& records, Replay replay)
+      : question_(question),
+        records_(records),
+        replay_(replay),
+        device_(question.device),
+        inputs_{.question = question, .device = device_, .records = records},
+        state_{.question = question, .evaluators = {}, .refused = {}},
+        most_(room_for_cells(question.memory)) {
+    device_.total = question.budget > Bytes{0} ? question.budget : question.device.total;
+  }
+
+  Result<PlanResult> operator()() {
+    walk_first();
+    if (window_.walked == 0 && !window_.cut) {
+      return refusal_of(question_.space);
+    }
+    Result<PlanResult> found = search_windows();
     if (!found) {
       return found;
     }
     PlanResult result = std::move(found).value();
+    std::vector<const FrameworkSearch*> frameworks;
+    for (const auto& [framework, evaluator] : state_.evaluators) {
+      frameworks.push_back(framework);
+    }
     if (const std::optional<Error> error = refused_everywhere(result, frameworks)) {
       return *error;
     }
-    evaluated += result.evaluated;
-    if (pass.begins_anew()) {
-      continue;
-    }
     if (result.leanest) {
       const FrameworkSearch& framework = search_of(result.leanest->plan);
-      const Result<Bytes> peak = state.evaluators.at(&framework)->peak(*result.leanest);
+      const Result<Bytes> peak = state_.evaluators.at(&framework)->peak(*result.leanest);
       result.leanest->peak = peak ? *peak : result.leanest->peak;
     }
-    result.front_whole = question.front && result.status == PlanStatus::kInfeasible;
-    if (question.front && result.best) {
-      Result<FrontAnswer> front = replayed_front(state, bounded, replay);
-      if (!front) {
-        return std::move(front).error();
-      }
-      evaluated += front->evaluated;
-      result.front = std::move(front->plans);
-      std::erase_if(result.front, [&](const RatedPlan& one) {
-        return worth_of(question, one.plan, one.time.total().value(), one.peak).late;
-      });
-      result.front_whole = front->whole;
-      result.front_gap = front->gap;
+    if (Status status = add_front(result); !status) {
+      return std::move(status).error();
     }
-    result.space = space;
+    result.space = plans_;
+    result.cut = window_.cut;
     result.frameworks = std::move(frameworks);
-    result.left_out = std::move(asked.left_out);
-    result.evaluated = evaluated;
-    result.rejected = state.refused.size();
-    for (const auto& [framework, evaluator] : state.evaluators) {
+    result.left_out = std::move(left_out_);
+    result.rejected = state_.refused.size();
+    for (const auto& [framework, evaluator] : state_.evaluators) {
       evaluator->add_counts(result.memory);
     }
     return result;
   }
-}
+
+ private:
+  /// The first window. Where the cells of the space take too much memory or time, the values that
+  /// are usual are searched first: their best plan drops most other cells.
+  void walk_first() {
+    const StopSignal hurried = until_half_time();
+    walk({.most = most_, .ends_when_full = true, .stop = hurried});
+    const std::optional<SearchQuestion> narrowed =
+        window_.cut ? with_held_axes(question_) : std::nullopt;
+    if (narrowed && replay_ == Replay::kBest) {
+      Result<PlanResult> usual = SpaceSearch(*narrowed, records_, replay_)();
+      if (usual) {
+        seen_.evaluated = usual->evaluated;
+        seen_.replays = usual->replays;
+        champion_ = champion_of(question_, std::move(usual).value());
+      }
+    }
+    if (window_.cut && !hurried.asked()) {
+      walk({.cutoff = cutoff(), .most = most_, .stop = until_half_time()});
+    }
+  }
+
+  void walk(const WindowLimits& limits) {
+    window_ = {};
+    window_ = window_of(state_, inputs_, limits);
+    plans_ = std::max(plans_, window_.plans);
+    left_out_ = window_.left_out;
+    state_.whole_cells = question_.work_limit > 0 && question_.work_limit <= window_.cells.size();
+  }
+
+  [[nodiscard]] std::optional<Worth> cutoff() const {
+    return champion_ && !champion_->worth.late ? std::optional(champion_->worth) : std::nullopt;
+  }
+
+  /// Listing the space may take half of the time that is left.
+  [[nodiscard]] StopSignal until_half_time() const {
+    StopSignal half = question_.stop;
+    if (half.deadline) {
+      const auto now = std::chrono::steady_clock::now();
+      half.deadline = now + (*half.deadline - now) / 2;
+    }
+    return half;
+  }
+
+  Result<PlanResult> search_windows() {
+    while (true) {
+      BestSearch pass(state_, window_, replay_, champion_);
+      Result<PlanResult> found = pass();
+      if (!found) {
+        return found;
+      }
+      if (pass.begins_anew()) {
+        seen_.evaluated += found->evaluated;
+        continue;
+      }
+      add_seen(found.value(), std::move(seen_));
+      if (!pass.needs_next_window()) {
+        return found;
+      }
+      champion_ = pass.best();
+      seen_ = std::move(found).value();
+      const bool cut = window_.cut;
+      walk({.cutoff = cutoff(), .after = window_.last, .most = most_, .stop = question_.stop});
+      window_.cut = window_.cut || cut;
+    }
+  }
+
+  [[nodiscard]] Status add_front(PlanResult& result) {
+    result.front_whole = question_.front && result.status == PlanStatus::kInfeasible;
+    if (!question_.front || !result.best) {
+      return ok();
+    }
+    Result<FrontAnswer> front = replayed_front(state_, window_.cells, replay_);
+    if (!front) {
+      return std::move(front).error();
+    }
+    const bool all = !window_.cut && !window_.left && !champion_;
+    result.evaluated += front->evaluated;
+    result.front = std::move(front->plans);
+    std::erase_if(result.front, [&](const RatedPlan& one) {
+      return worth_of(question_, one.plan, one.time.total().value(), one.peak).late;
+    });
+    result.front_whole = front->whole && all;
+    result.front_gap = all ? front->gap : std::numeric_limits<double>::infinity();
+    return ok();
+  }
+
+  const SearchQuestion& question_;
+  SearchRecords& records_;
+  Replay replay_;
+  cost::DeviceSpec device_;  ///< Its total is the budget.
+  SearchInputs inputs_;
+  SearchState state_;
+  std::size_t most_;  ///< Cells of a window.
+  CellWindow window_;
+  std::optional<Champion> champion_;  ///< The best plan of what was searched before the window.
+  PlanResult seen_;                   ///< What was seen before the window.
+  std::uint64_t plans_ = 0;           ///< Of all cells that were walked.
+  std::vector<LeftOut> left_out_;
+};
 
 }  // namespace
 
@@ -406,11 +567,11 @@ Result<PlanResult> search(const SearchQuestion& question) {
 }
 
 Result<PlanResult> search(const SearchQuestion& question, SearchRecords& records) {
-  return search_space(question, records, Replay::kBest);
+  return SpaceSearch(question, records, Replay::kBest)();
 }
 
 Result<PlanResult> search_unreplayed(const SearchQuestion& question, SearchRecords& records) {
-  return search_space(question, records, Replay::kNone);
+  return SpaceSearch(question, records, Replay::kNone)();
 }
 
 }  // namespace headroom::plan

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "costmodel/estimate.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/evaluate/plan_figures.h"
+#include "planner/search/stop_signal.h"
 #include "planner/space/search_space.h"
 
 namespace headroom::plan {
@@ -37,6 +37,7 @@ struct Pruning {
 
 /// The progress of a search.
 struct SearchProgress {
+  bool listing = false;  ///< Whether the cells of the space are being listed: `cells` so far.
   std::uint64_t evaluated = 0;
   std::uint64_t cells = 0;
   std::uint64_t cells_done = 0;
@@ -74,7 +75,10 @@ struct SearchQuestion {
   /// What the allocator may take if a plan is to fit with this confidence; none: all that the
   /// device has besides `outside_terms`.
   cost::Room room{};
-  const std::atomic<bool>* stop = nullptr;
+  StopSignal stop{};
+  /// What the search itself may take of this machine's memory. Where the cells of a space take
+  /// more, those with the lowest bounds are searched first, and the others in further walks.
+  Bytes memory{std::int64_t{1} << 30};
   std::function<void(const SearchProgress&)> progress;  ///< Called between waves.
 };
 
@@ -127,6 +131,9 @@ struct PlanResult {
   std::vector<ReplayedPlan> replayed;
   /// If there is no best: whether plans fit, all of them beyond `SearchQuestion::longest`.
   bool late = false;
+  /// Whether a part of the space was not even listed before the search was stopped. Then `space` is
+  /// what was listed, and there is no bound: it is 0, and the gap is 1.
+  bool cut = false;
   MemoryCounts memory;
 
   /// The step of the best plan, by its replay if there is one.

@@ -18,7 +18,7 @@ Result<PlanResult> search_in_time(const SearchQuestion& question, SearchRecords&
     if (replayed <= tokens * question.longest.value()) {
       return found;
     }
-    if (round == kMostRounds) {
+    if (round == kMostRounds || question.stop.asked()) {
       PlanResult& result = found.value();
       result.best.reset();
       result.estimate.reset();

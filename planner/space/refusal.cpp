@@ -23,7 +23,7 @@ SpaceQuestion freed(const SpaceQuestion& question) {
         return search_of_runtime(runtime).only_if_named();
       })) {
     some.constraints.of(Axis::kRuntime) = runtimes;
-    if (cells_of(some).empty()) {
+    if (!has_plans(some)) {
       some.constraints.of(Axis::kRuntime) = {};
     }
   }
@@ -82,7 +82,7 @@ std::optional<std::vector<Axis>> conflict_of(const SpaceQuestion& question) {
   };
   SpaceQuestion least = freed(question);
   const auto is_empty = [&](const std::vector<Axis>& kept) {
-    return cells_of(beside(least, kept)).empty();
+    return !has_plans(beside(least, kept));
   };
   if (!is_empty(given) || is_empty({})) {
     return std::nullopt;
@@ -157,7 +157,7 @@ SpaceQuestion only(const SpaceQuestion& question, const std::vector<Axis>& axes)
 /// Whether some plan of `some` has `value` on `axis`.
 bool has_plans(SpaceQuestion some, Axis axis, std::int64_t value) {
   some.constraints.of(axis) = {value};
-  return !cells_of(some).empty();
+  return has_plans(some);
 }
 
 /// The frameworks that are searched only by name and that have a plan.

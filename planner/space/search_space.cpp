@@ -63,10 +63,10 @@ struct Attempt {
 };
 
 /// Turns the axes of one space into cells.
-class CellWriter {
+class CellWalk {
  public:
-  explicit CellWriter(const SpaceQuestion& question)
-      : question_(question), allowed_(question.constraints) {
+  CellWalk(const SpaceQuestion& question, const std::function<bool(Cell)>& take)
+      : question_(question), allowed_(question.constraints), take_(take) {
     for (const FrameworkSearch* const framework : framework_searches()) {
       if (!is_asked(*framework)) {
         continue;
@@ -84,7 +84,7 @@ class CellWriter {
     }
   }
 
-  Space operator()() {
+  std::vector<LeftOut> operator()() {
     for (const std::int64_t world : values_or(Axis::kGpus, question_.base.world)) {
       for (const std::int64_t sequence :
            values_or(Axis::kSequence, question_.base.workload.sequence)) {
@@ -100,7 +100,7 @@ class CellWriter {
         }
       }
     }
-    return {.cells = std::move(cells_), .left_out = left_out()};
+    return left_out();
   }
 
  private:
@@ -145,6 +145,9 @@ class CellWriter {
       plan.quant = quantisation_of(asked.frozen, question_.base.quant);
     }
     for (Framework& framework : frameworks_) {
+      if (ended_) {
+        return;
+      }
       framework.attempts.push_back({.asked = asked, .cells = 0, .reason = {}});
       if (framework.foreign) {
         continue;
@@ -172,6 +175,9 @@ class CellWriter {
     AxisValues values = row.candidates(framework.walk);
     for (const std::int64_t value :
          row.several ? std::move(values) : among(allowed_, row.axis, std::move(values))) {
+      if (ended_) {
+        return;
+      }
       row.set(framework.walk, value);
       visit(framework, depth + 1);
     }
@@ -185,8 +191,8 @@ class CellWriter {
     const bool needs_reason = attempt.cells == 0 && attempt.reason.empty();
     const Status status = choices > 0 || needs_reason ? accepted(walk.plan) : ok();
     if (choices > 0 && status) {
-      cells_.push_back(
-          {.plan = std::move(walk.plan), .choices = choices, .framework = framework.search});
+      ended_ =
+          !take_({.plan = std::move(walk.plan), .choices = choices, .framework = framework.search});
       ++attempt.cells;
     } else if (!status && needs_reason) {
       attempt.reason = reason_of(status.error());
@@ -279,8 +285,9 @@ class CellWriter {
 
   const SpaceQuestion& question_;
   const Constraints& allowed_;
+  const std::function<bool(Cell)>& take_;
+  bool ended_ = false;
   std::vector<Framework> frameworks_;
-  std::vector<Cell> cells_;
 };
 
 AxisValues words_within_cells(const SpaceQuestion& question, Axis axis) {
@@ -292,7 +299,7 @@ AxisValues words_within_cells(const SpaceQuestion& question, Axis axis) {
   for (std::int64_t value = 0; value < words; ++value) {
     SpaceQuestion with = question;
     with.constraints.of(axis) = {value};
-    if (question.constraints.allows(axis, value) && !cells_of(with).empty()) {
+    if (question.constraints.allows(axis, value) && has_plans(with)) {
       values.push_back(value);
     }
   }
@@ -301,8 +308,27 @@ AxisValues words_within_cells(const SpaceQuestion& question, Axis axis) {
 
 }  // namespace
 
+std::vector<LeftOut> walk_cells(const SpaceQuestion& question,
+                                const std::function<bool(Cell)>& take) {
+  return CellWalk(question, take)();
+}
+
 Space space_of(const SpaceQuestion& question) {
-  return CellWriter(question)();
+  Space space;
+  space.left_out = walk_cells(question, [&space](Cell cell) {
+    space.cells.push_back(std::move(cell));
+    return true;
+  });
+  return space;
+}
+
+bool has_plans(const SpaceQuestion& question) {
+  bool found = false;
+  static_cast<void>(walk_cells(question, [&found](const Cell& /*cell*/) {
+    found = true;
+    return false;
+  }));
+  return found;
 }
 
 std::vector<Cell> cells_of(const SpaceQuestion& question) {

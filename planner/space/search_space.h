@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,14 +25,22 @@ struct Space {
   std::vector<LeftOut> left_out;
 };
 
-/// The space of the question. A framework that refuses a value leaves only plans with this value
-/// out.
-[[nodiscard]] Space space_of(const SpaceQuestion& question);
-
-/// All cells of the space, in a fixed order.
+/// Calls `take` with every cell of the space, in a fixed order, until it returns false. Returns
+/// what the space leaves out, of the cells that were walked. A framework that refuses a value
+/// leaves only plans with this value out.
 ///
 /// Model:   each requested framework, in the order of the registry, walks its axes
 ///          (`FrameworkSearch::axes`). A plan that `ir::check_plan` refuses is not in the space.
+std::vector<LeftOut> walk_cells(const SpaceQuestion& question,
+                                const std::function<bool(Cell)>& take);
+
+/// The space of the question, with all its cells.
+[[nodiscard]] Space space_of(const SpaceQuestion& question);
+
+/// Whether the space has any plan. The walk ends at its first cell.
+[[nodiscard]] bool has_plans(const SpaceQuestion& question);
+
+/// All cells of the space, in a fixed order.
 [[nodiscard]] std::vector<Cell> cells_of(const SpaceQuestion& question);
 
 [[nodiscard]] std::unique_ptr<const Choices> choices_of(const SpaceQuestion& question,

@@ -13,6 +13,7 @@
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/spec/model_catalogue.h"
 #include "planner/evaluate/lowered_plan.h"
+#include "planner/search/cell_window.h"
 #include "planner/search/plan_stream.h"
 #include "runtimes/megatron/search/choices.h"
 #include "runtimes/megatron/search/sampled_blocks.h"
@@ -79,16 +80,10 @@ std::optional<Ratios> measure(const Question& asked, std::size_t plans) {
   constraints.of(plan::Axis::kGpus) = {asked.gpus};
   constraints.of(plan::Axis::kPrecision) = *precision;
   plan::SearchRecords records;
-  const std::vector<plan::Cell> cells = plan::cells_of(question.space);
-  const plan::SearchState state = plan::search_state(
-      {.question = question, .device = question.device, .records = records}, cells);
-  std::vector<plan::BoundedCell> bounded;
-  std::uint64_t number = 0;
-  for (const plan::Cell& cell : cells) {
-    bounded.push_back(plan::bound_cell(state, cell));
-    bounded.back().first_number = bounded.back().bound.number = number;
-    number += cell.choices;
-  }
+  const plan::SearchInputs inputs{
+      .question = question, .device = question.device, .records = records};
+  plan::SearchState state{.question = question, .evaluators = {}, .refused = {}};
+  const std::vector<plan::BoundedCell> bounded = plan::window_of(state, inputs, {}).cells;
   plan::PlanStream stream(state, bounded, plan::PlanStream::Times::kEvaluated);
   plan::SampledBlocks sampled(*model, *device, *machine);
   plan::LoweredPlans lowered(*model, *device, *machine, records.lowered);

@@ -279,10 +279,39 @@ TEST_CASE("plan: progress has the best, its bound and the gap, and Ctrl-C prints
   CHECK(answer.says("\nstep "));
   CHECK(answer.says("peak "));
   CHECK(answer.says("not beaten in time"));
-  const Answer first = interrupted("plan gpt3-175b --gpu a100-80gb --gpus 1024", "groups");
+  const Answer first = interrupted("plan gpt3-175b --gpu a100-80gb --gpus 1024", ", bound ");
   CHECK(first.code == ExitCode::kInterrupted);
   CHECK(first.complains(", bound "));
   CHECK(first.says(" computed in full, the others"));
+}
+
+TEST_CASE("plan: when its time is over, the search answers with what it has") {
+  // The space is not even listed in a microsecond.
+  const std::string line = "plan gpt3-175b --gpu a100-80gb --gpus 1024 --runtime megatron ";
+  const Answer none = test::headroom(line + "--time-limit 0.000001s --json");
+  CHECK(none.code == ExitCode::kNo);
+  const Document document(none.out);
+  CHECK(document.text("status") == "unknown");
+  const ir::JsonValue value = ir::parse_json(none.out, "answer").value();
+  CHECK(value.find("bound")->is_null());
+  CHECK(value.find("plan")->is_null());
+  const Answer text = test::headroom(line + "--time-limit 0.000001s");
+  CHECK(text.says("stopped before a plan that fits was found"));
+  CHECK(text.says("before it had listed all plans"));
+  CHECK(interrupted(line + "--time-limit 5min", ", bound ").complains(" s left"));
+  // Ctrl-C while the space is listed.
+  const Answer listing = interrupted(line, "listing");
+  CHECK(listing.code == ExitCode::kInterrupted);
+  // With enough time and little memory, the answer is that of any other search.
+  const std::string small = "plan gpt2 --gpu a10g --gpus 2 --runtime megatron ";
+  const Answer usual = test::headroom(small + "--output -");
+  CHECK(test::headroom(small + "--time-limit 1h --search-memory 1MiB --output -").out == usual.out);
+  for (const char* const wrong : {"--time-limit soon", "--search-memory none"}) {
+    CAPTURE(wrong);
+    const Answer refused = test::headroom(small + wrong);
+    CHECK(refused.code == ExitCode::kUsage);
+    CHECK(refused.complains(std::string(wrong).substr(2, 10)));
+  }
 }
 
 TEST_CASE("plan: flash-attn and Liger's loss are in the space where they are asked for") {

@@ -49,7 +49,7 @@ class CellVisit {
 
   Result<CellAnswer> operator()() {
     for (const Timed& timed : plans_in_order()) {
-      const bool found = answer_.best && stops_at_first(question_);
+      const bool found = (answer_.best && stops_at_first(question_)) || question_.stop.asked();
       if (found || (visit_.limit && worth_of_time(timed) > *visit_.limit)) {
         answer_.next =
             Next{.seconds = timed.seconds, .bound = worth_of_time(timed), .after = last_};
