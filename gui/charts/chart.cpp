@@ -113,6 +113,11 @@ QString Chart::pictureFilter() {
 }
 
 QString Chart::savePicture(const QString& path) {
+#ifndef HEADROOM_SVG
+  if (path.endsWith(QLatin1String(".svg"))) {
+    return tr("%1: this build saves PNG only, because Qt's SVG module was missing").arg(path);
+  }
+#endif
   QSaveFile file(path);  // Writes the whole file or nothing.
   bool written = file.open(QIODevice::WriteOnly);
 #ifdef HEADROOM_SVG
@@ -121,6 +126,8 @@ QString Chart::savePicture(const QString& path) {
     generator.setOutputDevice(&file);
     generator.setSize(size());
     generator.setViewBox(rect());
+    constexpr int kPixelsPerInch = 96;  // A pixel of SVG (CSS 2.1, section 4.3.2).
+    generator.setResolution(kPixelsPerInch);
     generator.setTitle(accessibleName());
     QPainter painter(&generator);
     painter.setFont(font());

@@ -1,5 +1,6 @@
 #include "gui/theme/pattern.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <QLineF>
@@ -54,34 +55,51 @@ struct Multiples {
   int last;
 };
 
+// The lines end at the border of the area, because an SVG file knows no clipping (QSvgGenerator
+// writes SVG Tiny 1.2).
+
 /// Adds the lines at 45 degrees that cross `area`, one for every `pitch` on the x axis.
 void add_rising(QList<QLineF>& lines, const QRectF& area, qreal pitch) {
   const Multiples span({area.left() + area.top(), area.right() + area.bottom()}, pitch);
   for (int i = span.first; i <= span.last; ++i) {
-    lines.append(
-        QLineF(i * pitch - area.top(), area.top(), i * pitch - area.bottom(), area.bottom()));
+    const qreal sum = i * pitch;  // Of x and y.
+    const qreal top = std::max(area.top(), sum - area.right());
+    const qreal bottom = std::min(area.bottom(), sum - area.left());
+    if (top < bottom) {
+      lines.append(QLineF(sum - top, top, sum - bottom, bottom));
+    }
   }
 }
 
 void add_falling(QList<QLineF>& lines, const QRectF& area, qreal pitch) {
   const Multiples span({area.left() - area.bottom(), area.right() - area.top()}, pitch);
   for (int i = span.first; i <= span.last; ++i) {
-    lines.append(
-        QLineF(i * pitch + area.top(), area.top(), i * pitch + area.bottom(), area.bottom()));
+    const qreal difference = i * pitch;  // Of x and y.
+    const qreal top = std::max(area.top(), area.left() - difference);
+    const qreal bottom = std::min(area.bottom(), area.right() - difference);
+    if (top < bottom) {
+      lines.append(QLineF(difference + top, top, difference + bottom, bottom));
+    }
   }
 }
 
 void add_horizontal(QList<QLineF>& lines, const QRectF& area, qreal pitch) {
   const Multiples span({area.top(), area.bottom()}, pitch);
   for (int i = span.first; i <= span.last; ++i) {
-    lines.append(QLineF(area.left(), i * pitch, area.right(), i * pitch));
+    const qreal y = i * pitch;
+    if (area.top() <= y && y <= area.bottom()) {
+      lines.append(QLineF(area.left(), y, area.right(), y));
+    }
   }
 }
 
 void add_vertical(QList<QLineF>& lines, const QRectF& area, qreal pitch) {
   const Multiples span({area.left(), area.right()}, pitch);
   for (int i = span.first; i <= span.last; ++i) {
-    lines.append(QLineF(i * pitch, area.top(), i * pitch, area.bottom()));
+    const qreal x = i * pitch;
+    if (area.left() <= x && x <= area.right()) {
+      lines.append(QLineF(x, area.top(), x, area.bottom()));
+    }
   }
 }
 
@@ -90,7 +108,10 @@ void draw_dots(QPainter& painter, const QRectF& area, qreal pitch) {
   const Multiples columns({area.left(), area.right()}, pitch);
   for (int row = rows.first; row <= rows.last; ++row) {
     for (int column = columns.first; column <= columns.last; ++column) {
-      painter.drawEllipse(QPointF(column * pitch, row * pitch), pitch / 5, pitch / 5);
+      const QPointF centre(column * pitch, row * pitch);
+      if (area.contains(centre)) {
+        painter.drawEllipse(centre, pitch / 5, pitch / 5);
+      }
     }
   }
 }

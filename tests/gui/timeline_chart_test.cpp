@@ -1,6 +1,11 @@
 #include "gui/charts/timeline_chart.h"
 
+#include <cstdlib>
+
 #include <QApplication>
+#include <QFile>
+#include <QImage>
+#include <QImageReader>
 #include <QSignalSpy>
 #include <QTemporaryDir>
 #include <QTest>
@@ -51,6 +56,40 @@ TEST_CASE("TimelineChart: paints each category where its bytes are") {
   const QImage picture = scene.picture();
   CHECK(picture.pixelColor(QPoint(static_cast<int>(place.x()) + 8, static_cast<int>(place.y()))) ==
         theme.of(ir::TensorRole::kParameter).fill);
+}
+
+TEST_CASE("Chart: saved as SVG where Qt can, it looks as it does on the screen") {
+  ChartScene scene;
+  const QTemporaryDir folder;
+  const QString path = folder.filePath(QStringLiteral("chart.svg"));
+  REQUIRE(Chart::pictureFilter().contains(QStringLiteral("*.png")));
+  if (!Chart::pictureFilter().contains(QStringLiteral("*.svg"))) {
+    CHECK_FALSE(scene.chart.savePicture(path).isEmpty());
+    CHECK_FALSE(QFile::exists(path));
+    return;
+  }
+  REQUIRE(scene.chart.savePicture(path).isEmpty());
+  QFile file(path);
+  REQUIRE(file.open(QIODevice::ReadOnly));
+  CHECK(file.readAll().contains("<svg "));
+  const QImage shown = scene.picture().convertToFormat(QImage::Format_RGB32);
+  QImageReader reader(path);  // Qt's plugin for SVG draws the file.
+  reader.setScaledSize(shown.size());
+  const QImage drawn = reader.read().convertToFormat(QImage::Format_RGB32);
+  REQUIRE(drawn.size() == shown.size());
+  int alike = 0;
+  for (int y = 0; y < shown.height(); ++y) {
+    for (int x = 0; x < shown.width(); ++x) {
+      const QColor one = drawn.pixelColor(x, y);
+      const QColor other = shown.pixelColor(x, y);
+      const int distance = std::abs(one.red() - other.red()) +
+                           std::abs(one.green() - other.green()) +
+                           std::abs(one.blue() - other.blue());
+      alike += distance < 60 ? 1 : 0;
+    }
+  }
+  // The frame around what has the keyboard's focus is on the screen alone.
+  CHECK(alike > 0.95 * shown.width() * shown.height());
 }
 
 TEST_CASE("TimelineChart: a small run is scaled to its contents until the user chooses") {
