@@ -7,6 +7,9 @@ os.environ.setdefault("CUDA_HOME", "/usr/local/cuda")
 
 import deepspeed
 import torch
+# Before any phase: pyparsing, which it imports, leaves exceptions in reference cycles with the frames of all callers.
+# DeepSpeed imports it where it first quantises a gradient, and that gradient would live as long as the cycle.
+import torch.utils.cpp_extension
 import transformers
 
 from transformers.integrations import HfDeepSpeedConfig
