@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from .observer import Node, Observer, place_of_caller
-from .schema import DTYPES
+from .schema import DTYPES, geometry
 from .skip import Skipped, form_of, given_to
 
 
@@ -188,6 +188,9 @@ class Calls:
         if self._copy is not None:
             scope.drop(self._copy)
             self._copy = None
-        observer.adopt(result, value)
-        if result.grad_fn is not None:
-            observer.nodes[id(result.grad_fn)] = Node(result.grad_fn, None)
+        record = observer.adopt(result, value)
+        # With a bias, the result is a view of rows. A write into it belongs to the node of the rows.
+        for one in (result, result._base):
+            if one is not None and one.grad_fn is not None:
+                record.values[geometry(one)] = value
+                observer.nodes[id(one.grad_fn)] = Node(one.grad_fn, None)
