@@ -16,6 +16,9 @@ Result<std::vector<Offer>> offers_of(const SearchQuestion& question, const PlanR
   const ir::ParallelPlan& best = found.best->plan;
   const double before = found.estimate->time->total.value();
   for (const OfferedChange& change : search_of(best).offered_changes(question.space, best)) {
+    if (question.stop.asked()) {
+      break;
+    }
     const bool named = !question.space.constraints.of(change.alternative.axis).empty();
     if (named || !ir::check_plan(question.space.model, change.plan)) {
       continue;

@@ -1,6 +1,7 @@
 #include "planner/search/plan_stream.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -13,7 +14,7 @@ namespace {
 /// A visit of a cell continues to plans that are slower by this factor than the first open one.
 constexpr double kStretch = 1.01;
 /// Number of waves after which a search without a result looks for any plan that fits, so that it
-/// has something to report if it is stopped.
+/// has something to report if it is stopped. With a time limit, also after a quarter of the time.
 constexpr std::size_t kWavesBeforeDive = 24;
 
 }  // namespace
@@ -96,6 +97,13 @@ bool PlanStream::may_come_out() const {
   return question.pruning.time_bound && open_.top().bound > first;
 }
 
+/// Whether the search has gone on for so long that it should look for any plan that fits.
+bool PlanStream::is_long() const {
+  const auto& deadline = state_.question.stop.deadline;
+  const auto now = std::chrono::steady_clock::now();
+  return waves_ >= kWavesBeforeDive || (deadline && now - begin_ > (*deadline - begin_) / 4);
+}
+
 bool PlanStream::is_stopped() {
   const SearchQuestion& question = state_.question;
   const bool limited = question.work_limit > 0 && visited_ >= question.work_limit;
@@ -117,9 +125,10 @@ Result<std::optional<RankedPlan>> PlanStream::next(const std::optional<Worth>& c
     if (pruned || is_stopped()) {
       return std::optional<RankedPlan>();
     }
-    const bool dives = waves_ == kWavesBeforeDive && known_.empty() && question.replays == 1 &&
-                       stops_at_first(question);
+    const bool dives =
+        is_long() && !dived_ && known_.empty() && question.replays == 1 && stops_at_first(question);
     ++waves_;
+    dived_ = dived_ || dives;
     if (Status status = dives ? dive() : wave(cutoff); !status) {
       return std::move(status).error();
     }

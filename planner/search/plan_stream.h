@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -83,6 +84,7 @@ class PlanStream {
   void settle_first();
   [[nodiscard]] bool is_hopeless(const Worth& bound, const std::optional<Worth>& cutoff) const;
   [[nodiscard]] bool may_come_out() const;
+  [[nodiscard]] bool is_long() const;
   [[nodiscard]] bool is_stopped();
   [[nodiscard]] Visit visit_of(const Open& open, const std::optional<Worth>& cutoff) const;
   [[nodiscard]] CellAnswer unvisited(const Open& open) const;
@@ -103,6 +105,8 @@ class PlanStream {
   std::set<std::size_t> left_out_;
   std::uint64_t visited_ = 0;  ///< Number of cells.
   std::size_t waves_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  bool dived_ = false;
   bool stopped_ = false;
   PlanResult seen_;
   std::optional<Worth> best_;

@@ -463,7 +463,7 @@ class SpaceSearch {
   /// The first window. Where the cells of the space take too much memory or time, the values that
   /// are usual are searched first: their best plan drops most other cells.
   void walk_first() {
-    const StopSignal hurried = until_half_time();
+    const StopSignal hurried = until_listed();
     walk({.most = most_, .ends_when_full = true, .stop = hurried});
     const std::optional<SearchQuestion> narrowed =
         window_.cut ? with_held_axes(question_) : std::nullopt;
@@ -476,7 +476,7 @@ class SpaceSearch {
       }
     }
     if (window_.cut && !hurried.asked()) {
-      walk({.cutoff = cutoff(), .most = most_, .stop = until_half_time()});
+      walk({.cutoff = cutoff(), .most = most_, .stop = until_listed()});
     }
   }
 
@@ -492,14 +492,15 @@ class SpaceSearch {
     return champion_ && !champion_->worth.late ? std::optional(champion_->worth) : std::nullopt;
   }
 
-  /// Listing the space may take half of the time that is left.
-  [[nodiscard]] StopSignal until_half_time() const {
-    StopSignal half = question_.stop;
-    if (half.deadline) {
+  /// Listing the space may take two thirds of the time that is left: without all cells, there is no
+  /// bound.
+  [[nodiscard]] StopSignal until_listed() const {
+    StopSignal listed = question_.stop;
+    if (listed.deadline) {
       const auto now = std::chrono::steady_clock::now();
-      half.deadline = now + (*half.deadline - now) / 2;
+      listed.deadline = now + (*listed.deadline - now) * 2 / 3;
     }
-    return half;
+    return listed;
   }
 
   Result<PlanResult> search_windows() {
