@@ -21,9 +21,9 @@ LONGEST = 900  # Seconds of one case.
 
 
 def import_early(name):
-    """Imports, before the first fork, what does not start CUDA, which does not survive a fork: neither torchtitan nor
-    what imports bitsandbytes."""
-    if name == "titan":
+    """Imports, before the first fork, what does not start CUDA, which does not survive a fork: neither torchtitan, nor
+    what imports bitsandbytes, nor Transformer Engine where it finds flash-attn."""
+    if name == "titan" or importlib.util.find_spec("flash_attn_2_cuda"):
         importlib.import_module("torch.distributed.fsdp")
     elif importlib.util.find_spec("bitsandbytes"):
         importlib.import_module("transformers.modeling_utils")

@@ -1,0 +1,142 @@
+"""Megatron-Core with Transformer Engine or its own modules: training steps of one rank of the row's world.
+
+What needs a GPU's library that the stand-in GPU does not have is replaced by modules of the folder `stand_ins`, which
+have the tensors of the real ones.
+"""
+import gc
+import os
+import pathlib
+import sys
+import time
+
+import torch
+import torch.distributed
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent / "stand_ins" / "apex"))  # For the imports that follow
+
+import megatron.core
+import transformer_engine
+from megatron.core import parallel_state, tensor_parallel
+
+import megatron_model as models
+import megatron_training as training
+from phases import NCCL_PAUSE, allocator_figures, device_work
+from stand_ins import fused_attention
+
+PACKAGES = ("torch",)  # `releases` has the others.
+BACKENDS = {"flash": "NVTE_FLASH_ATTN", "fused": "NVTE_FUSED_ATTN", "unfused": "NVTE_UNFUSED_ATTN"}
+
+
+def choose_attention(case):
+    """Lets Transformer Engine use the one kind of attention that the case names, as the training script does."""
+    chosen = case.get("attention", "auto")
+    if chosen in BACKENDS:
+        for kind, variable in BACKENDS.items():
+            os.environ[variable] = str(int(kind == chosen))
+
+
+def join_world(case):
+    """Takes the rank's GPU, and makes all groups of the case."""
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    device = torch.device("cuda", torch.cuda.current_device())
+    alone = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
+    torch.distributed.init_process_group(
+        "nccl", device_id=device if case.get("eager_nccl", True) else None, **alone)
+    parallel_state.initialize_model_parallel(
+        case.get("tp", 1), case.get("pp", 1), models.chunks_of(case), context_parallel_size=case.get("cp", 1),
+        hierarchical_context_parallel_sizes=case.get("hier_cp"), expert_model_parallel_size=case.get("ep", 1),
+        expert_tensor_parallel_size=case.get("etp"), create_gloo_process_groups=False,
+        num_distributed_optimizer_instances=case.get("dist_opt_instances", 1))
+    tensor_parallel.model_parallel_cuda_manual_seed(1234)
+
+
+def settle():
+    """Waits for the GPU and for NCCL's watchdog, and lets go of what only cycles hold."""
+    torch.cuda.synchronize()
+    gc.collect()
+    time.sleep(NCCL_PAUSE)
+
+
+class Books:
+    """A row for each phase. Python's cyclic collector runs at the ends of phases and at no other time."""
+
+    def __init__(self):
+        self.rows = []
+        gc.disable()
+        gc.freeze()
+        self._begin()
+
+    def _begin(self):
+        torch.cuda.reset_peak_memory_stats()
+        self._before = torch.cuda.memory_allocated()
+
+    def end(self, phase, work=None):
+        """Ends a phase; the next one begins."""
+        settle()
+        self.rows.append({"phase": phase, "allocated_before": self._before,
+                          **allocator_figures(torch.cuda.memory_stats())})
+        if work:
+            self.rows[-1]["work"] = work
+        self._begin()
+
+    def end_with_log(self, phase, log):
+        """Ends the phase of an optimizer. What the log does afterwards counts in the bytes at its end, not in its
+        work or on the way to its peak."""
+        settle()
+        work, stats = device_work(), torch.cuda.memory_stats()
+        log.add()
+        after = torch.cuda.memory_allocated()
+        figures = allocator_figures(stats)
+        figures.update(allocated_after=after, peak_allocated=max(figures["peak_allocated"], after),
+                       reserved_after=torch.cuda.memory_reserved())
+        self.rows.append({"phase": phase, "allocated_before": self._before, **figures})
+        if work:
+            self.rows[-1]["work"] = work
+        self._begin()
+
+
+def train(case, chunks, optimizer, books):
+    """The steps of the training script. Work is counted from when the gradients have been zeroed."""
+    passes, log = training.Schedule(case, chunks), training.LossLog()
+    for chunk in chunks:
+        chunk.train()
+    kept = None
+    for step in range(1, case.get("steps", 3) + 1):
+        for chunk in chunks:
+            chunk.zero_grad_buffer()
+        optimizer.zero_grad()
+        device_work()
+        log.keep(passes())
+        settle()
+        books.end(f"step{step}.forward_backward", device_work())
+        kept = optimizer.step()  # The norm of the gradients lives until the next one.
+        books.end_with_log(f"step{step}.optimizer", log)
+    del kept
+
+
+def releases():
+    """The releases and the device, as rows have them."""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return {"torch": torch.__version__, "mcore": megatron.core.__version__, "cc": [properties.major, properties.minor],
+            "total": properties.total_memory, "te": transformer_engine.__version__}
+
+
+def run(case):
+    choose_attention(case)
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    if case.get("deterministic"):
+        torch.use_deterministic_algorithms(True)
+    fused_attention.install()
+    join_world(case)
+    books = Books()
+    config = models.configuration(case)
+    chunks = models.make_chunks(case, config)
+    books.end("model")
+    chunks = training.replicate(case, config, chunks)
+    books.end("ddp")
+    optimizer = training.make_optimizer(case, chunks)
+    books.end("optimizer_object")
+    training.connect(chunks, optimizer)
+    train(case, chunks, optimizer, books)
+    return {"versions": releases(), "parameters": sum(p.nelement() for chunk in chunks for p in chunk.parameters()),
+            "padded_vocab": models.padded_vocabulary(case), "phases": books.rows}
