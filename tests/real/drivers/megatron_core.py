@@ -12,8 +12,9 @@ import time
 import torch
 import torch.distributed
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent / "stand_ins" / "apex"))  # For the imports that follow
+sys.path.append(str(pathlib.Path(__file__).resolve().parent / "stand_ins" / "packages"))  # For the imports that follow
 
+import deep_ep
 import megatron.core
 import transformer_engine
 from megatron.core import parallel_state, tensor_parallel
@@ -50,13 +51,6 @@ def join_world(case):
     tensor_parallel.model_parallel_cuda_manual_seed(1234)
 
 
-def settle():
-    """Waits for the GPU and for NCCL's watchdog, and lets go of what only cycles hold."""
-    torch.cuda.synchronize()
-    gc.collect()
-    time.sleep(NCCL_PAUSE)
-
-
 class Books:
     """A row for each phase. Python's cyclic collector runs at the ends of phases and at no other time."""
 
@@ -70,28 +64,28 @@ class Books:
         torch.cuda.reset_peak_memory_stats()
         self._before = torch.cuda.memory_allocated()
 
-    def end(self, phase, work=None):
-        """Ends a phase; the next one begins."""
-        settle()
-        self.rows.append({"phase": phase, "allocated_before": self._before,
-                          **allocator_figures(torch.cuda.memory_stats())})
-        if work:
-            self.rows[-1]["work"] = work
-        self._begin()
+    def end(self, phase):
+        """Ends a phase of the set-up; the next one begins."""
+        torch.cuda.synchronize()
+        gc.collect()
+        self._write(phase, allocator_figures(torch.cuda.memory_stats()))
 
-    def end_with_log(self, phase, log):
-        """Ends the phase of an optimizer. What the log does afterwards counts in the bytes at its end, not in its
-        work or on the way to its peak."""
-        settle()
-        work, stats = device_work(), torch.cuda.memory_stats()
-        log.add()
-        after = torch.cuda.memory_allocated()
-        figures = allocator_figures(stats)
-        figures.update(allocated_after=after, peak_allocated=max(figures["peak_allocated"], after),
-                       reserved_after=torch.cuda.memory_reserved())
+    def end_of_training(self, phase, log=None):
+        """Ends a phase of a step, which has work. What `log` then does counts in the bytes at the end of the phase,
+        not in its work or on the way to its peak."""
+        torch.cuda.synchronize()
+        gc.collect()
+        time.sleep(NCCL_PAUSE)
+        work, figures = device_work(), allocator_figures(torch.cuda.memory_stats())
+        if log:
+            log.add()
+            after = torch.cuda.memory_allocated()
+            figures.update(allocated_after=after, peak_allocated=max(figures["peak_allocated"], after),
+                           reserved_after=torch.cuda.memory_reserved())
+        self._write(phase, {**figures, "work": work} if work else figures)
+
+    def _write(self, phase, figures):
         self.rows.append({"phase": phase, "allocated_before": self._before, **figures})
-        if work:
-            self.rows[-1]["work"] = work
         self._begin()
 
 
@@ -107,10 +101,9 @@ def train(case, chunks, optimizer, books):
         optimizer.zero_grad()
         device_work()
         log.keep(passes())
-        settle()
-        books.end(f"step{step}.forward_backward", device_work())
+        books.end_of_training(f"step{step}.forward_backward")
         kept = optimizer.step()  # The norm of the gradients lives until the next one.
-        books.end_with_log(f"step{step}.optimizer", log)
+        books.end_of_training(f"step{step}.optimizer", log)
     del kept
 
 
@@ -127,6 +120,7 @@ def run(case):
     if case.get("deterministic"):
         torch.use_deterministic_algorithms(True)
     fused_attention.install()
+    deep_ep.HybridEPBuffer.experts_per_token = case["model"].get("moe", {}).get("moe_router_topk", 1)
     join_world(case)
     books = Books()
     config = models.configuration(case)
