@@ -461,7 +461,7 @@ TEST_CASE("stand-in libraries: forms with other arguments are found by the calle
   CHECK(found == dlsym(driver, "cuCtxSynchronize"));
 }
 
-TEST_CASE("stand-in libraries: a stream belongs to the context that is current, and to no green one") {
+TEST_CASE("stand-in libraries: a stream belongs to the current context, and to no green one") {
   void* driver = library("libcuda.so.1");
   void* current = nullptr;
   CHECK(function<int(void**)>(driver, "cuCtxGetCurrent")(&current) == 0);
@@ -469,7 +469,8 @@ TEST_CASE("stand-in libraries: a stream belongs to the context that is current, 
   CHECK(function<int(void*, void**)>(driver, "cuStreamGetCtx")(nullptr, &found) == 0);
   CHECK(found == current);
   void* green = &found;
-  CHECK(function<int(void*, void**, void**)>(driver, "cuStreamGetCtx_v2")(nullptr, &found, &green) == 0);
+  CHECK(function<int(void*, void**, void**)>(driver, "cuStreamGetCtx_v2")(nullptr, &found,
+                                                                          &green) == 0);
   CHECK(found == current);
   CHECK(green == nullptr);
 }

@@ -11,6 +11,8 @@ import time
 
 import torch
 import torch.distributed
+import triton.runtime.cache
+from torch._inductor import codecache
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent / "stand_ins" / "packages"))  # For the imports that follow
 
@@ -27,6 +29,12 @@ from stand_ins import fused_attention
 PACKAGES = ("torch",)  # `releases` has the others.
 TRIED = 5  # Launches of which Triton takes the mean time (triton/testing.py, do_bench)
 BACKENDS = {"flash": "NVTE_FLASH_ATTN", "fused": "NVTE_FUSED_ATTN", "unfused": "NVTE_UNFUSED_ATTN"}
+
+
+def prepare():
+    """What all rows of a process share: hashes of the sources of PyTorch and Triton, which name compiled code."""
+    codecache.torch_key()
+    triton.runtime.cache.triton_key()
 
 
 def choose_attention(case):

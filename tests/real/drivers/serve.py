@@ -28,7 +28,7 @@ def import_early(name):
     elif importlib.util.find_spec("bitsandbytes"):
         importlib.import_module("transformers.modeling_utils")
     else:
-        importlib.import_module(name)
+        getattr(importlib.import_module(name), "prepare", lambda: None)()
 
 
 def versions(names):
