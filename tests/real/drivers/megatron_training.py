@@ -55,6 +55,11 @@ def replicate(case, config, chunks):
     return wrapped
 
 
+def optimizer_options(case):
+    """The case's own options of the optimizer; types have the names of the command line."""
+    return {key: models.DTYPES[value] if key.endswith("_dtype") else value for key, value in case.get("opt", {}).items()}
+
+
 def make_optimizer(case, chunks):
     dtype = models.dtype_of(case)
     return get_megatron_optimizer(models.fields_of(OptimizerConfig, {
@@ -63,7 +68,7 @@ def make_optimizer(case, chunks):
         "use_distributed_optimizer": case.get("dist_opt", False),
         "log_num_zeros_in_grad": case.get("log_zeros", False),
         "overlap_param_gather": case.get("overlap_param_gather", False),
-        **case.get("opt", {}),
+        **optimizer_options(case),
     }), chunks, use_gloo_process_groups=False)
 
 
@@ -78,6 +83,13 @@ def connect(chunks, optimizer):
             config.grad_sync_func = [chunk.start_grad_sync for chunk in chunks]
     if settings.overlap_param_gather and len(chunks) > 1:
         config.param_sync_func = [chunk.start_param_sync for chunk in chunks]
+
+
+def unneeded(case, first):
+    """What the first or the last stage of a pipeline does not need; prediction of further tokens needs all."""
+    if first:
+        return "labels", "loss_mask"
+    return () if case.get("config", {}).get("mtp_num_layers") else ("tokens", "position_ids")
 
 
 def make_batch(case, chunk):
@@ -95,7 +107,7 @@ def make_batch(case, chunk):
              "attention_mask": empty(rows, 1, width, width, dtype=torch.bool) if masked else None,
              "position_ids": empty(rows, width, dtype=torch.int64)}
     if case.get("pp", 1) > 1 and parallel_state.get_tensor_model_parallel_rank() > 0:
-        batch.update(dict.fromkeys(("labels", "loss_mask") if first else ("tokens", "position_ids")))
+        batch.update(dict.fromkeys(unneeded(case, first)))
     if case.get("cp", 1) > 1:
         batch = get_batch_on_this_cp_rank(batch)
     return [batch[name] for name in BATCH]
