@@ -49,14 +49,15 @@ def answer(name, line):
 
 
 def compiled_anew():
-    """Whether Inductor has compiled what its cache did not have."""
+    """Whether something was compiled that the caches of Inductor and AOTAutograd did not have."""
     utilities = sys.modules.get("torch._dynamo.utils")
-    return bool(utilities and utilities.counters["inductor"]["fxgraph_cache_miss"])
+    return bool(utilities and (utilities.counters["inductor"]["fxgraph_cache_miss"]
+                               or utilities.counters["aot_autograd"]["autograd_cache_miss"]))
 
 
 def warm_answer(name, line):
-    """The answer of a forked process that finds in Inductor's cache what it compiles: tensors that live while it
-    compiles are not of the case. So a case that compiles something new is run twice."""
+    """The answer of a forked process that finds in caches what it compiles: tensors that live while it compiles are
+    not of the case. So a case that compiles something new is run twice."""
     found = answer_in_child(name, line)
     return answer_in_child(name, line) if found.pop("compiled_anew", False) else found
 
