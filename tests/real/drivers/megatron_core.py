@@ -10,7 +10,6 @@ import sys
 import time
 
 import torch
-import torch.distributed
 import triton.runtime.cache
 from torch._inductor import codecache
 
@@ -23,6 +22,7 @@ from megatron.core import parallel_state, tensor_parallel
 
 import megatron_model as models
 import megatron_training as training
+import replicas
 from phases import NCCL_PAUSE, allocator_figures, device_work
 from stand_ins import fused_attention
 
@@ -52,11 +52,8 @@ def tune_steadily():
 
 def join_world(case):
     """Takes the rank's GPU, and makes all groups of the case."""
-    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-    device = torch.device("cuda", torch.cuda.current_device())
-    alone = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore(), "rank": 0, "world_size": 1}
-    torch.distributed.init_process_group(
-        "nccl", device_id=device if case.get("eager_nccl", True) else None, **alone)
+    replicas.take_device()
+    replicas.join_group({"eager": case.get("eager_nccl", True)})
     parallel_state.initialize_model_parallel(
         case.get("tp", 1), case.get("pp", 1), models.chunks_of(case), context_parallel_size=case.get("cp", 1),
         hierarchical_context_parallel_sizes=case.get("hier_cp"), expert_model_parallel_size=case.get("ep", 1),

@@ -16,7 +16,7 @@ LEAST_BUCKET = 40_000_000  # Elements, and for each data-parallel rank (Megatron
 BUCKET_OF_RANK = 1_000_000
 
 
-def gathers_gradients_in_fp32(case):
+def reduces_in_fp32(case):
     return case.get("grad_reduce_fp32", models.dtype_of(case) is torch.bfloat16)
 
 
@@ -25,7 +25,7 @@ def ddp_settings(case):
     overlapped = case.get("overlap_grad_reduce", False)
     gathered = case.get("overlap_param_gather", False)
     settings = models.fields_of(DistributedDataParallelConfig, {
-        "grad_reduce_in_fp32": gathers_gradients_in_fp32(case),
+        "grad_reduce_in_fp32": reduces_in_fp32(case),
         "overlap_grad_reduce": overlapped,
         "overlap_param_gather": gathered,
         "use_distributed_optimizer": case.get("dist_opt", False),
@@ -57,7 +57,8 @@ def replicate(case, config, chunks):
 
 def optimizer_options(case):
     """The case's own options of the optimizer; types have the names of the command line."""
-    return {key: models.DTYPES[value] if key.endswith("_dtype") else value for key, value in case.get("opt", {}).items()}
+    return {key: models.DTYPES[value] if key.endswith("_dtype") else value
+            for key, value in case.get("opt", {}).items()}
 
 
 def make_optimizer(case, chunks):
@@ -154,8 +155,7 @@ class LossLog:
     """The log's sum of losses, on the last stage (megatron/training/training.py, training_log)."""
 
     def __init__(self):
-        self._reports = self._mean = self._total = None
-        self._sums = None
+        self._reports = self._sums = self._mean = self._total = None
 
     def keep(self, reports):
         """Holds the reports of a step until those of the next one are there."""
