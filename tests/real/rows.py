@@ -128,15 +128,16 @@ def differences(recorded, now):
             found.append((phase["phase"], "phase", "missing", "there"))
             continue
         found += [(phase["phase"], figure, other.get(figure), value) for figure, value in phase.items()
-                  if figure != "seconds" and _in_order(other.get(figure)) != _in_order(value)]
+                  if figure != "seconds" and _comparable(other.get(figure), value) != _comparable(value, value)]
     return found
 
 
-def _in_order(figure):
-    """`work` with its collectives in the order of their names; any other figure as it is."""
-    if isinstance(figure, dict) and "collectives" in figure:
-        return {**figure, "collectives": sorted(figure["collectives"])}
-    return figure
+def _comparable(figure, recorded):
+    """Of `work`, what the recorded one has, with its collectives in the order of their names; any other figure as it
+    is."""
+    if not isinstance(figure, dict) or not isinstance(recorded, dict):
+        return figure
+    return {key: sorted(value) if key == "collectives" else value for key, value in figure.items() if key in recorded}
 
 
 def concerns_bytes(difference):

@@ -84,6 +84,12 @@ class Differences(unittest.TestCase):
         work = {"kernels": 1, "collectives": [["a", 2, 1, 8], ["b", 2, 1, 8]]}
         self.assertEqual(rows.differences(row(), changed(row(), work=work)), [])
 
+    def test_work_that_a_row_does_not_have_is_not_compared(self):
+        work = {"kernels": 1, "collectives": [["b", 2, 1, 8], ["a", 2, 1, 8]], "d2h": 5}
+        self.assertEqual(rows.differences(row(), changed(row(), work=work)), [])
+        self.assertEqual(len(rows.differences(row(), changed(row(), work={"kernels": 1}))), 1)
+        self.assertEqual(len(rows.differences(row(), changed(row(), work=None))), 1)
+
     def test_one_byte_is_a_difference(self):
         found = rows.differences(row(), changed(row(), peak_allocated=101))
         self.assertEqual(found, [("load", "peak_allocated", 101, 100)])
