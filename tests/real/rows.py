@@ -24,7 +24,7 @@ NEWEST = "5.17.0"  # transformers of most rows
 STAND_INS = pathlib.Path(__file__).resolve().parent / "drivers" / "stand_ins"
 MEGATRON_VARIABLES = {
     "CUDA_DEVICE_MAX_CONNECTIONS": "1",  # Megatron-LM asks for it.
-    "NVTE_DISABLE_NVRTC": "1",  # Transformer Engine compiles no kernels for 8 bits, which the stand-in GPU cannot run.
+    "NVTE_DISABLE_NVRTC": "1",  # Transformer Engine compiles no kernels at run time, as in the recordings.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # Imports that ask for a GPU do not spoil a fork.
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # A forked process cannot use the threads of its parent.
 }

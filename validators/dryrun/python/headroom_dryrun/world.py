@@ -185,7 +185,7 @@ def _put_gathers_of_one(session: Any, c10d: Any) -> None:
         @functools.wraps(original)
         def gather(*args: Any, **kwargs: Any) -> None:
             group = args[group_at] if len(args) > group_at else kwargs.get("group")
-            alone = session.device.is_standin and c10d.get_world_size(group) == 1
+            alone = session.device is not None and session.device.is_standin and c10d.get_world_size(group) == 1
             (answer if alone else original)(*args, **kwargs)
 
         return gather
