@@ -453,8 +453,26 @@ TEST_CASE("stand-in libraries: forms with other arguments are found by the calle
   CHECK(found == dlsym(driver, "cuGetProcAddress_v2"));
   find("cuStreamGetCaptureInfo", &found, 12030, 0, &result);
   CHECK(found == dlsym(driver, "cuStreamGetCaptureInfo_v3"));
+  find("cuStreamGetCtx", &found, 12010, 0, &result);
+  CHECK(found == dlsym(driver, "cuStreamGetCtx"));
+  find("cuStreamGetCtx", &found, 12050, 0, &result);
+  CHECK(found == dlsym(driver, "cuStreamGetCtx_v2"));
   find("cuCtxSynchronize", &found, 13000, 0, &result);
   CHECK(found == dlsym(driver, "cuCtxSynchronize"));
+}
+
+TEST_CASE("stand-in libraries: a stream belongs to the current context, and to no green one") {
+  void* driver = library("libcuda.so.1");
+  void* current = nullptr;
+  CHECK(function<int(void**)>(driver, "cuCtxGetCurrent")(&current) == 0);
+  void* found = nullptr;
+  CHECK(function<int(void*, void**)>(driver, "cuStreamGetCtx")(nullptr, &found) == 0);
+  CHECK(found == current);
+  void* green = &found;
+  CHECK(function<int(void*, void**, void**)>(driver, "cuStreamGetCtx_v2")(nullptr, &found,
+                                                                          &green) == 0);
+  CHECK(found == current);
+  CHECK(green == nullptr);
 }
 
 TEST_CASE("stand-in libraries: a product of matrices counts its operations in any layout") {

@@ -2,7 +2,11 @@
 
 A file that begins with `# over NAME` has only the packages that differ from the environment NAME; the others are
 taken from there, so that one PyTorch serves many releases of what runs on it.
+
+A line `# compiled PACKAGE` names a package of sources, which is compiled when all others are there: it sees their
+headers. `# variable NAME=VALUE` is a variable of that compilation; `{packages}` is the folder in which PyTorch is.
 """
+import os
 import pathlib
 import subprocess
 import venv
@@ -10,6 +14,8 @@ import venv
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 OVER = "# over "
+COMPILED = "# compiled "
+VARIABLE = "# variable "
 
 
 def names():
@@ -20,6 +26,20 @@ def base_of(text):
     """The environment below the one that `text`, a file of packages, describes; None if it stands alone."""
     first = text.splitlines()[0] if text else ""
     return first.removeprefix(OVER).strip() if first.startswith(OVER) else None
+
+
+def _marked(text, mark):
+    return [line.removeprefix(mark).strip() for line in text.splitlines() if line.startswith(mark)]
+
+
+def compiled_of(text):
+    """The packages that are compiled against the installed ones."""
+    return _marked(text, COMPILED)
+
+
+def variables_of(text, packages):
+    """The variables of their compilation."""
+    return dict(entry.replace("{packages}", str(packages)).split("=", 1) for entry in _marked(text, VARIABLE))
 
 
 def site_packages(folder):
@@ -43,7 +63,8 @@ class Environments:
         if not listed.exists():
             raise SystemExit(f"environment {name}: not known; expected one of {', '.join(names())}")
         path = ROOT / "build" / "real" / name
-        base = base_of(listed.read_text(encoding="utf-8"))
+        text = listed.read_text(encoding="utf-8")
+        base = base_of(text)
         below = site_packages(self.folder(base)) if base else None
         if (path / "ready").exists():
             return path
@@ -52,8 +73,17 @@ class Environments:
         if below:
             (site_packages(path) / "below.pth").write_text(f"{below}\n", encoding="utf-8")
         subprocess.run([path / "bin" / "pip", "install", "-q", "-r", listed], check=True)
+        self._compile(text, path, below)
         (path / "ready").touch()
         return path
+
+    def _compile(self, text, path, below):
+        variables = {**os.environ, "PATH": f"{path / 'bin'}:{os.environ['PATH']}",
+                     **variables_of(text, below or site_packages(path))}
+        for package in compiled_of(text):
+            print(f"{path.name}: compiling {package}", flush=True)
+            subprocess.run([path / "bin" / "pip", "install", "-q", "--no-deps", "--no-build-isolation", package],
+                           check=True, env=variables)
 
 
 def parse_given(entries):

@@ -26,12 +26,13 @@ SHOWN = 6  # Differences of one row.
 
 
 class Batch:
-    """Rows that one process can run: same environment, driver, GPU, world and allocator."""
+    """Rows that one process can run: same environment, driver, GPU, world, allocator and variables."""
 
     def __init__(self, environment, members):
         self.environment = environment
         self.rows = members
         self.case = members[0]["case"]
+        self.added = rows.variables_of(members[0])
         self.driver = rows.DRIVERS[members[0]["framework"]]
 
     def command(self, headroom, folder, files, watched):
@@ -42,7 +43,7 @@ class Batch:
 
     def variables(self, folder):
         added = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HF_HUB_OFFLINE": "1",
-                 "PYTHONHASHSEED": "0"}  # Rows of Gemma 3 depend on it.
+                 "PYTHONHASHSEED": "0", **self.added}  # Rows of Gemma 3 depend on the seed.
         allocator = rows.allocator_of(self.case)
         if allocator:
             added.update(PYTORCH_ALLOC_CONF=allocator, PYTORCH_CUDA_ALLOC_CONF=allocator)
@@ -54,7 +55,8 @@ def batches_of(chosen, environment, watched):
     groups = {}
     for row in chosen:
         name = environment or rows.environment_of(row)
-        key = (name, rows.DRIVERS[row["framework"]], *rows.device_flags(row["case"]), rows.allocator_of(row["case"]))
+        key = (name, rows.DRIVERS[row["framework"]], *rows.device_flags(row["case"]), rows.allocator_of(row["case"]),
+               *sorted(rows.variables_of(row).items()))
         groups.setdefault(key, []).append(row)
     size = 1 if watched else MOST
     return [Batch(key[0], group[i:i + size]) for key, group in groups.items() for i in range(0, len(group), size)]

@@ -15,11 +15,19 @@ DRIVERS = {
     "transformers+bitsandbytes": "quantised",
     "deepspeed": "engine",
     "torchtitan": "titan",
+    "megatron": "megatron_core",
 }
 DEVICES = {75: "t4", 80: "a100-80gb", 89: "rtx-4090", 90: "h100-80gb", 100: "b200"}  # Keys are compute capabilities times ten.
 USUAL_BYTES = 600_000_000_000  # Memory for a row that names no size: nothing is ever full.
 TITAN_BYTES = 85_024_112_640  # Memory for torchtitan's rows that name no size
 NEWEST = "5.17.0"  # transformers of most rows
+STAND_INS = pathlib.Path(__file__).resolve().parent / "drivers" / "stand_ins"
+MEGATRON_VARIABLES = {
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",  # Megatron-LM asks for it.
+    "NVTE_DISABLE_NVRTC": "1",  # Transformer Engine compiles no kernels at run time, as in the recordings.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # Imports that ask for a GPU do not spoil a fork.
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # A forked process cannot use the threads of its parent.
+}
 
 
 def read(path):
@@ -49,7 +57,8 @@ def environment_of(row):
     versions, case = row.get("versions") or {}, row["case"]
     for package, environment in (("torchtitan", "torchtitan"), ("mcore", "megatron-core")):
         if package in versions:
-            return f"{environment}-{versions[package]}"
+            engine = f"-te-{versions['te']}" if "te" in versions else ""
+            return f"{environment}-{versions[package]}{engine}"
     if versions.get("transformers", NEWEST) != NEWEST:
         return f"transformers-{versions['transformers']}"
     if case.get("quant") or case.get("liger") or "bit" in case.get("optimizer", ""):
@@ -64,6 +73,8 @@ def reason_against(row):
         return "cuDNN's attention, which the stand-in does not have"
     if row["framework"] not in DRIVERS:
         return f"no driver for {row['framework']}"
+    if row["framework"] == "megatron" and row.get("measured_on") == "gpu":
+        return "a commit of Megatron-LM that is no release, on real GPUs"
     if case.get("attention") == "flash_attention_2":
         return "flash-attn's kernels are compiled for a real GPU"
     return None
@@ -83,6 +94,17 @@ def device_flags(case):
 def allocator_of(case):
     """The case's PYTORCH_ALLOC_CONF; torchtitan's own launcher sets one."""
     return case.get("allocator") or case.get("alloc_conf", "expandable_segments:True" if "flavor" in case else "")
+
+
+def variables_of(row):
+    """The variables that a row's process needs from its beginning, beside those of the allocator."""
+    case = row["case"]
+    if row["framework"] != "megatron":
+        return {}
+    variables = {**MEGATRON_VARIABLES, **{name: str(value) for name, value in case.get("env", {}).items()}}
+    if case.get("flash_attn2"):  # Transformer Engine looks for it when it is imported.
+        variables["PYTHONPATH"] = str(STAND_INS / "flash_attention")
+    return variables
 
 
 def made_anew(row, answer):
@@ -106,15 +128,16 @@ def differences(recorded, now):
             found.append((phase["phase"], "phase", "missing", "there"))
             continue
         found += [(phase["phase"], figure, other.get(figure), value) for figure, value in phase.items()
-                  if figure != "seconds" and _in_order(other.get(figure)) != _in_order(value)]
+                  if figure != "seconds" and _comparable(other.get(figure), value) != _comparable(value, value)]
     return found
 
 
-def _in_order(figure):
-    """`work` with its collectives in the order of their names; any other figure as it is."""
-    if isinstance(figure, dict) and "collectives" in figure:
-        return {**figure, "collectives": sorted(figure["collectives"])}
-    return figure
+def _comparable(figure, recorded):
+    """Of `work`, what the recorded one has, with its collectives in the order of their names; any other figure as it
+    is."""
+    if not isinstance(figure, dict) or not isinstance(recorded, dict):
+        return figure
+    return {key: sorted(value) if key == "collectives" else value for key, value in figure.items() if key in recorded}
 
 
 def concerns_bytes(difference):

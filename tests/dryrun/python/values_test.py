@@ -99,6 +99,30 @@ class TorchScript(unittest.TestCase):
         values._tell_torchscript(types.SimpleNamespace(), {"where": None})
 
 
+class AutogradCache(unittest.TestCase):
+    def setUp(self):
+        self.torch = types.SimpleNamespace(sum=lambda: None)
+        self.asked = []
+        self.module = types.SimpleNamespace(check_node_safe=self.asked.append)
+        values._tell_autograd_cache(self.torch, self.module)
+
+    def node(self, target, op="call_function"):
+        return types.SimpleNamespace(op=op, target=target)
+
+    def test_a_wrapped_function_is_safe(self):
+        self.module.check_node_safe(self.node(self.torch.sum))
+        self.assertEqual(self.asked, [])
+
+    def test_the_cache_itself_judges_everything_else(self):
+        others = [self.node(print), self.node(self.torch.sum, op="call_method")]
+        for other in others:
+            self.module.check_node_safe(other)
+        self.assertEqual(self.asked, others)
+
+    def test_a_release_without_the_check_is_left_alone(self):
+        values._tell_autograd_cache(self.torch, types.SimpleNamespace())
+
+
 class Truth:
     """A tensor of one element on the GPU."""
 

@@ -54,6 +54,32 @@ class Arguments(unittest.TestCase):
         self.assertEqual(gathered, ["x", "x"])
 
 
+class GroupsOfOne(unittest.TestCase):
+    """Without --gpus, collectives of a group with one rank are answered, and others are made."""
+
+    def setUp(self):
+        self.made = []
+        self.c10d = types.SimpleNamespace(
+            get_rank=lambda group=None: 0,
+            get_world_size=lambda group=None: group or 1,
+            all_gather_object=lambda object_list, obj, group=None: self.made.append("all_gather_object"),
+            gather_object=lambda obj, object_gather_list=None, dst=None, group=None: self.made.append("gather_object"),
+        )
+        session = types.SimpleNamespace(guess=lambda *_: None, device=types.SimpleNamespace(is_standin=True))
+        world._put_gathers_of_one(session, self.c10d)
+
+    def test_one_rank_gathers_what_it_sent(self):
+        lists = [None], [None]
+        self.c10d.all_gather_object(lists[0], "x")
+        self.c10d.gather_object("x", lists[1], 0, None)
+        self.assertEqual((*lists, self.made), (["x"], ["x"], []))
+
+    def test_two_ranks_ask_each_other(self):
+        self.c10d.all_gather_object([None, None], "x", 2)
+        self.c10d.gather_object("x", group=2)
+        self.assertEqual(self.made, ["all_gather_object", "gather_object"])
+
+
 class Planner:
     """As DefaultSavePlanner of torch.distributed.checkpoint: what all ranks hold is divided among them."""
 

@@ -14,6 +14,12 @@ class Files(unittest.TestCase):
         self.assertIsNone(environments.base_of("torch==2.11.0\n"))
         self.assertIsNone(environments.base_of(""))
 
+    def test_what_is_compiled_and_with_which_variables(self):
+        text = "# over cuda13\n# compiled sources==1.0\n# variable HEADERS={packages}/a:{packages}/b=c\nother==2.0\n"
+        self.assertEqual(environments.compiled_of(text), ["sources==1.0"])
+        self.assertEqual(environments.variables_of(text, "/p"), {"HEADERS": "/p/a:/p/b=c"})
+        self.assertEqual(environments.compiled_of("torch==2.11.0\n"), [])
+
     def test_every_file_pins_its_packages_and_lies_over_one_that_is_there(self):
         for name in environments.names():
             text = (environments.HERE / "environments" / f"{name}.txt").read_text(encoding="utf-8")

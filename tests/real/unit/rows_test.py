@@ -32,6 +32,8 @@ class Choice(unittest.TestCase):
         self.assertEqual(rows.environment_of(row(versions={"transformers": "4.57.1"})), "transformers-4.57.1")
         self.assertEqual(rows.environment_of(row(versions={"torchtitan": "0.2.2"})), "torchtitan-0.2.2")
         self.assertEqual(rows.environment_of(row(versions={"mcore": "0.16.1"})), "megatron-core-0.16.1")
+        engine = row(versions={"mcore": "0.16.1", "te": "2.11.0"})
+        self.assertEqual(rows.environment_of(engine), "megatron-core-0.16.1-te-2.11.0")
         self.assertEqual(rows.environment_of(row(optimizer="adamw8bit")), "kernels")
 
     def test_a_row_without_a_driver_says_why(self):
@@ -39,6 +41,8 @@ class Choice(unittest.TestCase):
         self.assertIn("cuDNN", rows.reason_against(row(cudnn=True)))
         self.assertIn("no driver", rows.reason_against(row(framework="transformers+fsdp9")))
         self.assertIn("flash-attn", rows.reason_against(row(attention="flash_attention_2")))
+        self.assertIsNone(rows.reason_against(row(framework="megatron")))
+        self.assertIn("no release", rows.reason_against({**row(framework="megatron"), "measured_on": "gpu"}))
 
 
 class Batches(unittest.TestCase):
@@ -52,6 +56,15 @@ class Batches(unittest.TestCase):
         batches = record.batches_of(made, None, False)
         self.assertEqual([[r["id"] for r in batch.rows] for batch in batches], [["1", "2"], ["3"], ["4"]])
         self.assertEqual(len(record.batches_of(made, "other", True)), 4)
+
+    def test_variables_that_a_framework_reads_when_it_is_imported_divide_processes(self):
+        made = [row("1", framework="megatron"), row("2", framework="megatron", env={"NVTE_CPU_OFFLOAD_V1": 1}),
+                row("3", framework="megatron", flash_attn2=True)]
+        one, offloading, flash = record.batches_of(made, None, False)
+        self.assertEqual(one.added["NVTE_DISABLE_NVRTC"], "1")
+        self.assertEqual(offloading.added["NVTE_CPU_OFFLOAD_V1"], "1")
+        self.assertTrue(flash.added["PYTHONPATH"].endswith("flash_attention"))
+        self.assertEqual(rows.variables_of(row()), {})
 
     def test_the_number_of_rows_of_a_process_is_bounded(self):
         batches = record.batches_of([row(str(i)) for i in range(record.MOST + 1)], None, False)
@@ -70,6 +83,12 @@ class Differences(unittest.TestCase):
     def test_the_order_of_collectives_is_no_difference(self):
         work = {"kernels": 1, "collectives": [["a", 2, 1, 8], ["b", 2, 1, 8]]}
         self.assertEqual(rows.differences(row(), changed(row(), work=work)), [])
+
+    def test_work_that_a_row_does_not_have_is_not_compared(self):
+        work = {"kernels": 1, "collectives": [["b", 2, 1, 8], ["a", 2, 1, 8]], "d2h": 5}
+        self.assertEqual(rows.differences(row(), changed(row(), work=work)), [])
+        self.assertEqual(len(rows.differences(row(), changed(row(), work={"kernels": 1}))), 1)
+        self.assertEqual(len(rows.differences(row(), changed(row(), work=None))), 1)
 
     def test_one_byte_is_a_difference(self):
         found = rows.differences(row(), changed(row(), peak_allocated=101))

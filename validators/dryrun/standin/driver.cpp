@@ -57,8 +57,10 @@ struct LaterForm {
   int version;
   const char* form;
 };
-constexpr std::array<LaterForm, 6> kLaterForms = {{
+constexpr std::array<LaterForm, 8> kLaterForms = {{
     {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"},
+    {"cuStreamGetCtx", 12050, "cuStreamGetCtx_v2"},
+    {"cuStreamGetCtx", 0, "cuStreamGetCtx"},
     {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},
     {"cuGetProcAddress", 0, "cuGetProcAddress"},
     {"cuEventElapsedTime", 0, "cuEventElapsedTime"},
@@ -165,6 +167,14 @@ Status cuDeviceCanAccessPeer(int* can, int from, int to) {
 Status cuCtxGetCurrent(void** context) {
   *context = context_of(current_device());
   return kSuccess;
+}
+// A program asks about streams of the device that is current. None is of a green context.
+Status cuStreamGetCtx(Stream /*stream*/, void** context) {
+  return cuCtxGetCurrent(context);
+}
+Status cuStreamGetCtx_v2(Stream /*stream*/, void** context, void** green) {
+  *green = nullptr;
+  return cuCtxGetCurrent(context);
 }
 Status cuCtxSetCurrent(const void* context) {
   current_device() = device_of(context);

@@ -234,6 +234,21 @@ def _tell_torchscript(torch: Any, originals: Dict[str, Any]) -> None:
             builtins._register_builtin(getattr(torch, name), operator)
 
 
+def _tell_autograd_cache(torch: Any, module: Any) -> None:
+    """AOTAutograd's cache takes graphs whose functions it knows; a function of ours is as good as the one inside."""
+    original = getattr(module, "check_node_safe", None)
+    if original is None:
+        return
+    wrapped = [getattr(torch, name) for name in _WRAPPED if hasattr(torch, name)]
+
+    @functools.wraps(original)
+    def check_node_safe(node: Any) -> None:
+        if node.op != "call_function" or not any(node.target is function for function in wrapped):
+            original(node)
+
+    module.check_node_safe = check_node_safe
+
+
 def install(session: Any) -> None:
     """Puts guards and counts in, if the GPU is the stand-in."""
     if not session.device.is_standin:
@@ -249,10 +264,18 @@ def install(session: Any) -> None:
 
 
 def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
-    """Hooks by module: transformers 5 asks whether all elements of a mask are true with a function of its own."""
+    """Hooks by module: transformers 5 asks whether all elements of a mask are true with a function of its own, and
+    compiled graphs may have functions of ours."""
 
-    def imported(module: Any) -> None:
+    def masks_imported(module: Any) -> None:
         if session.device.is_standin and hasattr(module, "fast_all"):
             module.fast_all = Guards(session).marking(module.fast_all)
 
-    return {"transformers.masking_utils": [imported]}
+    def cache_imported(module: Any) -> None:
+        if session.device.is_standin:
+            _tell_autograd_cache(session.torch, module)
+
+    return {
+        "transformers.masking_utils": [masks_imported],
+        "torch._functorch._aot_autograd.autograd_cache": [cache_imported],
+    }

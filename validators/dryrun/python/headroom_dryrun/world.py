@@ -1,5 +1,6 @@
 """A world of N ranks in one process: the others do not exist, and what they would have said is answered at once."""
 
+import functools
 import os
 import sys
 import types
@@ -165,19 +166,33 @@ class _Collectives:
         """Everybody has arrived."""
 
 
+_GATHERS = ("all_gather_object", "gather_object")
+_OBJECTS = (*_GATHERS, "broadcast_object_list", "scatter_object_list", "send_object_list", "recv_object_list", "monitored_barrier")
+
+
 def _put_collectives(session: Any, c10d: Any) -> None:
     answers = _Collectives(session, c10d)
-    for name in (
-        "all_gather_object",
-        "gather_object",
-        "broadcast_object_list",
-        "scatter_object_list",
-        "send_object_list",
-        "recv_object_list",
-        "monitored_barrier",
-    ):
+    for name in _OBJECTS:
         if hasattr(c10d, name):
             setattr(c10d, name, getattr(answers, name))
+
+
+def _put_gathers_of_one(session: Any, c10d: Any) -> None:
+    """What a rank gathers alone is what it sent: on the stand-in, the bytes that NCCL would copy are not there."""
+    answers = _Collectives(session, c10d)
+
+    def gathering(original: Callable[..., None], answer: Callable[..., None], group_at: int) -> Callable[..., None]:
+        @functools.wraps(original)
+        def gather(*args: Any, **kwargs: Any) -> None:
+            group = args[group_at] if len(args) > group_at else kwargs.get("group")
+            alone = session.device is not None and session.device.is_standin and c10d.get_world_size(group) == 1
+            (answer if alone else original)(*args, **kwargs)
+
+        return gather
+
+    for name, group_at in zip(_GATHERS, (2, 3)):
+        if hasattr(c10d, name):
+            setattr(c10d, name, gathering(getattr(c10d, name), getattr(answers, name), group_at))
 
 
 def _gloo_without_peers(c10d: Any) -> Any:
@@ -258,8 +273,13 @@ def hooks(session: Any) -> Dict[str, List[Callable[[Any], None]]]:
         if hasattr(c10d, "Store"):
             _announce_groups(session, c10d)
 
+    def real_groups_imported(c10d: Any) -> None:
+        if hasattr(c10d, "Store"):
+            _announce_groups(session, c10d)
+            _put_gathers_of_one(session, c10d)
+
     if settings.world is None:
-        return {"torch.distributed.distributed_c10d": [groups_imported]}
+        return {"torch.distributed.distributed_c10d": [real_groups_imported]}
 
     def c10d_imported(c10d: Any) -> None:
         if not hasattr(c10d, "Store"):

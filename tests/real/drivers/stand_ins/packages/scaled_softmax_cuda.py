@@ -1,0 +1,13 @@
+"""apex's fused softmax of scaled scores: the backward pass writes over the gradient of the output.
+
+Source: NVIDIA/apex csrc/megatron/scaled_softmax*.
+"""
+import torch
+
+
+def forward(scores, *_):
+    return torch.empty_like(scores)
+
+
+def backward(gradient, probabilities, scale):
+    return gradient.contiguous()
