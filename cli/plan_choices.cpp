@@ -212,9 +212,13 @@ Result<plan::PlanResult> fastest_of(plan::SearchQuestion question, plan::SearchR
 Result<std::vector<PlanChoice>> choices_of(const GpuTypes& asked,
                                            const std::vector<plan::PlanResult>& found,
                                            std::span<plan::SearchRecords> records,
-                                           const plan::StopSignal& stop,
+                                           const std::function<plan::StopSignal(double)>& within,
                                            const std::function<void(std::string_view)>& say) {
   std::vector<PlanChoice> choices;
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < asked.types.size(); ++i) {
+    left += row_counts(asked.types[i].search, found[i]).size();
+  }
   for (std::size_t i = 0; i < asked.types.size(); ++i) {
     const PlanSearch& search = asked.types[i].search;
     for (const std::int64_t gpus : row_counts(search, found[i])) {
@@ -224,7 +228,7 @@ Result<std::vector<PlanChoice>> choices_of(const GpuTypes& asked,
       const bool known = by_time && found[i].status == plan::PlanStatus::kOptimal &&
                          found[i].best->plan.world == gpus;
       plan::SearchQuestion question = search.question();
-      question.stop = stop;
+      question.stop = within(1 / static_cast<double>(left--));
       question.replays = 1;
       question.space.constraints.of(Axis::kGpus) = {gpus};
       Result<plan::PlanResult> result = known     ? Result<plan::PlanResult>(found[i])
@@ -232,6 +236,9 @@ Result<std::vector<PlanChoice>> choices_of(const GpuTypes& asked,
                                                   : plan::search_in_time(question, records[i]);
       if (result && result->late) {
         result = fastest_of(question, records[i]);
+      }
+      if (result && !result->best && found[i].best && found[i].best->plan.world == gpus) {
+        result = found[i];  // The time did not suffice to find it again.
       }
       if (result) {
         take(std::move(result).value(), choice);

@@ -71,7 +71,7 @@ struct PlanChoice {
 /// Errors:  those of `plan::search`.
 [[nodiscard]] Result<std::vector<PlanChoice>> choices_of(
     const GpuTypes& asked, const std::vector<plan::PlanResult>& found,
-    std::span<plan::SearchRecords> records, const plan::StopSignal& stop,
+    std::span<plan::SearchRecords> records, const std::function<plan::StopSignal(double)>& within,
     const std::function<void(std::string_view)>& say);
 
 /// The fastest plan of a type of which no plan is in time.

@@ -110,7 +110,8 @@ Result<std::vector<std::optional<double>>> read_by_device(
   return figures;
 }
 
-Result<Seconds> parse_duration(const std::string& option, const std::string& text) {
+Result<Seconds> parse_duration(const std::string& option, const std::string& text,
+                               const std::string& example) {
   constexpr double kMinute = 60;
   constexpr double kHour = 60 * kMinute;
   constexpr double kDay = 24 * kHour;
@@ -128,8 +129,8 @@ Result<Seconds> parse_duration(const std::string& option, const std::string& tex
     }
   }
   return Error::invalid_argument(option, text,
-                                 "a time with its unit (s, min, h, d or w), such as 30d",
-                                 "write --" + option + " 30d for thirty days");
+                                 "a time with its unit (s, min, h, d or w), such as " + example,
+                                 "write --" + option + " " + example);
 }
 
 double TrainingRun::basis() const {

@@ -25,10 +25,12 @@ namespace headroom::cli {
     const Arguments& arguments, const std::string& option, double most,
     std::span<const cost::DeviceSpec> devices);
 
-/// The time that a training run may take, such as "30d", "12h" or "6w".
+/// A time with its unit, such as "30d", "12h" or "6w". `example` stands in the message of the
+/// error.
 ///
 /// Errors:  kInvalidArgument.
-[[nodiscard]] Result<Seconds> parse_duration(const std::string& option, const std::string& text);
+[[nodiscard]] Result<Seconds> parse_duration(const std::string& option, const std::string& text,
+                                             const std::string& example = "30d");
 
 /// A training run, and what it costs on each GPU type.
 struct TrainingRun {

@@ -22,6 +22,7 @@
 #include "cli/report/time_report.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
+#include "cli/search_clock.h"
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/base/file.h"
@@ -53,36 +54,6 @@ class StopOnInterrupt {
 };
 
 using Clock = std::chrono::steady_clock;
-
-/// The time that `--time-limit` leaves.
-class SearchClock {
- public:
-  explicit SearchClock(std::optional<Seconds> limit) {
-    if (limit) {
-      end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                std::chrono::duration<double>(limit->value()));
-    }
-  }
-
-  /// Ends a search on Ctrl-C, or after this share of the time that is left.
-  [[nodiscard]] plan::StopSignal within(double share) const {
-    plan::StopSignal stop{.flag = &stop_asked, .deadline = std::nullopt};
-    if (end_) {
-      const Clock::time_point now = Clock::now();
-      stop.deadline = now + std::chrono::duration_cast<Clock::duration>((*end_ - now) * share);
-    }
-    return stop;
-  }
-
-  /// Seconds until the time is over.
-  [[nodiscard]] std::optional<double> left() const {
-    return end_ ? std::optional(std::chrono::duration<double>(*end_ - Clock::now()).count())
-                : std::nullopt;
-  }
-
- private:
-  std::optional<Clock::time_point> end_;
-};
 
 /// A progress line on a terminal, which is redrawn at most ten times per second.
 class ProgressLine {
@@ -306,6 +277,27 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
 /// What is explained: only what `--why` asks, or also every neighbouring value of the plan.
 enum class Explaining : std::uint8_t { kAsked, kAll };
 
+/// The best of several types is proven to be the best only if none of the others may have a better
+/// plan.
+void doubt_best_type(const std::vector<plan::PlanResult>& results, PlanAnswer& answer) {
+  plan::PlanResult& best = answer.result;
+  for (std::size_t i = 0; i < results.size() && best.best; ++i) {
+    const plan::PlanResult& other = results[i];
+    const bool open =
+        other.status == plan::PlanStatus::kFeasible || other.status == plan::PlanStatus::kUnknown;
+    if (i == answer.type || !open) {
+      continue;
+    }
+    best.status = plan::PlanStatus::kFeasible;
+    best.cut = best.cut || other.cut;
+    if (answer.search.objective == plan::Objective::kThroughput) {
+      const double step = best.step().value();
+      best.bound = best.cut ? 0 : std::min(best.bound, other.bound);
+      best.gap = (step - best.bound) / step;
+    }
+  }
+}
+
 /// Searches all GPU types, and takes the best of their answers into `answer`, with the table of
 /// all.
 Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records,
@@ -340,16 +332,18 @@ Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records,
     answer.fastest = std::move(fastest).value();
   }
   if (has_choices(asked) && !stop_asked) {
-    Result<std::vector<PlanChoice>> choices =
-        choices_of(asked, results, records, clock.within(kSearchShare),
-                   [&line](std::string_view what) { line.say(what); });
+    Result<std::vector<PlanChoice>> choices = choices_of(
+        asked, results, records,
+        [&clock](double share) { return clock.within(kSearchShare * share); },
+        [&line](std::string_view what) { line.say(what); });
     if (!choices) {
       return std::move(choices).error();
     }
     answer.choices = std::move(choices).value();
   }
   answer.search = asked.types[answer.type].search;
-  answer.result = std::move(results[answer.type]);
+  answer.result = results[answer.type];
+  doubt_best_type(results, answer);
   answer.dropped_masters = dropped[answer.type];
   return ok();
 }
@@ -360,7 +354,7 @@ Result<std::optional<Seconds>> read_time_limit(const Arguments& arguments) {
   if (!text) {
     return std::optional<Seconds>();
   }
-  const Result<Seconds> limit = parse_duration("time-limit", *text);
+  const Result<Seconds> limit = parse_duration("time-limit", *text, "30s");
   return limit ? Result<std::optional<Seconds>>(*limit) : limit.error();
 }
 
@@ -414,7 +408,7 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     return limit.error();
   }
   const StopOnInterrupt guard;
-  const SearchClock clock(*limit);
+  const SearchClock clock(*limit, stop_asked);
   PlanAnswer answer{.arguments = arguments, .search = {}, .result = {}, .seconds = 0, .why = {}};
   {
     ProgressLine line(context.err, context.terminal.color && !context.json,
@@ -430,7 +424,8 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     }
     plan::SearchRecords& records = records_by_type[answer.type];
     plan::SearchQuestion question = answer.search.question();
-    question.stop = clock.within(1);
+    // Explanations are searches, too.
+    question.stop = clock.within(explaining == Explaining::kAll ? 0.5 : 1);
     question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
     if (answer.result.best) {
       line.say("comparing the frameworks");
@@ -466,6 +461,7 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
       }
       answer.placements = std::move(placements).value();
     }
+    question.stop = clock.within(1);
     question.longest = Seconds{0};  // Explanations compare times and peaks alone.
     Result<std::string> why = explanation(question, answer.result, asked, records);
     if (!why) {
@@ -521,7 +517,7 @@ std::vector<OptionSpec> plan_answer_options() {
                      .value = "SIZE",
                      .fallback = "1GiB",
                      .help = "memory of this machine that the search may take; with less, large "
-                             "spaces are listed several times"});
+                             "spaces are listed several times. --front and --replay take more"});
   options.push_back({.name = "output",
                      .value = "FILE",
                      .fallback = "",

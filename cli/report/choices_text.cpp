@@ -175,13 +175,15 @@ std::string late_lines(const PlanAnswer& answer, const Terminal& terminal) {
   if (!answer.fastest || !answer.run.within) {
     return "";
   }
-  std::string text = "no plan trains " + tokens_text(answer.run.basis()) + " tokens within " +
-                     answer.run.within_text;
+  const bool proven = answer.result.status == plan::PlanStatus::kInfeasible;
+  std::string text =
+      (proven ? "no plan trains " : "the search ended before it found a plan that trains ") +
+      tokens_text(answer.run.basis()) + " tokens within " + answer.run.within_text;
   const std::optional<Use> use = use_of(answer, answer.type, answer.fastest->estimate);
   if (use && use->run.days && answer.fastest->best) {
     const plan::RatedPlan& best = *answer.fastest->best;
-    text += "; the fastest takes " + three_digits(*use->run.days) +
-            " days: " + counted(best.plan.world, "GPU") + ", step " +
+    text += std::string(proven ? "; the fastest takes " : "; the fastest that it found takes ") +
+            three_digits(*use->run.days) + " days: " + counted(best.plan.world, "GPU") + ", step " +
             duration_text(use->step.total.value()) + ", " + plan_words(best.plan);
   }
   return wrap(text, terminal.width - 2, 2) + "\n";

@@ -453,8 +453,9 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   std::string counts =
       counted(result.space, "plan") + ": " +
       with_commas(static_cast<std::int64_t>(result.evaluated)) + " computed in full, the others " +
-      (result.status == plan::PlanStatus::kFeasible ? "not yet seen or ruled out by bounds"
-                                                    : "ruled out by bounds") +
+      (result.status == plan::PlanStatus::kFeasible || result.status == plan::PlanStatus::kUnknown
+           ? "not yet seen or ruled out by bounds"
+           : "ruled out by bounds") +
       (result.replays > 0
            ? "; " + with_commas(static_cast<std::int64_t>(result.replays)) + " replayed" +
                  (result.status == plan::PlanStatus::kOptimal &&

@@ -247,6 +247,11 @@ void SearchPage::showProgress(const plan::SearchProgress& now) {
   if (!search_.isBusy()) {
     return;
   }
+  if (now.listing) {
+    bar_->setRange(0, 0);
+    status_->setText(tr("Listing the groups of plans: %L1 so far").arg(now.cells));
+    return;
+  }
   bar_->setRange(0, static_cast<int>(std::min<std::uint64_t>(now.cells, 1'000'000)));
   bar_->setValue(static_cast<int>(std::min<std::uint64_t>(now.cells_done, 1'000'000)));
   status_->setText(
@@ -263,6 +268,10 @@ QString SearchPage::resultText(const plan::PlanResult& result) const {
     case plan::PlanStatus::kOptimal:
       return tr("The best plan of the space, proven: %1.").arg(counts);
     case plan::PlanStatus::kFeasible:
+      if (result.cut) {
+        return tr("The best plan so far; how far it is from the optimum is not known: %1.")
+            .arg(counts);
+      }
       return tr("The best plan so far, at most %1 % from the optimum: %2.")
           .arg(QLocale().toString(100 * result.gap, 'f', 1), counts);
     case plan::PlanStatus::kInfeasible:

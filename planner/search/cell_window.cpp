@@ -1,6 +1,7 @@
 #include "planner/search/cell_window.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "planner/search/in_parallel.h"
@@ -45,7 +46,7 @@ class WindowWalk {
       return true;
     }
     add_batch();
-    window_.cut = limits_.stop.asked() || (limits_.ends_when_full && is_full());
+    window_.cut = window_.cut || limits_.stop.asked() || (limits_.ends_when_full && is_full());
     return !window_.cut;
   }
 
@@ -54,9 +55,12 @@ class WindowWalk {
   void add_batch() {
     const bool drops = question_.pruning.memory_floor && question_.work_limit == 0;
     std::vector<std::optional<BoundedCell>> bounded(batch_.size());
+    std::atomic<bool> skipped = false;
     in_parallel(batch_.size(), question_.threads, [&](std::size_t i) {
       Cell& cell = batch_[i];
-      if (!drops || state_.of(cell).held_floor(cell) <= capacity_of(question_, cell.plan)) {
+      if (limits_.stop.asked()) {
+        skipped = true;
+      } else if (!drops || state_.of(cell).held_floor(cell) <= capacity_of(question_, cell.plan)) {
         bounded[i] = bound_cell(state_, std::move(cell));
         bounded[i]->first_number = first_numbers_[i];
         bounded[i]->bound.number = first_numbers_[i];
@@ -67,6 +71,7 @@ class WindowWalk {
         keep(*std::move(one));
       }
     }
+    window_.cut = window_.cut || skipped;
     batch_.clear();
     first_numbers_.clear();
     if (is_full() && !limits_.ends_when_full) {

@@ -95,6 +95,7 @@ struct CellAnswer {
 struct CellFront {
   std::vector<RatedPlan> plans;
   std::uint64_t evaluated = 0;
+  bool whole = true;  ///< Whether all plans were looked at before the search was to end.
 };
 
 /// The inputs of an evaluator. Its owner must keep them alive.

@@ -60,6 +60,12 @@ Result<std::vector<FrameworkBest>> best_of_frameworks(const SearchQuestion& ques
       rows.push_back(row_of(all[i], found));
       continue;
     }
+    if (question.stop.asked()) {
+      FrameworkBest& row = rows.emplace_back();
+      row.framework = all[i];
+      row.cut = true;
+      continue;
+    }
     SearchQuestion own = question;
     own.space.constraints.of(Axis::kRuntime) = {static_cast<std::int64_t>(i)};
     own.front = false;

@@ -109,15 +109,18 @@ class FrontPass {
     std::vector<std::optional<Result<CellFront>>> answers(taken.size());
     in_parallel(taken.size(), state_.question.threads, [&](std::size_t i) {
       const BoundedCell& cell = cells_[taken[i]];
-      answers[i] = state_.of(cell.cell).front(state_, cell, floors_[taken[i]], front_);
+      answers[i] = state_.question.stop.asked()
+                       ? Result<CellFront>(CellFront{.plans = {}, .evaluated = 0, .whole = false})
+                       : state_.of(cell.cell).front(state_, cell, floors_[taken[i]], front_);
     });
     std::vector<RatedPlan> found;
-    for (std::optional<Result<CellFront>>& one : answers) {
-      if (!*one) {
-        return one->error();
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (!*answers[i]) {
+        return answers[i]->error();
       }
-      CellFront cell = std::move(*one).value();
+      CellFront cell = std::move(*answers[i]).value();
       answer_.evaluated += cell.evaluated;
+      done_[taken[i]] = cell.whole;
       std::ranges::move(cell.plans, std::back_inserter(found));
     }
     front_.add(std::move(found));

@@ -482,6 +482,10 @@ class LoweredEvaluator final : public Evaluator {
     const CellBounds bounds(state, lowered_, cell, plans);
     CellFront answer;
     for (std::uint64_t index = 0; index < plans.size(); ++index) {
+      if (question_.stop.asked()) {
+        answer.whole = false;
+        break;
+      }
       const ir::ParallelPlan& plan = plans[index];
       const std::uint64_t number = cell.first_number + index;
       Bytes ceiling = capacity;

@@ -125,8 +125,8 @@ Result<std::optional<RankedPlan>> PlanStream::next(const std::optional<Worth>& c
     if (pruned || is_stopped()) {
       return std::optional<RankedPlan>();
     }
-    const bool dives =
-        is_long() && !dived_ && known_.empty() && question.replays == 1 && stops_at_first(question);
+    const bool dives = is_long() && !dived_ && !best_ && known_.empty() && question.replays == 1 &&
+                       stops_at_first(question);
     ++waves_;
     dived_ = dived_ || dives;
     if (Status status = dives ? dive() : wave(cutoff); !status) {
@@ -287,7 +287,8 @@ Status PlanStream::dive() {
   std::vector<std::optional<Result<CellAnswer>>> answers(chosen.size());
   in_parallel(chosen.size(), state_.question.threads, [&](std::size_t i) {
     const BoundedCell& cell = cells_[chosen[i]];
-    answers[i] = state_.of(cell.cell).leanest(state_, cell);
+    answers[i] = state_.question.stop.asked() ? Result<CellAnswer>(CellAnswer{})
+                                              : state_.of(cell.cell).leanest(state_, cell);
   });
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     if (!*answers[i]) {

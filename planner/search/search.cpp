@@ -47,6 +47,9 @@ Result<bool> refuse_of(FrontAnswer& front, SearchState& state, std::set<std::uin
       fit[i] = true;
       return;
     }
+    if (question.stop.asked()) {
+      return;
+    }
     const Result<cost::StepEstimate> replayed =
         judged_replay(question, plans[i].plan, question.budget);
     fit[i] =
@@ -54,6 +57,11 @@ Result<bool> refuse_of(FrontAnswer& front, SearchState& state, std::set<std::uin
   });
   std::vector<RatedPlan> kept;
   for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (!fit[i]) {  // The search ended before its replay.
+      front.whole = false;
+      front.gap = std::numeric_limits<double>::infinity();
+      continue;
+    }
     if (!*fit[i]) {
       return fit[i]->error();
     }
@@ -144,7 +152,8 @@ class BestSearch {
   /// Whether cells that are in no window yet may have a better plan than the best.
   [[nodiscard]] bool needs_next_window() const {
     const bool enough = has_best() && question_.any;
-    return window_.left && !enough && !is_interrupted() && may_be_better(*window_.left);
+    return window_.left && !enough && !is_interrupted() && !stream_.stopped() &&
+           may_be_better(*window_.left);
   }
 
   /// The best plan so far, also if it is late.
@@ -223,9 +232,15 @@ class BestSearch {
         anew_ = !stops_at_first(question_);
         return ok();
       }
+      const bool was_late = worth_of(question_, plan.plan, one.seconds, plan.peak).late;
       one.seconds = replayed->time ? replayed->time->total.value() : one.seconds;
       one.worth = worth_of(question_, plan.plan, one.seconds, plan.peak);
       one.worth.number = plan.number;
+      if (one.worth.late && !was_late && !stops_at_first(question_)) {
+        // Its cell has other plans that may be in time: this one was only the leanest.
+        state_.refused.insert(plan.number);
+        anew_ = true;
+      }
       one.estimate = std::move(replayed).value();
       stream_.note_replay(ranked, one.seconds);
       replayed_.push_back(
@@ -419,7 +434,7 @@ class SpaceSearch {
         device_(question.device),
         inputs_{.question = question, .device = device_, .records = records},
         state_{.question = question, .evaluators = {}, .refused = {}},
-        most_(room_for_cells(question.memory)) {
+        most_(question.front || question.replays > 1 ? SIZE_MAX : room_for_cells(question.memory)) {
     device_.total = question.budget > Bytes{0} ? question.budget : question.device.total;
   }
 
@@ -512,6 +527,7 @@ class SpaceSearch {
       }
       if (pass.begins_anew()) {
         seen_.evaluated += found->evaluated;
+        champion_ = pass.best();
         continue;
       }
       add_seen(found.value(), std::move(seen_));
@@ -521,8 +537,11 @@ class SpaceSearch {
       champion_ = pass.best();
       seen_ = std::move(found).value();
       const bool cut = window_.cut;
+      const std::optional<Worth> left = window_.left;
       walk({.cutoff = cutoff(), .after = window_.last, .most = most_, .stop = question_.stop});
-      window_.cut = window_.cut || cut;
+      // The space has been listed before, so that what this walk did not reach has that bound.
+      window_.left = window_.cut ? left : window_.left;
+      window_.cut = cut;
     }
   }
 
@@ -537,7 +556,10 @@ class SpaceSearch {
     }
     const bool all = !window_.cut && !window_.left && !champion_;
     result.evaluated += front->evaluated;
-    result.front = std::move(front->plans);
+    Front whole;
+    whole.add({*result.best});  // Cells that are slower than it may not have been listed.
+    whole.add(std::move(front->plans));
+    result.front = whole.take();
     std::erase_if(result.front, [&](const RatedPlan& one) {
       return worth_of(question_, one.plan, one.time.total().value(), one.peak).late;
     });

@@ -303,9 +303,15 @@ TEST_CASE("plan: when its time is over, the search answers with what it has") {
   const Answer listing = interrupted(line, "listing");
   CHECK(listing.code == ExitCode::kInterrupted);
   // With enough time and little memory, the answer is that of any other search.
+  // Every row of a table has its share of the time, or the plan that was found before.
+  const Answer rows = test::headroom(
+      "plan gpt2 --gpu a10g,l40s --gpus 2,4 --runtime megatron --time-limit 1h --json");
+  CHECK(rows.code == ExitCode::kYes);
+  CHECK(Document(rows.out).text("status") == "optimal");
   const std::string small = "plan gpt2 --gpu a10g --gpus 2 --runtime megatron ";
   const Answer usual = test::headroom(small + "--output -");
   CHECK(test::headroom(small + "--time-limit 1h --search-memory 1MiB --output -").out == usual.out);
+  CHECK(test::headroom(small + "--time-limit 10").complains("--time-limit 30s"));
   for (const char* const wrong : {"--time-limit soon", "--search-memory none"}) {
     CAPTURE(wrong);
     const Answer refused = test::headroom(small + wrong);

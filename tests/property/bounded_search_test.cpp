@@ -138,7 +138,11 @@ TEST_CASE("search: when the time is over, the bound is that of what is open") {
   question.budget = Bytes{std::int64_t{8} << 30};
   const PlanResult whole = search(question).value();
   REQUIRE(whole.best);
-  question.stop.deadline = std::chrono::steady_clock::now();
+  std::atomic<bool> asked = false;
+  question.stop.flag = &asked;
+  question.progress = [&](const SearchProgress& now) {
+    asked = now.listing;
+  };  // Listed, and no more.
   const PlanResult none = search(question).value();
   CHECK(none.status == PlanStatus::kUnknown);
   CHECK_FALSE(none.best);
@@ -148,6 +152,72 @@ TEST_CASE("search: when the time is over, the bound is that of what is open") {
   CHECK(none.space == whole.space);
   CHECK(none.bound > 0);
   CHECK(none.bound <= whole.step().value());
+  question.stop = {.flag = nullptr, .deadline = std::chrono::steady_clock::now()};
+  const PlanResult late = search(question).value();
+  CHECK(late.status == PlanStatus::kUnknown);
+  CHECK(late.cut);
+}
+
+TEST_CASE("search: a limit of work holds over all windows, and so does its bound") {
+  test::Random random = test::seeded_random(605);
+  CAPTURE(random.seed());
+  const ir::ModelSpec model = test::small_model();
+  for (int round = 0; round < (test::kSanitized ? 2 : 6); ++round) {
+    CAPTURE(round);
+    SearchQuestion question = test::random_megatron_question(random, model);
+    question.budget = Bytes{random.between(1500, 8000) << 20};
+    const PlanResult whole = search(question).value();
+    question.memory = Bytes{1};
+    question.work_limit = static_cast<std::uint64_t>(random.between(1, 6));
+    const PlanResult some = search(question).value();
+    if (whole.best) {
+      CHECK(some.status != PlanStatus::kInfeasible);
+      CHECK(some.bound <= whole.step().value());
+      CHECK((!some.best || some.step() >= whole.step()));
+    }
+  }
+}
+
+TEST_CASE("search: fronts and lists of replays are whole with little memory") {
+  test::Random random = test::seeded_random(606);
+  CAPTURE(random.seed());
+  const ir::ModelSpec model = test::small_model();
+  SearchQuestion question = test::random_megatron_question(random, model);
+  question.budget = Bytes{std::int64_t{4} << 30};
+  question.front = true;
+  question.replays = 3;
+  const PlanResult all = search(question).value();
+  question.memory = Bytes{1};
+  const PlanResult some = search(question).value();
+  REQUIRE(all.best);
+  CHECK(some.best->plan == all.best->plan);
+  CHECK(some.front_whole == all.front_whole);
+  CHECK(std::ranges::equal(some.front, all.front, {}, &RatedPlan::plan, &RatedPlan::plan));
+  REQUIRE(some.replayed.size() == all.replayed.size());
+  for (std::size_t i = 0; i < all.replayed.size(); ++i) {
+    CHECK(some.replayed[i].plan.plan == all.replayed[i].plan.plan);
+  }
+}
+
+TEST_CASE("search: the front of a search that is ended begins with its best plan") {
+  test::Random random = test::seeded_random(607);
+  CAPTURE(random.seed());
+  const ir::ModelSpec model = test::small_model();
+  SearchQuestion question = test::random_megatron_question(random, model);
+  question.budget = Bytes{std::int64_t{4} << 30};
+  question.front = true;
+  std::atomic<bool> asked = false;
+  question.stop.flag = &asked;
+  question.progress = [&](const SearchProgress& now) { asked = asked || now.best_seconds > 0; };
+  const PlanResult found = search(question).value();
+  REQUIRE(found.best);
+  REQUIRE_FALSE(found.front.empty());
+  CHECK_FALSE(found.front_whole);
+  for (const RatedPlan& one : found.front) {
+    const bool beaten = found.best->time.total() < one.time.total() &&
+                        found.best->peak <= one.peak && found.best->plan.world <= one.plan.world;
+    CHECK_FALSE(beaten);
+  }
 }
 
 TEST_CASE("search: a space whose listing was ended has no bound") {

@@ -269,6 +269,10 @@ class MegatronEvaluator final : public Evaluator {
     // Later plans are slower, so they must need less memory.
     Bytes lowest = plans.capacity() + Bytes{1};
     for (const Timed& timed : order) {
+      if (question_.stop.asked()) {
+        answer.whole = false;
+        break;
+      }
       Bytes ceiling = lowest - Bytes{1};
       if (pruning.time_bound) {
         ceiling = std::min(ceiling, front.ceiling(pace_of(any, timed.seconds), any.world,
