@@ -136,25 +136,40 @@ class FitsIn {
 };
 
 /// `least`, or so much more that the plan also has the chance to fit that the question asks for.
+///
+/// Model:   the chance grows with the budget. Budgets grow by a five-hundredth, or by one segment.
+///          Steps of doubling length find one that is accepted, and bisection finds the first.
 Result<std::int64_t> accepted_budget(const SearchQuestion& question, const RatedPlan& plan,
                                      std::int64_t least) {
-  constexpr int kMostSteps = 64;
+  constexpr std::size_t kMostSteps = 64;
   constexpr std::int64_t kShareOfStep = 500;
-  std::int64_t budget = least;
-  for (int step = 0; question.judge && step < kMostSteps; ++step) {
-    const Result<cost::StepEstimate> replayed = judged_replay(question, plan.plan, Bytes{budget});
+  std::vector<std::int64_t> budgets = {least};
+  while (budgets.size() <= kMostSteps) {
+    const std::int64_t last = budgets.back();
+    budgets.push_back(last + std::max(last / kShareOfStep / kSegment, std::int64_t{1}) * kSegment);
+  }
+  std::size_t first = 0;                                 // All before it are refused.
+  std::size_t enough = question.judge ? kMostSteps : 0;  // The last is taken unseen.
+  std::size_t tried = 0;
+  for (std::size_t step = 1; first < enough && !is_stopped(question); step *= 2) {
+    const Result<cost::StepEstimate> replayed =
+        judged_replay(question, plan.plan, Bytes{budgets[tried]});
     if (!replayed) {
       return replayed.error();
     }
     if (is_accepted(question, *replayed)) {
-      break;
+      enough = tried;
+    } else {
+      first = tried + 1;
     }
-    budget += std::max(budget / kShareOfStep / kSegment, std::int64_t{1}) * kSegment;
+    const bool galloping = enough == kMostSteps && tried + step < kMostSteps;
+    tried = galloping ? tried + step : (first + enough) / 2;
   }
-  return budget;
+  return budgets[enough];
 }
 
-/// The least budget above `below`, in whole segments, with which the replay of `plan` fits.
+/// The least budget above `below`, in whole segments, with which the replay of `plan` fits; a
+/// greater one if the search is to end.
 Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPlan& plan,
                                   std::int64_t below) {
   constexpr std::int64_t kLargest = (std::int64_t{1} << 60) / kSegment / 4;
@@ -176,7 +191,7 @@ Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPla
     }
     refused = enough;
   }
-  while (enough - refused > 1) {
+  while (enough - refused > 1 && !is_stopped(question)) {
     const std::int64_t middle = (enough + refused) / 2;
     const Result<bool> fits = fits_in(Bytes{middle * kSegment});
     if (!fits) {
@@ -213,7 +228,9 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
   }
   const Bytes own = question.budget > Bytes{0} ? question.budget : question.device.total;
   std::int64_t refused = own.value() / kSegment;  // In segments, as all sizes below.
-  for (int round = 0; round < kMostRounds && mend.value / kSegment - refused > 1; ++round) {
+  for (int round = 0;
+       round < kMostRounds && mend.value / kSegment - refused > 1 && !is_stopped(question);
+       ++round) {
     const std::int64_t middle = (mend.value / kSegment + refused) / 2;
     SearchQuestion less = quiet(question);
     less.budget = Bytes{middle * kSegment};
@@ -464,7 +481,10 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
     why.leanest = least->best;
     why.leanest->capacity = capacity_of(question, least->best->plan);
     why.proven = least->status == PlanStatus::kOptimal;
-    if (Status status = take(more_memory(question, *least->best, records)); !status) {
+    const bool late = is_stopped(question);
+    if (Status status = take(late ? MaybeMend(std::optional<Mend>())
+                                  : more_memory(question, *least->best, records));
+        !status) {
       return std::move(status).error();
     }
   }

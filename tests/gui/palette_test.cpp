@@ -1,5 +1,6 @@
 #include "gui/theme/palette.h"
 
+#include <cstdlib>
 #include <set>
 
 #include <QImage>
@@ -7,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include "gui/charts/chart.h"
+#include "gui/theme/pattern.h"
 #include "tests/gui/fake_estimate.h"
 
 namespace headroom::gui {
@@ -122,6 +125,31 @@ TEST_CASE("fill_series: paints its area and nothing beside it") {
     }
     CHECK(image.pixelColor(10, 10) != QColor(Qt::white));
     CHECK(image.pixelColor(29, 29) != QColor(Qt::white));
+  }
+}
+
+TEST_CASE("Pattern: tiles that are repeated have no seams") {
+  for (int pattern = 0; pattern <= static_cast<int>(Pattern::kWideVertical); ++pattern) {
+    const SeriesStyle style{
+        .fill = Qt::white, .ink = Qt::black, .pattern = static_cast<Pattern>(pattern)};
+    for (const qreal pitch : {5.04, 5.76, 6.48, 7.2}) {  // Fonts of 14 to 20 pixels.
+      CAPTURE(pattern);
+      CAPTURE(pitch);
+      const QImage tile = series_tile(style, pitch, 1);
+      QImage whole(2 * tile.size(), QImage::Format_ARGB32_Premultiplied);
+      QPainter painter(&whole);
+      fill_series(painter, QRectF(whole.rect()), style, tile.width() / 84.0);
+      painter.end();
+      int differing = 0;
+      for (int y = 0; y < whole.height(); ++y) {
+        for (int x = 0; x < whole.width(); ++x) {
+          const int drawn = qGray(whole.pixel(x, y));
+          const int repeated = qGray(tile.pixel(x % tile.width(), y % tile.height()));
+          differing += std::abs(drawn - repeated) > 64 ? 1 : 0;
+        }
+      }
+      CHECK(differing <= whole.width() / 8);
+    }
   }
 }
 
