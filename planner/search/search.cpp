@@ -554,7 +554,7 @@ class SpaceSearch {
     if (!front) {
       return std::move(front).error();
     }
-    const bool all = !window_.cut && !window_.left && !champion_;
+    const bool all = !window_.cut && !window_.left;
     result.evaluated += front->evaluated;
     Front whole;
     whole.add({*result.best});  // Cells that are slower than it may not have been listed.
