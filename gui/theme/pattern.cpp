@@ -76,7 +76,7 @@ void add_rising(QList<QLineF>& lines, const QRectF& area, qreal pitch, qreal rea
   const Multiples span({area.left() + area.top() - reach, area.right() + area.bottom() + reach},
                        pitch);
   for (int i = span.first; i <= span.last; ++i) {
-    const qreal sum = i * pitch;  // Of x and y.
+    const qreal sum = i * pitch;  // The sum of x and y on the line.
     const qreal top = std::max(area.top(), sum - area.right() - reach);
     const qreal bottom = std::min(area.bottom(), sum - area.left() + reach);
     if (top < bottom) {
@@ -89,7 +89,7 @@ void add_falling(QList<QLineF>& lines, const QRectF& area, qreal pitch, qreal re
   const Multiples span({area.left() - area.bottom() - reach, area.right() - area.top() + reach},
                        pitch);
   for (int i = span.first; i <= span.last; ++i) {
-    const qreal difference = i * pitch;  // Of x and y.
+    const qreal difference = i * pitch;  // The same for x - y.
     const qreal top = std::max(area.top(), area.left() - difference - reach);
     const qreal bottom = std::min(area.bottom(), area.right() - difference + reach);
     if (top < bottom) {

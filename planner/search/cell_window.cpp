@@ -131,7 +131,7 @@ class WindowWalk {
   const SearchQuestion& question_;
   const WindowLimits& limits_;
   std::vector<Cell> batch_;
-  std::vector<std::uint64_t> first_numbers_;  ///< Of `batch_`.
+  std::vector<std::uint64_t> first_numbers_;  ///< The first plans of `batch_`.
   std::optional<Worth> ceiling_;              ///< The greatest bound that is taken.
   CellWindow window_;
 };

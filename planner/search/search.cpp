@@ -571,14 +571,14 @@ class SpaceSearch {
   const SearchQuestion& question_;
   SearchRecords& records_;
   Replay replay_;
-  cost::DeviceSpec device_;  ///< Its total is the budget.
+  cost::DeviceSpec device_;  ///< The device with the budget as its total.
   SearchInputs inputs_;
   SearchState state_;
   std::size_t most_;  ///< Cells of a window.
   CellWindow window_;
   std::optional<Champion> champion_;  ///< The best plan of what was searched before the window.
-  PlanResult seen_;                   ///< What was seen before the window.
-  std::uint64_t plans_ = 0;           ///< Of all cells that were walked.
+  PlanResult seen_;                   ///< The results of earlier windows.
+  std::uint64_t plans_ = 0;           ///< The plans of all cells that were walked.
   std::vector<LeftOut> left_out_;
 };
 
