@@ -61,6 +61,15 @@ Result<std::vector<std::string>> recorder_options(const Arguments& arguments) {
   if (!attention->empty()) {
     options.insert(options.end(), {"--attention", *attention});
   }
+  if (arguments.has("qlora")) {
+    if (!precision->empty()) {
+      return Error::invalid_argument("qlora", "with precision " + *precision,
+                                     "all precisions: quantised linear layers are recorded beside "
+                                     "bf16 and autocast-bf16",
+                                     "leave out --precision");
+    }
+    options.emplace_back("--qlora");
+  }
   return options;
 }
 
@@ -207,6 +216,9 @@ Command import_command() {
                             "precision to record: bf16, fp32 or autocast-bf16"},
                            {"attention", "NAME", "sdpa",
                             "implementation of attention to record: sdpa or eager"},
+                           {"qlora", "", "",
+                            "also record the code with quantised linear layers, which headroom "
+                            "fit --qlora needs"},
                            {"gpu", "NAME", "h100-80gb", "GPU whose kernels are recorded"},
                            {"family", "", "",
                             "record all dimensions of this model_type: for configs/families"}},

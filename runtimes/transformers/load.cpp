@@ -10,6 +10,7 @@
 #include "runtimes/transformers/load_bidirectional.h"
 #include "runtimes/transformers/model.h"
 #include "runtimes/transformers/modeling.h"
+#include "runtimes/transformers/quantised_load.h"
 #include "runtimes/transformers/recording/replayed_model.h"
 #include "runtimes/transformers/saved_modules.h"
 
@@ -132,23 +133,6 @@ void add_mask_buffers(Eager& eager, Model& model) {
   model.buffers.push_back(torch::computed(eager, {}, dtype, TensorRole::kBuffer));
 }
 
-/// Weights that bitsandbytes quantises: linear layers except the head and those that the model
-/// keeps in fp32 (_keep_in_fp32_modules).
-/// Source: huggingface/transformers integrations/bitsandbytes.py, replace_with_bnb_linear;
-///         quantizers/base.py, get_modules_to_not_convert.
-std::set<TensorId> quantised_weights(const ModelSpec& spec, const ParallelPlan& plan,
-                                     const Graph& graph) {
-  std::set<TensorId> weights;
-  const bool keeps = modeling_of(spec.family).widens_down;
-  for (std::size_t node = 0; plan.quant && node < graph.op_count(); ++node) {
-    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
-    if (is_body_linear(op) && !(keeps && op.role == OpRole::kDown)) {
-      weights.insert(op.parameters.at(0));
-    }
-  }
-  return weights;
-}
-
 /// Weights of routers that also have a correction of their scores.
 std::set<TensorId> corrected_routers(const Graph& graph) {
   std::set<TensorId> weights;
@@ -159,21 +143,6 @@ std::set<TensorId> corrected_routers(const Graph& graph) {
     }
   }
   return weights;
-}
-
-/// The weight comes to the device whole and is quantised there: to 4 bits from its own type, to 8
-/// bits from fp16. A Conv1D's weight is transposed, because the layer becomes a linear one.
-Tensor load_quantised(Eager& eager, Model& model, TensorId id) {
-  const QuantPlan& quant = *model.plan->quant;
-  const DType dtype = quant.bits == 8 ? DType::kFp16 : param_dtype(model.plan->precision);
-  const torch::Shape stored = shape_of(model.graph->tensor(id));
-  const torch::Shape shape =
-      model.spec->qkv == QkvLayout::kFusedConv1d ? torch::Shape{stored[1], stored[0]} : stored;
-  const Tensor whole = eager.empty(shape, dtype, TensorRole::kTemporary);
-  QuantisedWeight& weight = model.quantised[static_cast<std::uint32_t>(id)];
-  const DType storage = model.setting.wide_codes ? dtype : DType::kUInt8;
-  weight = quantise(eager, quant, whole, storage, model.dynamic_codes);
-  return weight.packed;
 }
 
 /// A module initialises its parameters when it is made, and transformers does so again. Weights of

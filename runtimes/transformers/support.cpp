@@ -175,6 +175,11 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
 }
 
 std::optional<Error> sharding_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (spec.recording && plan.quant) {
+    return Error::invalid_argument("qlora",
+                                   "is not supported with --fsdp or --zero for recorded models", {},
+                                   "use --lora, or leave out --fsdp and --zero");
+  }
   if (spec.architecture != Architecture::kCausalLm && plan.quant) {
     return Error::invalid_argument("qlora",
                                    "is not supported with --fsdp or --zero for encoders and "

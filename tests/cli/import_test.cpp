@@ -29,6 +29,7 @@ TEST_CASE("import: what is typed is checked before Python is started") {
         {"import " + config + " --output /no/such/folder/a.json", "/no/such/folder/a.json"},
         {"import " + config + " --output a.json --precision fp8", "fp8"},
         {"import " + config + " --output a.json --family --precision bf16", "--family"},
+        {"import " + config + " --output a.json --qlora --precision bf16", "--qlora"},
         {"import " + config + " --output a.json --gpu abacus", "abacus"}}) {
     CAPTURE(words);
     const test::Answer answer = test::headroom(words);

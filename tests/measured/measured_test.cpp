@@ -302,6 +302,10 @@ TEST_CASE("measured: families that are recorded, all exact") {
   check_exact("families");
 }
 
+TEST_CASE("measured: families that are recorded, with 4-bit and int8 weights") {
+  check_but_segments("family_qlora", 5e-5);
+}
+
 TEST_CASE("measured: DeepSpeed") {
   check_source("deepspeed");
 }

@@ -36,6 +36,9 @@ SearchQuestion small_question(const ir::ModelSpec& model) {
   constraints.of(Axis::kMicroBatch) = {2, 4};
   constraints.of(Axis::kLoss) = {2, 3};
   constraints.of(megatron_axes::kAccumulationFusion) = {1};
+  if (test::kSanitized) {
+    constraints.of(Axis::kRecompute) = {0, 1};
+  }
   return question;
 }
 

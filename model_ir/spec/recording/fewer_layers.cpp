@@ -198,6 +198,8 @@ class Shortener {
             .autocast = variant.autocast,
             .attention = variant.attention,
             .inputs = variant.inputs,
+            .quantised = variant.quantised,
+            .prepared = variant.prepared,
             .masks_made = variant.masks_made,
             .micro_batch = variant.micro_batch,
             .sequence_from = variant.sequence_from,

@@ -27,6 +27,16 @@ std::int64_t dimension(const JsonValue& config, std::initializer_list<std::strin
   return 0;
 }
 
+/// The rows of the first embedding, for a configuration that leaves its vocabulary to the default.
+std::int64_t embedded_words(const Recording& recording) {
+  const auto found =
+      std::ranges::find_if(recording.parameters, [&](const RecordedParameter& parameter) {
+        return parameter.dims.size() == 2 &&
+               recording.modules[parameter.module].type.find("Embedding") != std::string::npos;
+      });
+  return found == recording.parameters.end() ? 0 : found->dims.front();
+}
+
 }  // namespace
 
 Result<ModelSpec> read_recorded_model(const JsonValue& document, std::string_view file) {
@@ -52,6 +62,9 @@ Result<ModelSpec> read_recorded_model(const JsonValue& document, std::string_vie
   }
   spec.ffn = dimension(config, {"intermediate_size", "n_inner", "ffn_dim"});
   spec.vocabulary = dimension(config, {"vocab_size"});
+  if (spec.vocabulary == 0) {
+    spec.vocabulary = embedded_words(*spec.recording);
+  }
   spec.max_positions = dimension(config, {"max_position_embeddings", "n_positions"});
   spec.tied_embeddings =
       std::ranges::any_of(spec.recording->parameters, &RecordedParameter::is_tied);

@@ -171,6 +171,10 @@ struct RecordedVariant {
   std::optional<DType> autocast;
   std::string attention;
   std::vector<RecordedOutput> inputs;  ///< The model's inputs; the ids come first.
+  /// For linear layers of bitsandbytes, which return the type of their input.
+  bool quantised = false;
+  /// `quantised`: after prepare_model_for_kbit_training, which makes the other parameters fp32.
+  bool prepared = false;
   bool masks_made = false;  ///< For batches whose mask of ones the model makes all the same.
   std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.
   std::int64_t sequence_from = 1;           ///< Sequence lengths for which it holds.

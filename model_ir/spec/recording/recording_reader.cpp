@@ -269,6 +269,13 @@ class Reader {
     }
     variant.attention = text_of(entry.find("attention"));
     variant.masks_made = text_of(entry.find("masks")) == "made";
+    const std::string linears = text_of(entry.find("linears"));
+    variant.prepared = linears == "prepared";
+    variant.quantised = linears == "quantised" || variant.prepared;
+    if (entry.find("linears") != nullptr && !variant.quantised) {
+      return faults_.refuse(place + "/linears", entry.find("linears"),
+                            "\"quantised\" or \"prepared\"");
+    }
     std::optional<std::int64_t> from, multiple;
     if (!read_bound(entry, "micro_batch", place, variant.micro_batch) ||
         !read_bound(entry, "sequence_from", place, from) ||

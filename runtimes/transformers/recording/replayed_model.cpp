@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "runtimes/transformers/recording/code_runner.h"
 #include "runtimes/transformers/recording/constructors.h"
 #include "runtimes/transformers/recording/prepared_code.h"
+#include "runtimes/transformers/recording/quantised_constructors.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -31,14 +34,27 @@ std::string words_of(const RecordedVariant& variant) {
   return words + " with attention " + variant.attention;
 }
 
+/// Whether the code of a variant is that of the plan's precision and linear layers. Quantised
+/// layers return the type of their input, as all layers do where weights and activations have one
+/// type: the usual code serves them then.
+bool computes(const RecordedVariant& variant, const ParallelPlan& plan) {
+  const bool same = variant.parameters == param_dtype(plan.precision) &&
+                    variant.autocast == autocast_dtype(plan.precision);
+  if (!plan.quant) {
+    return same && !variant.quantised;
+  }
+  const bool prepared = plan.quant->prepare_kbit;
+  const bool one_type = !prepared && !variant.autocast;
+  return same && variant.prepared == prepared && (variant.quantised || one_type);
+}
+
 /// The variant with this attention that fits best; null if there is none.
 const RecordedVariant* variant_with(const ModelSpec& spec, const ParallelPlan& plan,
                                     std::string_view attention) {
   const RecordedVariant* usual = nullptr;
   for (const RecordedVariant& variant : spec.recording->variants) {
-    if (variant.parameters != param_dtype(plan.precision) ||
-        variant.autocast != autocast_dtype(plan.precision) || variant.attention != attention ||
-        variant.masks_made || !variant.takes(sizes_of(plan))) {
+    if (!computes(variant, plan) || variant.attention != attention || variant.masks_made ||
+        !variant.takes(sizes_of(plan))) {
       continue;
     }
     if (variant.micro_batch) {
@@ -72,15 +88,13 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
   std::vector<std::string> recorded;
   std::vector<std::string> lengths;
   for (const RecordedVariant& variant : spec.recording->variants) {
-    const bool is_asked = variant.parameters == param_dtype(plan.precision) &&
-                          variant.autocast == autocast_dtype(plan.precision) &&
-                          !variant.masks_made &&
+    const bool is_asked = computes(variant, plan) && !variant.masks_made &&
                           (variant.attention == word_of(attention_words(), plan.attention) ||
                            !spec.recording->has_fused_attention());
     if (is_asked && std::ranges::find(lengths, lengths_of(variant)) == lengths.end()) {
       lengths.push_back(lengths_of(variant));
     }
-    if (std::ranges::find(recorded, words_of(variant)) == recorded.end()) {
+    if (!variant.quantised && std::ranges::find(recorded, words_of(variant)) == recorded.end()) {
       recorded.push_back(words_of(variant));
     }
   }
@@ -88,6 +102,15 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
     return Error::invalid_argument("seq", std::to_string(plan.workload.sequence),
                                    join(lengths) + ": the code of other lengths was not recorded",
                                    "choose such a --seq");
+  }
+  if (plan.quant) {
+    return Error::invalid_argument(
+        "qlora",
+        "prepare=" + std::string(plan.quant->prepare_kbit ? "yes" : "no") + " with precision " +
+            std::string(word_of(precision_words(), plan.precision)),
+        "the code of this model with quantised linear layers, which its recording does not have",
+        "record this model with headroom import CONFIG --qlora, or ask with --qlora prepare=no "
+        "--precision bf16");
   }
   return Error::invalid_argument(
       "precision",
@@ -116,10 +139,9 @@ std::optional<Error> option_trouble(const ModelSpec& spec, const ParallelPlan& p
     std::string_view fix;
   };
   const Workload& workload = plan.workload;
-  const std::array<Option, 8> options = {{
+  const std::array<Option, 7> options = {{
       {plan.loss != LossKind::kHf, "loss", "leave out --loss"},
       {plan.liger, "liger", "leave out --liger"},
-      {plan.quant.has_value(), "qlora", "use --lora"},
       {workload.generation.has_value(), "generate", "leave out --generate"},
       {workload.evaluation, "evaluation", "leave out --evaluation"},
       {workload.padded_batch, "padded", "leave out --padded"},
@@ -134,6 +156,47 @@ std::optional<Error> option_trouble(const ModelSpec& spec, const ParallelPlan& p
       given->key, "an option that changes the code of the model",
       "what the recording holds: a training step of transformers " + spec.recording->library,
       given->fix);
+}
+
+bool reads_any(const RecordedCode& code, const RecordedScope& scope,
+               const std::set<std::uint32_t>& weights) {
+  return std::ranges::any_of(code.instructions, [&](const Instruction& instruction) {
+    const bool inner = instruction.loop && reads_any(instruction.loop->body.code, scope, weights);
+    return inner || std::ranges::any_of(instruction.inputs, [&](const Reference& input) {
+             return input.kind == Reference::Kind::kParameter &&
+                    weights.contains(scope.parameters[input.index]);
+           });
+  });
+}
+
+/// The error for code that reads the weight of a linear layer past the layer: there it would find
+/// codes.
+std::optional<Error> quantised_trouble(const ModelSpec& spec, const ParallelPlan& plan,
+                                       const RecordedVariant& variant) {
+  if (!plan.quant) {
+    return std::nullopt;
+  }
+  std::set<std::uint32_t> weights;
+  for (const RecordedModule& module : spec.recording->modules) {
+    if (!module.linear.empty()) {
+      weights.insert(module.linear.front());
+    }
+  }
+  for (const RecordedParameter& parameter : spec.recording->parameters) {
+    if (parameter.is_tied()) {  // The head's, which is not quantised.
+      weights.erase(static_cast<std::uint32_t>(&parameter - spec.recording->parameters.data()));
+    }
+  }
+  const bool read = reads_any(variant.forward, variant.forward_scope, weights) ||
+                    std::ranges::any_of(variant.layers, [&](const RecordedLayer& layer) {
+                      return reads_any(variant.bodies[layer.body].code, layer.scope, weights);
+                    });
+  if (!read) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument("qlora",
+                                 "a model whose code reads weights of linear layers itself",
+                                 "linear layers that are called", "use --lora");
 }
 
 constexpr std::int64_t kMostTurns = 1 << 16;
@@ -206,7 +269,11 @@ std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan
   if (const std::optional<Error> trouble = variant_trouble(spec, plan)) {
     return trouble;
   }
-  return size_trouble(spec, plan, *variant_for(spec, plan));
+  const RecordedVariant& variant = *variant_for(spec, plan);
+  if (const std::optional<Error> trouble = quantised_trouble(spec, plan, variant)) {
+    return trouble;
+  }
+  return size_trouble(spec, plan, variant);
 }
 
 const RecordedVariant* variant_for(const ModelSpec& spec, const ParallelPlan& plan) {
@@ -237,7 +304,11 @@ Model load_recorded(Eager& eager, const ModelSource& source,
     prepared->find_calls();
   }
   model.recorded = prepared;
-  run_constructors(eager, model, created);
+  if (source.plan.quant) {
+    load_quantised_recording(eager, model);
+  } else {
+    run_constructors(eager, model, created);
+  }
   for (std::size_t i = 0; i < recording.parameters.size(); ++i) {
     const Tensor& parameter = model.parameters[i];
     HEADROOM_ASSERT(parameter.defined());

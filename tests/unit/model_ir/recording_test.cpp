@@ -30,6 +30,9 @@ namespace {
 
 const std::string kRecording = HEADROOM_SOURCE_DIR "/tests/golden/recordings/llama.json";
 
+/// The same, recorded with --qlora.
+const std::string kQuantised = HEADROOM_SOURCE_DIR "/tests/golden/recordings/llama_quantised.json";
+
 std::string recording_text() {
   return read_file(kRecording).value();
 }
@@ -154,6 +157,61 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
     CAPTURE(name);
     check_same_bytes(recording, plan);
   }
+}
+
+TEST_CASE("recording: quantised layers give the bytes of the family that is written by hand") {
+  const ModelSpec model =
+      read_hf_config(kQuantised, {.as = std::nullopt, .name = "recorded"}).value();
+  for (const auto& [bits, twice] : {std::pair{4, true}, {4, false}, {8, false}}) {
+    for (const bool prepared : {true, false}) {
+      for (const Precision precision : {Precision::kBf16, Precision::kBf16AutocastBf16}) {
+        for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+          for (const std::int64_t micro_batch : {1, 3}) {
+            CAPTURE(bits);
+            CAPTURE(twice);
+            CAPTURE(prepared);
+            CAPTURE(precision);
+            CAPTURE(recompute);
+            CAPTURE(micro_batch);
+            ParallelPlan plan = plan_of(precision, micro_batch, 512);
+            plan.recompute = recompute;
+            plan.lora = test::all_linear(8);
+            plan.quant = QuantPlan{.bits = bits, .double_quant = twice, .prepare_kbit = prepared};
+            check_same_bytes(model, plan);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("recording: quantised layers whose code was not recorded are refused") {
+  const ModelSpec model = recorded();
+  ParallelPlan plan = plan_of(Precision::kBf16, 2, 512);
+  plan.lora = test::all_linear(8);
+  plan.quant = QuantPlan{.prepare_kbit = false};
+  CHECK(test::refused_by_lowering(model, plan).empty());  // All types are bf16.
+  plan.precision = Precision::kBf16AutocastBf16;
+  CHECK(test::refused_by_lowering(model, plan) == "qlora");
+  plan.precision = Precision::kBf16;
+  plan.quant->prepare_kbit = true;
+  CHECK(test::refused_by_lowering(model, plan) == "qlora");
+  plan.quant->prepare_kbit = false;
+  plan.runtime = "fsdp";
+  plan.world = 2;
+  edit_fsdp(plan) = {};
+  CHECK(test::refused_by_lowering(model, plan) == "qlora");
+  // Code that multiplies by the weight of a linear layer itself would find its codes there.
+  const ModelSpec reads =
+      read_model(edited(recording_text(), R"(["enter", "input_layernorm"])",
+                        R"(["op", "t", ["p:mlp.gate_proj.weight"], [[998, "bf16", [256, 688],
+                            "view of 0"]]], ["enter", "input_layernorm"])"))
+          .value();
+  plan = plan_of(Precision::kBf16, 2, 512);
+  plan.lora = test::all_linear(8);
+  CHECK(test::refused_by_lowering(reads, plan).empty());
+  plan.quant = QuantPlan{.prepare_kbit = false};
+  CHECK(test::refused_by_lowering(reads, plan) == "qlora");
 }
 
 TEST_CASE("recording: every stage of ZeRO gives the bytes of the family that is written by hand") {

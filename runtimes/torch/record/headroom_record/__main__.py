@@ -16,6 +16,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
     parser.add_argument("--modes", help="several of these at once, such as bf16,fp32/bf16 "
                                         "(parameters/autocast/attention)")
+    parser.add_argument("--qlora", action="store_true", help="also with quantised linear layers")
     parser.add_argument("--points", help="sizes at which the model runs, such as 2x512,3x320")
     parser.add_argument("--masks", choices=("skipped", "made"), default="skipped",
                         help="made: a mask of ones that a model makes for itself is not left out, as with padding")
@@ -26,6 +27,7 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     arguments = _arguments()
     gc.disable()
+    from .modes import usual_modes
     from .recording import Mode, Refused, record
 
     start = time.time()
@@ -33,7 +35,7 @@ def main() -> int:
         if arguments.points else None
     modes = arguments.modes
     if modes is None and arguments.parameters is None and arguments.autocast is None:
-        modes = f"bf16//{arguments.attention},fp32/bf16/{arguments.attention}"
+        modes = ",".join(usual_modes(arguments.attention, arguments.qlora))
     elif modes is None:
         modes = "/".join((arguments.parameters or "bf16", arguments.autocast or "", arguments.attention))
     try:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from . import blocks, fallbacks, write
+from . import blocks, fallbacks, quantised, write
 from .finish import finish, named_load, short, written
 from .merge import Different
 from .model import TYPES, Source, build, parameter_names, task_of
@@ -23,13 +23,15 @@ class Refused(Exception):
 
 
 class Mode:
-    """One precision and attention implementation: parameters, autocast, attention, as in `fp32/bf16/eager`."""
+    """One precision and attention implementation: parameters, autocast, attention, as in `fp32/bf16/eager`. A fourth
+    part says that linear layers are quantised, or also prepared for training, as in `bf16//sdpa/prepared`."""
 
     def __init__(self, text: str):
-        parts = text.split("/") + ["", ""]
+        parts = text.split("/") + ["", "", ""]
         self.parameters = parts[0]
         self.autocast = parts[1] or None
         self.attention = parts[2] or "sdpa"
+        self.linears = parts[3] or None
 
 
 def _built(source: Source, kind: Any, mode: Mode, observer: Observer, config: Any) -> Tuple[Any, Any]:
@@ -90,6 +92,8 @@ class _Parts:
                             "compute_capability": f"{capability[0]}.{capability[1]}"}, **holds)
             if self.masks_made:
                 variant["masks"] = "made"
+            if mode.linears is not None:
+                variant["linears"] = mode.linears
             if loaded is not None:
                 finish(loaded, self.gradients)
                 variant["load"] = [short(one) for one in loaded]
@@ -134,10 +138,13 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
     for mode in modes:
         observer = Observer()
         model, load = _built(source, kind, mode, observer, config)
+        if mode.linears == "prepared":
+            quantised.prepare(model)
         names = parameter_names(model)
         if groups is not None:
             groups.of(model)
-        run = Run(observer, model, names, TYPES.get(mode.autocast or ""), source.batch, groups)
+        run = Run(observer, model, names, TYPES.get(mode.autocast or ""), source.batch, groups,
+                  mode.linears)
         recorder, found = _found(run, Plan(config, points, brief))
         groups = run.groups
         loaded = None if mode.parameters in loaded_as else named_load(load, names)

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
-from . import blocks, fold
+from . import blocks, fold, quantised
 from .backward import Backward
 from .merge import Different
 from .modules import Calls
@@ -26,12 +26,14 @@ class Run:
     """Forward and backward passes of one model, at one size each."""
 
     def __init__(self, observer: Observer, model: Any, names: List[Tuple[torch.Tensor, str]],
-                 autocast: Optional[torch.dtype], batch: Any, groups: Optional[Groups]):
+                 autocast: Optional[torch.dtype], batch: Any, groups: Optional[Groups],
+                 linears: Optional[str] = None):
         self._observer = observer
         self._batch = batch
         self._model = model
         self._names = names
         self._autocast = autocast
+        self._linears = linears
         self._storages = {tensor.untyped_storage()._cdata: (geometry(tensor), name) for tensor, name in names}
         self.groups = groups  # Known from the first whole run, or from that of another mode.
         self.whole = False  # Whether every layer runs at every size.
@@ -117,7 +119,7 @@ class Run:
     def _forward(self, inputs: Dict[str, Any], scope: Scope) -> torch.Tensor:
         observer = self._observer
         hooks = torch.autograd.graph.saved_tensors_hooks(observer.pack, observer.unpack)
-        with hooks:
+        with hooks, quantised.around(self._model, self._linears):
             if self._autocast is not None:
                 with torch.autocast("cuda", dtype=self._autocast):
                     result = self._model(**inputs)

@@ -6,12 +6,13 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set
 
 from .. import write
 from ..merge import Different
+from ..modes import usual_modes
 from . import keys, stacks
 from .configuration import flat
 from .expand import expanded
 from .family import family_of
 
-MODES = ("bf16//sdpa", "fp32/bf16/sdpa")
+MODES = usual_modes("sdpa", qlora=True)
 LAST = 3  # The level at which nothing varies (Explorer.narrow).
 
 
