@@ -108,14 +108,15 @@ TEST_CASE("plan: no plan needs more host memory than there is") {
   const Document found = test::json_of(question + " --host-memory 64GiB");
   REQUIRE(found.text("status") == "optimal");
   CHECK(found.integer("estimate/host/bytes") <= 64 * kGiB);
+  if (test::kSanitized) {
+    return;  // What an infeasible question lacks takes a minute there, and has tests of its own.
+  }
   const Answer none = test::headroom(question + " --host-memory 8GiB");
   CHECK(none.code == ExitCode::kNo);
   CHECK(none.says("with offloading, the host would need at least "));
   CHECK(none.says("; the node has 8.00 GiB\n"));
-  if (!test::kSanitized) {
-    const Answer text = test::headroom(question + " --host-memory 64GiB");
-    CHECK(text.says("host memory of one node (1 rank): "));
-  }
+  const Answer text = test::headroom(question + " --host-memory 64GiB");
+  CHECK(text.says("host memory of one node (1 rank): "));
 }
 
 TEST_CASE("fit: verdict, chance to fit and exit code agree") {

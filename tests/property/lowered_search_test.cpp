@@ -129,7 +129,7 @@ TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above
   for (const ir::ModelSpec& model : lowered_families()) {
     for (const char* const gpu : {"a100-80gb", "h100-80gb"}) {
       Setting setting(model, gpu);
-      for (int round = 0; round < (test::kSanitized ? 3 : 12); ++round) {
+      for (int round = 0; round < (test::kSanitized ? 4 : 12); ++round) {
         // Some hosts have room for the processes, and for little else.
         setting.device.host.emplace();
         setting.device.host->memory = Bytes{random.between(1'710, 1'740) * kMiB};
@@ -184,7 +184,7 @@ TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above
       }
     }
   }
-  constexpr int kPart = test::kSanitized ? 4 : 1;  // So much less is compared.
+  constexpr int kPart = test::kSanitized ? 5 : 1;  // So much less is compared.
   CHECK(compared > 60 / kPart);
   CHECK(sampled_plans > 10 / kPart);
   CHECK(offloading > 20 / kPart);
