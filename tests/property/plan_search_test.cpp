@@ -302,6 +302,9 @@ TEST_CASE("search: plans behind the best are replayed and listed by their replay
   test::Random random = test::seeded_random(509);
   const ir::ModelSpec model = small_model();
   SearchQuestion question = random_megatron_question(random, model);
+  if (test::kSanitized) {
+    question.space.constraints.of(Axis::kRecompute) = {0, 1};
+  }
   question.budget = Bytes{8 * kGiB};
   const PlanResult one = search(question).value();
   question.replays = 4;
@@ -435,6 +438,9 @@ TEST_CASE("search: threads change neither the front nor its counts") {
   const ir::ModelSpec model = small_model();
   SearchQuestion question = random_megatron_question(random, model);
   question.space.constraints.of(Axis::kGpus) = {2, 4};
+  if (test::kSanitized) {
+    question.space.constraints.of(Axis::kRecompute) = {0, 1};
+  }
   question.budget = Bytes{4 * kGiB};
   question.front = true;
   for (const std::uint64_t limit : {0U, 20U}) {
@@ -458,6 +464,7 @@ TEST_CASE("search: a front that was not finished says how much better a missing 
   SearchQuestion question = random_megatron_question(random, model);
   if (test::kSanitized) {
     question.space.constraints.of(Axis::kGpus) = {2};
+    question.space.constraints.of(Axis::kRecompute) = {0, 1};
   }
   question.budget = Bytes{4 * kGiB};
   question.front = true;
