@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -89,6 +90,47 @@ std::tuple<double, double> worth_among_types(Objective objective, const plan::Ra
       return {-static_cast<double>(best.plan.workload.sequence), per_token};
   }
   return {};
+}
+
+/// Whether a greater value of the objective is better.
+bool seeks_most(Objective objective) {
+  return objective == Objective::kMicroBatch || objective == Objective::kSequence;
+}
+
+/// The value of the best plan in the unit of `PlanResult::bound`.
+double value_of_best(Objective objective, const plan::PlanResult& found) {
+  const ir::ParallelPlan& plan = found.best->plan;
+  switch (objective) {
+    case Objective::kThroughput:
+      return found.step().value();
+    case Objective::kGpus:
+      return static_cast<double>(plan.world);
+    case Objective::kMemory:
+      return static_cast<double>(found.best->peak.value());
+    case Objective::kCost:
+      return static_cast<double>(plan.world) * found.step().value();
+    case Objective::kMicroBatch:
+      return static_cast<double>(plan::value_of(plan, Axis::kMicroBatch));
+    case Objective::kSequence:
+      return static_cast<double>(plan.workload.sequence);
+  }
+  return 0;
+}
+
+/// What a unit of `PlanResult::bound` is worth among types. Steps of other sequence lengths compare
+/// by the token.
+double worth_of_unit(const GpuTypes& asked, const std::vector<plan::PlanResult>& found,
+                     std::size_t type) {
+  const PlanSearch& search = asked.types[type].search;
+  if (search.objective != Objective::kThroughput && search.objective != Objective::kCost) {
+    return 1;
+  }
+  const std::optional<plan::RatedPlan>& best = found[type].best;
+  const ir::Workload& workload = best ? best->plan.workload : search.base.workload;
+  const double price = search.objective == Objective::kCost
+                           ? asked.run.costs[type].dollars_per_gpu_hour.value_or(1)
+                           : 1;
+  return price / static_cast<double>(workload.sequence);
 }
 
 /// The numbers of GPUs of the rows of one type.
@@ -196,6 +238,32 @@ std::size_t best_type(const GpuTypes& asked, const std::vector<plan::PlanResult>
     best = order(i) < order(best) ? i : best;
   }
   return best;
+}
+
+void doubt_best_type(const GpuTypes& asked, const std::vector<plan::PlanResult>& found,
+                     std::size_t type, plan::PlanResult& best) {
+  const Objective objective = asked.types.front().search.objective;
+  const bool priced = std::ranges::any_of(asked.run.costs, has_price);
+  for (std::size_t i = 0; i < found.size() && best.best; ++i) {
+    const plan::PlanResult& other = found[i];
+    const bool open =
+        other.status == plan::PlanStatus::kFeasible || other.status == plan::PlanStatus::kUnknown;
+    const bool unpriced = objective == Objective::kCost && priced && !has_price(asked.run.costs[i]);
+    if (i == type || !open || unpriced) {
+      continue;
+    }
+    best.status = plan::PlanStatus::kFeasible;
+    best.cut = best.cut || other.cut || (seeks_most(objective) && other.bound <= 0);
+    const double bound =
+        other.bound * worth_of_unit(asked, found, i) / worth_of_unit(asked, found, type);
+    best.bound = seeks_most(objective) ? std::max(best.bound, bound) : std::min(best.bound, bound);
+    const double value = value_of_best(objective, best);
+    best.gap = std::abs(value - best.bound) / value;
+  }
+  if (best.best && best.cut) {
+    best.bound = 0;
+    best.gap = 1;
+  }
 }
 
 bool has_choices(const GpuTypes& asked) {

@@ -59,6 +59,16 @@ struct PlanChoice {
 [[nodiscard]] std::size_t best_type(const GpuTypes& asked,
                                     const std::vector<plan::PlanResult>& found);
 
+/// Adds to `best`, the result `found[type]`, what the searches of the other types have not ruled
+/// out: unless all of them were searched to their end, `best` is not proven to be the best of all.
+///
+/// Model:   the bound becomes the best that any type may still have, in the unit of the objective
+/// on
+///          the type of `best`. Under kCost a bound of another type is worth its GPU seconds at the
+///          ratio of the two prices; types without a price do not count, as in `best_type`.
+void doubt_best_type(const GpuTypes& asked, const std::vector<plan::PlanResult>& found,
+                     std::size_t type, plan::PlanResult& best);
+
 /// Whether a table of GPU types and numbers of GPUs has more than one row.
 [[nodiscard]] bool has_choices(const GpuTypes& asked);
 

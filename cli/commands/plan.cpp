@@ -277,27 +277,6 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
 /// What is explained: only what `--why` asks, or also every neighbouring value of the plan.
 enum class Explaining : std::uint8_t { kAsked, kAll };
 
-/// The best of several types is proven to be the best only if none of the others may have a better
-/// plan.
-void doubt_best_type(const std::vector<plan::PlanResult>& results, PlanAnswer& answer) {
-  plan::PlanResult& best = answer.result;
-  for (std::size_t i = 0; i < results.size() && best.best; ++i) {
-    const plan::PlanResult& other = results[i];
-    const bool open =
-        other.status == plan::PlanStatus::kFeasible || other.status == plan::PlanStatus::kUnknown;
-    if (i == answer.type || !open) {
-      continue;
-    }
-    best.status = plan::PlanStatus::kFeasible;
-    best.cut = best.cut || other.cut;
-    if (answer.search.objective == plan::Objective::kThroughput) {
-      const double step = best.step().value();
-      best.bound = best.cut ? 0 : std::min(best.bound, other.bound);
-      best.gap = (step - best.bound) / step;
-    }
-  }
-}
-
 /// Searches all GPU types, and takes the best of their answers into `answer`, with the table of
 /// all.
 Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records,
@@ -343,7 +322,7 @@ Status search_types(GpuTypes& asked, std::span<plan::SearchRecords> records,
   }
   answer.search = asked.types[answer.type].search;
   answer.result = results[answer.type];
-  doubt_best_type(results, answer);
+  doubt_best_type(asked, results, answer.type, answer.result);
   answer.dropped_masters = dropped[answer.type];
   return ok();
 }

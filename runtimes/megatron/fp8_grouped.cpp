@@ -72,8 +72,31 @@ std::size_t parts_of(const Fp8Tensor& tensor) {
   return parts;
 }
 
-/// tex.split_quantize.
-Group cast_group(const Runner& run, const Tensor& input, const Experts& experts, Fp8Use use) {
+/// Whether the product takes the hidden state, not the activation.
+bool takes_hidden(const Runner& run, const Experts& experts) {
+  return experts.weight[1] == run.context.spec.hidden;
+}
+
+/// Launches the casts of all experts. With fused products, one kernel casts what comes from outside
+/// of the experts; the products cast everything else.
+/// Source: transformer_engine/pytorch/ops/fused/forward_grouped_mlp.py and backward_grouped_mlp.py.
+void launch_casts(const Runner& run, std::int64_t bytes, std::size_t tensors,
+                  const Experts& experts, bool from_outside) {
+  Eager& eager = run.eager();
+  if (run.context.megatron.fused_experts) {
+    if (from_outside) {
+      torch::launch_kernels(eager, bytes, 1);
+    }
+    return;
+  }
+  eager.begin_loop(tensors);
+  torch::launch_kernels(eager, bytes, experts.count());
+  eager.end_loop();
+}
+
+/// tex.split_quantize. `from_outside`: the input is not computed by a product of these experts.
+Group cast_group(const Runner& run, const Tensor& input, const Experts& experts, Fp8Use use,
+                 bool from_outside) {
   Eager& eager = run.eager();
   const std::int64_t width = input.shape()[1];
   Group group;
@@ -100,19 +123,19 @@ Group cast_group(const Runner& run, const Tensor& input, const Experts& experts,
   if (use != Fp8Use::kRows) {
     all.columns = buffer(Fp8Use::kColumns);
   }
-  eager.begin_loop(experts.rows.size() * 2 * parts_of(all));  // Data and scales.
-  torch::launch_kernels(
-      eager, torch::bytes_of(input) + torch::bytes_of(all.rows) + torch::bytes_of(all.columns),
-      experts.count());
-  eager.end_loop();
+  launch_casts(run,
+               torch::bytes_of(input) + torch::bytes_of(all.rows) + torch::bytes_of(all.columns),
+               experts.rows.size() * 2 * parts_of(all),  // Data and scales.
+               experts, from_outside);
   group.push_back(std::move(all));
   return group;
 }
 
 /// multi_tensor_swizzle_scaling_factors, whose buffers live while a product runs: one for the
-/// scales of the weights and one for those of the other operand.
+/// scales of the weights and one for those of the other operand. Fused products take scales that
+/// the casts have already swizzled.
 Tensor swizzle_all(const Runner& run, const std::vector<std::int64_t>& scales) {
-  if (run.context.megatron.fp8 != MegatronFp8::kMxfp8) {
+  if (run.context.megatron.fp8 != MegatronFp8::kMxfp8 || run.context.megatron.fused_experts) {
     return {};
   }
   Tensor buffer = run.eager().empty({buffer_bytes({}, 0, scales)}, DType::kUInt8);
@@ -128,7 +151,7 @@ std::vector<std::int64_t> weight_scales(const Runner& run, const Experts& expert
 void run_products(const Runner& run, const Experts& experts, GemmShape all) {
   all.count = experts.count();
   all.dtype = DType::kFp8;
-  all.batch = GemmBatch::kSeries;
+  all.batch = run.context.megatron.fused_experts ? GemmBatch::kGrouped : GemmBatch::kSeries;
   run.process.touch_grouped_workspaces();
   run_per_expert(run.eager(), all);
 }
@@ -161,7 +184,8 @@ Gradients grouped_gradients(const Runner& run, Gradients& grads, Node& node,
   Eager& eager = run.eager();
   const torch::Unpacked saved(eager, node);
   Gradients result(node.next.size());
-  const Group gradient = cast_group(run, grads[0], experts, Fp8Use::kBoth);
+  const Group gradient =
+      cast_group(run, grads[0], experts, Fp8Use::kBoth, !takes_hidden(run, experts));
   result[0] = output_gradient(run, experts, grads[0].dtype());
   const bool fused = run.context.megatron.accumulation_fusion;
   for (std::size_t i = 1; i < result.size() && !fused; ++i) {
@@ -174,7 +198,8 @@ Gradients grouped_gradients(const Runner& run, Gradients& grads, Node& node,
   }
   if (experts.kept == KeptInput::kOriginal) {
     inputs = cast_group(run, saved[0], experts,
-                        scales_whole_tensor(run) ? Fp8Use::kBoth : Fp8Use::kColumns);
+                        scales_whole_tensor(run) ? Fp8Use::kBoth : Fp8Use::kColumns,
+                        takes_hidden(run, experts));
   }
   const bool owed = run.process.owes_weights();
   run.process.run_or_owe([run, experts, inputs, gradient] { run_weight_gradients(run, experts); });
@@ -206,7 +231,8 @@ Tensor fp8_grouped_linear(const Runner& run, const Tensor& input,
   edges.insert(edges.end(), weights.begin(), weights.end());
   Record record(eager, edges);
   Group parts = cast_group(run, input, experts,
-                           original || !eager.grad_enabled() ? Fp8Use::kRows : Fp8Use::kBoth);
+                           original || !eager.grad_enabled() ? Fp8Use::kRows : Fp8Use::kBoth,
+                           takes_hidden(run, experts));
   std::vector<Fp8Tensor> casts;
   for (const Tensor& weight : weights) {
     casts.push_back(fp8_weight(run, weight, weight_use(run)));

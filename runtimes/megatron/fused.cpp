@@ -99,18 +99,23 @@ Tensor weighted_gate(const Runner& run, const Tensor& input, const Tensor& proba
                      const Tensor& offset) {
   Eager& eager = run.eager();
   Record record(eager, {&input, &probabilities});
-  Tensor output = torch::computed(eager, input.shape().with(-1, input.shape()[-1] / 2),
-                                  input.dtype(), {&input, &probabilities});
+  const bool in_product = run.context.megatron.fused_experts;
+  Tensor output = eager.empty(input.shape().with(-1, input.shape()[-1] / 2), input.dtype());
+  if (!in_product) {
+    torch::launch_into(eager, output, {&input, &probabilities});
+  }
   record.save(input);
   record.save(probabilities);
   record.save(offset);
   const DType weights = probabilities.dtype();
-  record.finish(output, [weights](Eager& e, Gradients& grads, Node& node) -> Gradients {
+  record.finish(output, [weights, in_product](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const torch::Unpacked saved(e, node);
     Gradients inputs{e.empty(node.input_shapes[0], grads[0].dtype()),
                      e.empty(node.input_shapes[1], weights)};
     // Reads the input and writes its gradient, which has the same size.
-    torch::launch(e, {&grads[0], &inputs[0], &inputs[0], &inputs[1]});
+    if (!in_product) {
+      torch::launch(e, {&grads[0], &inputs[0], &inputs[0], &inputs[1]});
+    }
     return inputs;
   });
   return output;

@@ -316,7 +316,9 @@ Status check_megatron_special_layers(const ModelSpec& model, const ParallelPlan&
   };
   const std::string attention(word_of(megatron_attention_words(), megatron.attention));
   const bool special = windows || model.attention_sinks || biases;
-  const std::array<Conflict, 9> conflicts = {
+  const bool fusible = model.moe && model.gated_mlp && !biases && megatron.grouped_gemm &&
+                       megatron.fp8 == MegatronFp8::kMxfp8;
+  const std::array<Conflict, 10> conflicts = {
       {{special && !megatron.transformer_engine, "transformer-engine=no",
         "transformer-engine=yes, for this model's sliding windows, attention sinks or experts with "
         "biases",
@@ -339,7 +341,10 @@ Status check_megatron_special_layers(const ModelSpec& model, const ParallelPlan&
        {biases && !megatron.grouped_gemm, "grouped-gemm=no",
         "grouped-gemm=yes, because the experts have biases", "leave out grouped-gemm=no"},
        {biases && megatron.fp8 != MegatronFp8::kNone, "fp8-recipe",
-        "a plan without it, because the experts have biases", "leave out fp8-recipe"}}};
+        "a plan without it, because the experts have biases", "leave out fp8-recipe"},
+       {megatron.fused_experts && !fusible, "use-transformer-engine-op-fuser",
+        "fp8-recipe=mxfp8 and gated experts without biases in grouped products",
+        "leave out use-transformer-engine-op-fuser"}}};
   for (const Conflict& conflict : conflicts) {
     if (conflict.has) {
       return unsupported_megatron(conflict.got, std::string(conflict.wanted),

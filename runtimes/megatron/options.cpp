@@ -380,6 +380,11 @@ constexpr std::array kMegatronFields = {
         .spelled({.name = "--delay-wgrad-compute"})
         .means("Products for gradients of weights wait until communication overlaps with them; "
                "requires overlap-moe-expert-parallel-comm."),
+    field<&M::fused_experts>("use_transformer_engine_op_fuser")
+        .key_of("megatron")
+        .spelled({.name = "--use-transformer-engine-op-fuser"})
+        .means("The experts' products also compute the activation and the casts; requires "
+               "fp8-recipe=mxfp8. The memory is that of separate kernels, which is no less."),
     field<&M::pipeline_layout>("pipeline_layout")
         .key_of("megatron")
         .spelled({.name = "--pipeline-model-parallel-layout"})

@@ -143,6 +143,9 @@ struct MegatronPlan {
   bool overlap_expert_exchange = false;
   /// --delay-wgrad-compute: products for gradients of weights run when the schedule asks for them.
   bool delayed_weight_gradients = false;
+  /// --use-transformer-engine-op-fuser under MXFP8: the experts' products also compute the
+  /// activation and the casts. Memory is that of separate kernels, which is no less.
+  bool fused_experts = false;
   /// Tokens routed to the experts of the rank shown, divided by an even share; 1: balanced routing.
   double expert_load = 1;
   friend bool operator==(const MegatronPlan&, const MegatronPlan&) = default;

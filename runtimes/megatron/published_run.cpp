@@ -11,6 +11,7 @@
 #include "runtimes/megatron/measured_runs.h"
 #include "runtimes/megatron/options.h"
 #include "runtimes/megatron/plan.h"
+#include "runtimes/megatron/published_presets.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -374,18 +375,6 @@ void read_quoted(const JsonValue* other, MegatronPlan& megatron) {
   megatron.overlap_param_gather = quotes("--overlap-param-gather");
 }
 
-/// Whether a mixture of experts of release 25.09 runs in CUDA graphs. The tables do not state it;
-/// the recipes set `cuda_graphs`, which captures whole layers.
-/// Source: NVIDIA-NeMo/Megatron-Bridge v0.1.0rc4, scripts/performance/configs/qwen3, perf_matrix.
-bool in_graphs_of_2509(RunReader& row, std::string_view model) {
-  const std::string gpu = row.text("gpu", "");
-  if (row.text("framework", "") != "Megatron-Bridge (NeMo container 25.09)" || gpu.empty()) {
-    return false;
-  }
-  return (model.starts_with("Qwen3-30B") && !gpu.starts_with("NVIDIA H100")) ||
-         (model.starts_with("Qwen3-235B") && gpu.starts_with("NVIDIA GB200"));
-}
-
 /// "cuda_graph full_iteration/[]" captures the step in one graph. "cuda_graph
 /// transformer_engine/['attn']" captures parts of layers, or whole layers if none is named.
 void read_graphs(RunReader& row, RunConditions& conditions) {
@@ -394,15 +383,10 @@ void read_graphs(RunReader& row, RunConditions& conditions) {
       words == "cuda_graph transformer_engine/[]") {
     conditions.all_in_graphs = true;
   } else if (words.starts_with("cuda_graph transformer_engine")) {
-    // Source: NVIDIA/Megatron-LM megatron/core/transformer/transformer_layer.py, the scopes of CUDA
-    //         graphs. 'moe_preprocess' contains only views and casts of the router's output.
-    if (words.find("'attn'") != std::string::npos) {
-      conditions.graphed = {"qkv", "head_norm", "rope", "attention", "attention_out"};
-    }
-    if (words.find("'moe_router'") != std::string::npos) {
-      conditions.graphed.emplace_back("norm");
-      conditions.graphed.emplace_back("router");
-    }
+    const auto has = [&words](std::string_view scope) {
+      return words.find(scope) != std::string::npos;
+    };
+    graph_layer_parts({.attention = has("'attn'"), .router = has("'moe_router'")}, conditions);
   } else if (!words.empty() && words != "none" && !words.starts_with("cuda_graph none")) {
     row.fail("compile", "'" + words + "'");
   }
@@ -457,22 +441,8 @@ void apply_nemo_recipe(ParallelPlan& plan, const ModelSpec& model) {
   megatron.fp32_gradients = false;  // grad_reduce_in_fp32=False
 }
 
-/// Whether a mixture of experts of release 25.11 overlaps its all-to-alls. The tables do not state
-/// it. The presets of that release do, for interleaved stages on H100 and B200.
-/// Source: NVIDIA-NeMo/Megatron-Bridge v0.2.0,
-///         scripts/performance/configs/qwen3/workload_base_configs.py.
-bool overlaps_of_2511(RunReader& row, const ModelSpec& model, const MegatronPlan& megatron) {
-  const std::string gpu = row.text("gpu", "");
-  return row.text("framework", "") == "Megatron-Bridge (NeMo container 25.11)" &&
-         megatron.layers_per_chunk > 0 && model.name.starts_with("Qwen3") && model.moe &&
-         (gpu.starts_with("NVIDIA H100") || gpu.starts_with("NVIDIA B200"));
-}
-
-/// Reads the token dispatcher of the experts. With the overlap of its all-to-alls, recipes delay
-/// the gradients of weights, which excludes the overlap of TP communication.
-/// Source: NVIDIA-NeMo/Megatron-Bridge v0.4.0, scripts/performance/utils/overrides.py,
-///         _set_moe_a2a_overlap_overrides; configs/qwen/qwen3_llm_pretrain.py.
-void read_dispatcher(RunReader& row, const ModelSpec& model, MegatronPlan& megatron) {
+/// Reads the token dispatcher of the experts.
+void read_dispatcher(RunReader& row, MegatronPlan& megatron) {
   const JsonValue* other = row.peek("other");
   const auto stated = [other](std::string_view key) {
     return other != nullptr ? other->find(key) : nullptr;
@@ -486,9 +456,8 @@ void read_dispatcher(RunReader& row, const ModelSpec& model, MegatronPlan& megat
   }
   const JsonValue* overlap = stated("moe_a2a_overlap");
   const bool overlaps = overlap != nullptr && overlap->as_bool().value_or(false);
-  if (overlaps || overlaps_of_2511(row, model, megatron)) {
-    megatron.overlap_expert_exchange = megatron.delayed_weight_gradients = true;
-    megatron.tp_comm_overlap = false;
+  if (overlaps) {
+    overlap_exchange(megatron);
   }
 }
 
@@ -511,9 +480,9 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
     apply_nemo_recipe(plan, run.model);
   }
   row.expect_none({"quant", "offload", "fsdp", "lora"});
-  read_dispatcher(row, run.model, megatron);
+  read_dispatcher(row, megatron);
   read_graphs(row, run.conditions);
-  run.conditions.all_in_graphs |= in_graphs_of_2509(row, run.model.name);
+  apply_bridge_preset(row, run);
   run.flops = flop_count(row);
   constexpr std::array<std::string_view, 2> kAside = {"gpu_memory", "task"};
   row.ignore(kAside);

@@ -1,11 +1,12 @@
 """Published configurations of experts beside the planner's own answers to the same questions.
 
-    python3 tests/bench/experts.py [--headroom PROGRAM] [--json FILE] [NAME...]
+    python3 tests/bench/experts.py [--headroom PROGRAM] [--json FILE] [--time-limit TIME] [NAME...]
 
 Every entry of experts.json has a question (model, GPUs, batch, number formats) and what the experts decided. The
 planner answers twice: with the experts' decisions given, and free. Printed is a table in Markdown: the step that was
 measured, the step that is predicted for the experts' plan, its chance to fit, the best plan's step, what that plan does
-otherwise, and the CPU time of the free search. NAME: only entries whose name contains it.
+otherwise, and the CPU time of the free search. NAME: only entries whose name contains it. TIME: a limit of each free
+search, such as 60s; what it has not proven by then has its gap beside the step.
 """
 import argparse
 import json
@@ -16,7 +17,7 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 # What two plans of one question can differ in; the other keys of a plan are the question's, or follow from these.
-COMPARED = ("micro_batch", "checkpointing")
+COMPARED = ("micro_batch", "checkpointing", "attention")
 QUIET = ("mask_in_dataloader", "cross_entropy_fusion", "attention", "cp_comm_type", "permute_fusion")
 
 
@@ -51,24 +52,38 @@ def decisions(plan):
 
 
 def changes(expert, best):
-    """The decisions of `best` that are not those of `expert`, in words."""
+    """The decisions of `best`, a plan of the same framework, that are not those of `expert`, in words."""
     before, after = decisions(expert), decisions(best)
     keys = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
     return ", ".join(f"{key} {before.get(key, '-')} → {after.get(key, '-')}" for key in keys)
 
 
-def entry(headroom, asked):
+def compared(expert, best):
+    """What the best plan decides otherwise. If it is another framework's: its summary, and what the best plan of the
+    experts' own framework decides otherwise."""
+    own = expert["plan"]["runtime"]
+    if best["plan"]["runtime"] == own:
+        return changes(expert["plan"], best["plan"])
+    text = best["summary"]
+    for each in best["frameworks"]:
+        if each["framework"] == own and each.get("plan"):
+            gain = 100 * (step_of(expert) / each["step_seconds"] - 1)
+            text += f"; {own} itself ({each['status']}) {gain:+.1f} %: {changes(expert['plan'], each['plan'])}"
+    return text
+
+
+def entry(headroom, asked, limit):
     """A row of the table, as a dictionary."""
-    expert, trouble, _ = answer(headroom, f"{asked['question']} {asked['expert']}")
-    best, status, seconds = answer(headroom, asked["question"])
+    expert, trouble, _ = answer(headroom, f"{asked['question']} {asked['expert']} {limit}")
+    best, status, seconds = answer(headroom, f"{asked['question']} {limit}")
     row = {"name": asked["name"], "measured": asked["measured_seconds"], "expert": None, "best": None,
            "seconds": seconds, "status": status, "trouble": None if expert else trouble}
     if expert:
         row.update(expert=step_of(expert), chance=chance_of(expert), peak=expert["estimate"]["peak_reserved_bytes"])
     if best:
-        row.update(best=step_of(best), best_chance=chance_of(best), summary=best["summary"])
+        row.update(best=step_of(best), best_chance=chance_of(best), gap=best["gap"], summary=best["summary"])
     if expert and best:
-        row["changes"] = changes(expert["plan"], best["plan"])
+        row["changes"] = compared(expert, best)
     return row
 
 
@@ -77,24 +92,27 @@ def line(row):
         return "-" if value is None else f"{value:.3g} s"
 
     fits = row["trouble"] if row["expert"] is None else f"{100 * row['chance']:.0f} %"
+    gap = f" (gap {100 * row['gap']:.0f} %)" if row.get("gap") else ""
     gain = f"{100 * (row['expert'] / row['best'] - 1):+.1f} %" if row["expert"] and row["best"] else "-"
     return (f"| {row['name']} | {seconds(row['measured'])} | {seconds(row['expert'])} | {fits} | "
-            f"{seconds(row['best'])} | {gain} | {row.get('changes', '')} | {row['seconds']:.1f} s |")
+            f"{seconds(row['best'])}{gap} | {gain} | {row.get('changes', '')} | {row['seconds']:.1f} s |")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--headroom", default=str(HERE.parents[1] / "build/release/cli/headroom"))
     parser.add_argument("--json", type=pathlib.Path, help="file for the rows")
+    parser.add_argument("--time-limit", metavar="TIME", help="limit of each search")
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
     entries = json.loads((HERE / "experts.json").read_text(encoding="utf-8"))
+    limit = f"--time-limit {arguments.time_limit}" if arguments.time_limit else ""
     rows = []
     print("| configuration | measured | experts' plan | chance to fit | best plan | faster by | what differs | CPU |")
     print("|---|---:|---:|---:|---:|---:|---|---:|")
     for asked in entries:
         if not arguments.names or any(name in asked["name"] for name in arguments.names):
-            rows.append(entry(arguments.headroom, asked))
+            rows.append(entry(arguments.headroom, asked, limit))
             print(line(rows[-1]), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")

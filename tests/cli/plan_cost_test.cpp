@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -227,6 +228,39 @@ TEST_CASE("plan: reasons that several frameworks share are said of all of them")
   const Answer answer = test::headroom("plan gpt2 --gpu h100 --tp 1 --micro-batch 4");
   CHECK(answer.says("left out: torchtune, litgpt: they keep no fp32 master weights"));
   CHECK(answer.says("name them, or use"));
+}
+
+TEST_CASE("plan: a stopped search of one GPU type leaves a gap in the table of several") {
+  const auto asked = [](const std::string& more) {
+    return test::headroom("plan llama-3.2-1b --seq 1024 --runtime megatron --gpus 4 " + more);
+  };
+  const auto number = [](const Answer& answer, const char* key) {
+    return ir::parse_json(answer.out, "answer").value().find(key)->as_number().value();
+  };
+  const std::string cost = "--objective cost --work-limit 1 --json ";
+  const Answer h100 = asked(cost + "--gpu h100-80gb");
+  const Answer a100 = asked(cost + "--gpu a100-80gb");
+  REQUIRE(h100.code == ExitCode::kYes);
+  REQUIRE(a100.code == ExitCode::kYes);
+  REQUIRE(number(h100, "gap") > number(a100, "gap"));
+  // At this price of the H100, the A100 has the cheapest plan, but the H100 may have a cheaper one
+  // than what is still open on the A100.
+  const auto found = [&](const Answer& answer) {
+    return number(answer, "bound") / (1 - number(answer, "gap"));
+  };
+  const double price =
+      std::sqrt(found(a100) / found(h100) * number(a100, "bound") / number(h100, "bound"));
+  const Answer both = asked(
+      cost + "--gpu h100-80gb,a100-80gb --price a100-80gb=1,h100-80gb=" + std::to_string(price));
+  REQUIRE(both.code == ExitCode::kYes);
+  CHECK(Document(both.out).text("status") == "feasible");
+  CHECK(Document(both.out).text("gpu") == "a100-80gb");
+  CHECK(number(both, "bound") == doctest::Approx(price * number(h100, "bound")));
+  CHECK(number(both, "gap") > number(a100, "gap"));
+  // Nothing is listed in a microsecond, of neither type.
+  const Answer none = asked("--gpu h100-80gb,a100-80gb --time-limit 0.000001s --json");
+  CHECK(none.code == ExitCode::kNo);
+  CHECK(Document(none.out).text("status") == "unknown");
 }
 
 }  // namespace headroom::cli

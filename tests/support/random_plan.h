@@ -198,7 +198,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
         &ir::MegatronPlan::transformer_engine, &ir::MegatronPlan::grouped_gemm,
         &ir::MegatronPlan::sinkhorn, &ir::MegatronPlan::router_fp32,
         &ir::MegatronPlan::shared_expert_overlap, &ir::MegatronPlan::overlap_expert_exchange,
-        &ir::MegatronPlan::delayed_weight_gradients}) {
+        &ir::MegatronPlan::delayed_weight_gradients, &ir::MegatronPlan::fused_experts}) {
     megatron.*refused = usual.*refused;
   }
   megatron.precision_aware = megatron.precision_aware && megatron.distributed_optimizer &&

@@ -203,6 +203,25 @@ void fit_training_attention(DevicePerformance& device, const Samples<ir::Attenti
   set(device, minimum_near(attention_objective(device, samples, set), start, kStep));
 }
 
+void fit_wide_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples) {
+  const AttentionRates before = device.attention.native;
+  const auto set = [before](DevicePerformance& changed, const Point& point) {
+    AttentionRates& rates = changed.attention.native;
+    rates.forward_128 = FlopsPerSecond{std::exp(point[0])};
+    rates.backward_128 = FlopsPerSecond{std::exp(point[1])};
+    rates.forward_wide = FlopsPerSecond{std::exp(point[2])};
+    rates.backward_wide = FlopsPerSecond{std::exp(point[3])};
+    rates.forward_64 = (before.forward_64 / before.forward_128) * rates.forward_128;
+    rates.backward_64 = (before.backward_64 / before.backward_128) * rates.backward_128;
+    changed.attention.key_overhead = std::exp(point[4]);
+  };
+  const Point start = {std::log(before.forward_128.value()), std::log(before.backward_128.value()),
+                       std::log(before.forward_wide.value()),
+                       std::log(before.backward_wide.value()),
+                       std::log(device.attention.key_overhead)};
+  set(device, minimum_near(attention_objective(device, samples, set), start, kStep));
+}
+
 void fit_all_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples,
                        bool overhead) {
   const auto set = [overhead](DevicePerformance& changed, const Point& point) {

@@ -42,6 +42,9 @@ void set_products_in_step(DevicePerformance& device, FlopsPerSecond rate);
 /// them.
 void fit_training_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples);
 
+/// The same with rates of their own for forward and backward above head size 128.
+void fit_wide_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples);
+
 /// Fits forward and backward rates at head sizes 64, 128 and above, from kernels of all these
 /// sizes; with `overhead`, also the overhead of a block.
 void fit_all_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples,

@@ -367,7 +367,9 @@ struct Fitter {
     device.gemm.series = relative.gemm.series;
     device.gemm.accumulate_loss = relative.gemm.accumulate_loss;
     device.gemm.series_call = relative.gemm.series_call;
-    const AttentionRates& theirs = relative.attention.native;
+    // The B300 has the GB300's chip, whose kernels of training were measured.
+    const AttentionRates& theirs =
+        (name == "b300" ? fitted.at("gb300") : relative).attention.native;
     AttentionRates& rates = device.attention.native;
     rates.forward_wide = (theirs.forward_wide / theirs.forward_128) * rates.forward_128;
     rates.backward_64 = (theirs.backward_64 / theirs.forward_64) * rates.forward_64;
@@ -382,6 +384,13 @@ struct Fitter {
     std::printf("%s", table_row(name + ", attention forward, bf16",
                                 attention_residuals(device, data.attention[name]))
                           .c_str());
+    if (const auto trained = data.training_attention.find(name);
+        trained != data.training_attention.end()) {
+      fit_wide_attention(device, trained->second);
+      std::printf("%s", table_row(name + ", attention forward and backward, bf16",
+                                  attention_residuals(device, trained->second))
+                            .c_str());
+    }
     finish(device);
   }
 };
@@ -404,7 +413,7 @@ int run(const std::vector<std::string>& arguments) {
   fitter.fit_hopper("h100-80gb");
   fitter.take_kernels("h200", "h100-80gb");
   for (const char* const name :
-       {"a100-80gb", "b300", "gb200", "gb300", "l40s", "rtx-pro-6000-blackwell"}) {
+       {"a100-80gb", "gb200", "gb300", "b300", "l40s", "rtx-pro-6000-blackwell"}) {
     fitter.fit_serving(name);
   }
   fit_links(fitter.data.collectives, fitter.configs, fitter.write);

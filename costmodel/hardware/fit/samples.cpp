@@ -37,6 +37,9 @@ double assumed_peak(const std::string& device) {
   if (device.starts_with("h100")) {
     return 989e12;
   }
+  if (device.starts_with("gb")) {
+    return 2500e12;
+  }
   return device == "b200" ? 2250e12 : 312e12;
 }
 

@@ -142,6 +142,38 @@ TEST_CASE("megatron experts: HybridEP exchanges tokens instead of copies for eac
     }
   }
   CHECK(exchanges == 1);  // One shape for both ways of all layers.
+  // Rows are put in order by HybridEP's own kernels, which are as fast as other copies.
+  CHECK(std::ranges::none_of(program.work.shapes, [](const WorkShape& shape) {
+    const auto* const traffic = std::get_if<TrafficShape>(&shape);
+    return traffic != nullptr && traffic->kind == TrafficKind::kPermutation;
+  }));
+}
+
+TEST_CASE("megatron experts: fused products take the place of casts and of the activation") {
+  ParallelPlan plan = gathering(1);
+  edit_megatron(plan).fp8 = MegatronFp8::kMxfp8;
+  const auto program_of = [&plan](bool fused) {
+    edit_megatron(plan).fused_experts = fused;
+    return lower(mixture_of_eight(true), plan, Rank{0}, DeviceTraits{.compute_major = 10}).value();
+  };
+  const auto runs = [](const RankProgram& program) {
+    return std::ranges::count(program.work.items, WorkItem::Kind::kRun, &WorkItem::kind);
+  };
+  const auto products = [](const RankProgram& program, GemmBatch batch) {
+    return std::ranges::count_if(program.work.shapes, [batch](const WorkShape& shape) {
+      const auto* const gemm = std::get_if<GemmShape>(&shape);
+      return gemm != nullptr && gemm->count == kExperts && gemm->batch == batch;
+    });
+  };
+  const RankProgram apart = program_of(false);
+  const RankProgram fused = program_of(true);
+  CHECK(products(apart, GemmBatch::kSeries) == 6);
+  CHECK(products(fused, GemmBatch::kSeries) == 0);
+  CHECK(products(fused, GemmBatch::kGrouped) == 6);
+  // Of each layer: two casts of four, the activation both ways, and two tensors of swizzled scales
+  // for each of six products.
+  CHECK(runs(apart) - runs(fused) == (2 + 2 + 12) * kMixtureLayers * 2);  // Of two steps.
+  CHECK(std::ranges::none_of(fused.work.items, [](const WorkItem& item) { return item.loop > 0; }));
 }
 
 TEST_CASE("megatron experts: HybridEP keeps its maps until the graph of the micro-batch goes") {
@@ -166,6 +198,11 @@ TEST_CASE("megatron experts: HybridEP keeps its maps until the graph of the micr
 
 TEST_CASE("megatron experts: switches that do not go together are refused") {
   const ModelSpec model = mixture_of_eight(true);
+  ParallelPlan fused = gathering(8);
+  edit_megatron(fused).fused_experts = true;
+  CHECK(refused_by_check(model, fused) == "use-transformer-engine-op-fuser");
+  edit_megatron(fused).fp8 = MegatronFp8::kMxfp8;
+  CHECK(refused_by_check(model, fused).empty());
   CHECK(refused_by_check(model, gathering(8)).empty());
   ParallelPlan padded = gathering(8);
   edit_megatron(padded).capacity_factor = 1.0;
