@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <optional>
 #include <utility>
@@ -60,6 +61,36 @@ Verdict verdict_of(const StepEstimate& estimate) {
   const auto spare = static_cast<double>(estimate.margin.value());
   const double wanted = kTightShare * static_cast<double>(estimate.device_total.value());
   return spare < wanted || estimate.retries > 0 ? Verdict::kTight : Verdict::kFits;
+}
+
+/// An estimate that knows its program and the device, and nothing of the replay.
+StepEstimate unjudged(ir::RankProgram program, Bytes total, std::vector<OutsideTerm> outside) {
+  StepEstimate estimate;
+  estimate.device_total = total;
+  estimate.outside = std::move(outside);
+  estimate.program = std::move(program);
+  estimate.outside_bytes = total_of(estimate.outside);
+  estimate.capacity = std::max(total - estimate.outside_bytes, Bytes{0});
+  return estimate;
+}
+
+/// Replays the program of `estimate`, which others may read meanwhile, and forms the verdict.
+void judge_in_place(StepEstimate& estimate, const ir::AllocatorSettings& settings) {
+  estimate.timeline = replay(estimate.program, settings, estimate.capacity);
+  estimate.out_of_memory = estimate.timeline.out_of_memory.has_value();
+  if (!estimate.timeline.phases.empty()) {
+    estimate.retries = estimate.timeline.phases.back().retries;
+  }
+  if (estimate.out_of_memory) {
+    estimate.failure = estimate.timeline.out_of_memory;
+    estimate.timeline = replay(estimate.program, settings, kNoLimit);
+  }
+  estimate.peak_allocated = greatest(estimate.timeline, &PhaseMemory::peak_allocated);
+  estimate.peak_reserved = greatest(estimate.timeline, &PhaseMemory::peak_reserved);
+  estimate.margin = estimate.capacity - estimate.peak_reserved;
+  name_peak(estimate);
+  estimate.device_verdict = verdict_of(estimate);
+  estimate.verdict = estimate.device_verdict;
 }
 
 /// One rank's program, judged and priced.
@@ -151,27 +182,8 @@ std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan) {
 
 StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings, Bytes total,
                    std::vector<OutsideTerm> outside) {
-  StepEstimate estimate;
-  estimate.device_total = total;
-  estimate.outside = std::move(outside);
-  estimate.program = std::move(program);
-  estimate.outside_bytes = total_of(estimate.outside);
-  estimate.capacity = std::max(total - estimate.outside_bytes, Bytes{0});
-  estimate.timeline = replay(estimate.program, settings, estimate.capacity);
-  estimate.out_of_memory = estimate.timeline.out_of_memory.has_value();
-  if (!estimate.timeline.phases.empty()) {
-    estimate.retries = estimate.timeline.phases.back().retries;
-  }
-  if (estimate.out_of_memory) {
-    estimate.failure = estimate.timeline.out_of_memory;
-    estimate.timeline = replay(estimate.program, settings, kNoLimit);
-  }
-  estimate.peak_allocated = greatest(estimate.timeline, &PhaseMemory::peak_allocated);
-  estimate.peak_reserved = greatest(estimate.timeline, &PhaseMemory::peak_reserved);
-  estimate.margin = estimate.capacity - estimate.peak_reserved;
-  name_peak(estimate);
-  estimate.device_verdict = verdict_of(estimate);
-  estimate.verdict = estimate.device_verdict;
+  StepEstimate estimate = unjudged(std::move(program), total, std::move(outside));
+  judge_in_place(estimate, settings);
   return estimate;
 }
 
@@ -219,12 +231,19 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
       return std::move(program).error();
     }
     RankEstimate one;
-    one.estimate = judge(std::move(program).value(), plan.allocator, sized.total,
-                         outside_terms(model, plan, device));
+    one.estimate =
+        unjudged(std::move(program).value(), sized.total, outside_terms(model, plan, device));
+    std::future<StagePrice> price;  // Of one rank alone, on another thread than its replay.
+    if (const auto stage = machine != nullptr ? priced_stage(plan, rank) : std::nullopt) {
+      price =
+          std::async(ranks.size() == 1 ? std::launch::async : std::launch::deferred, price_stage,
+                     std::cref(one.estimate.program), *stage, std::cref(plan), std::cref(*machine));
+    }
+    judge_in_place(one.estimate, plan.allocator);
     one.estimate.rank = rank;
     one.host = host_memory(model, plan, device.host, one.estimate.program);
-    if (const auto stage = machine != nullptr ? priced_stage(plan, rank) : std::nullopt) {
-      one.price = price_stage(one.estimate.program, *stage, plan, *machine);
+    if (price.valid()) {
+      one.price = price.get();
     }
     return one;
   };

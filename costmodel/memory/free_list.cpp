@@ -1,6 +1,6 @@
 #include "costmodel/memory/free_list.h"
 
-#include <limits>
+#include <cstdint>
 #include <utility>
 
 #include "model_ir/base/check.h"
@@ -8,17 +8,16 @@
 namespace headroom::cost {
 namespace {
 
-struct Key {
-  std::int64_t size;
-  std::int64_t address;
-};
+/// Size and address as one number, since comparing two in turn would take a branch that cannot be
+/// predicted, or three comparisons.
+__extension__ using Key = __int128;
 
-/// No `||` and `&&`: branches would be unpredictable here.
-bool precedes(const FreeList::Entry& entry, const Key& key) {
-  const auto smaller = static_cast<unsigned>(entry.size < key.size);
-  const auto equal = static_cast<unsigned>(entry.size == key.size);
-  const auto lower = static_cast<unsigned>(entry.address < key.address);
-  return (smaller | (equal & lower)) != 0;
+Key key_of(std::int64_t size, std::int64_t address) {
+  return (static_cast<Key>(size) << 64) | static_cast<std::uint64_t>(address);
+}
+
+bool precedes(const FreeList::Entry& entry, Key key) {
+  return key_of(entry.size, entry.address) < key;
 }
 
 /// Number of the `count` > 0 ordered items at `first` that come before the wanted place: as
@@ -40,7 +39,7 @@ FreeList::Position FreeList::lower_bound(std::int64_t size, std::int64_t address
   if (runs_.empty()) {
     return end();
   }
-  const Key key{.size = size, .address = address};
+  const Key key = key_of(size, address);
   const std::size_t run = count_before(runs_.data(), runs_.size(), [&](const Run& candidate) {
     return precedes(candidate.back(), key);
   });
@@ -102,7 +101,7 @@ void FreeList::erase(Position position) {
 }
 
 FreeList::Position FreeList::best_fit(std::int64_t size) const {
-  return lower_bound(size, std::numeric_limits<std::int64_t>::min());
+  return lower_bound(size, 0);  // No address is less.
 }
 
 FreeList::Position FreeList::next(Position position) const {

@@ -1,6 +1,8 @@
 #include "planner/evaluate/lowered_plan.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <variant>
 #include <vector>
 
 #include "costmodel/binding_rank.h"
@@ -40,6 +42,27 @@ Bytes kept_by_forward(const ir::RankProgram& program, const std::vector<std::int
     }
   }
   return kept;
+}
+
+/// The work on the host that the last step issues to the compute stream, one piece after the other.
+Seconds host_step_of(const ir::RankProgram& program, const cost::PriceList& prices) {
+  int last = 0;
+  for (const ir::Phase& phase : program.phases) {
+    last = std::max(last, phase.name.at.step);
+  }
+  Seconds worked;
+  for (const ir::Phase& phase : program.phases) {
+    for (std::size_t i = phase.first_item; phase.name.at.step == last && i < phase.end_item; ++i) {
+      const ir::WorkItem& item = program.work.items[i];
+      const bool runs = item.kind == ir::WorkItem::Kind::kRun && item.stream == 0;
+      const auto* const copy =
+          runs ? std::get_if<ir::CopyShape>(&program.work.shapes[item.index]) : nullptr;
+      if (copy != nullptr && copy->kind == ir::CopyKind::kHostWork) {
+        worked += prices.time_of(*copy);
+      }
+    }
+  }
+  return worked;
 }
 
 }  // namespace
@@ -127,6 +150,7 @@ Result<LoweredPlan> LoweredPlans::lower(const ir::ModelSpec& model,
       lowered.peak = std::max(lowered.peak, Bytes{bytes});
     }
     lowered.kept = std::max(lowered.kept, kept_by_forward(*program, live));
+    lowered.host_step = std::max(lowered.host_step, host_step_of(*program, prices));
     const cost::HostMemory host = cost::host_memory(model, plan, device_.host, *program);
     lowered.host = std::max(lowered.host, host.bytes);
     lowered.host_capacity = host.capacity.value_or(Bytes{0});

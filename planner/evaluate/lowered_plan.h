@@ -25,6 +25,8 @@ struct LoweredPlan {
   Bytes host_capacity{};
   bool host_fits = true;
   Bytes kept;  ///< The bytes that the last forward keeps until backward.
+  /// The part of the last step in which the host steps the optimizer and the compute stream waits.
+  Seconds host_step{};
 };
 
 /// Results of lowered plans, which searches of one model on one machine share.

@@ -54,6 +54,13 @@ class PlanBounds {
       const SpaceQuestion& /*question*/, const Cell& /*cell*/) {
     return {};
   }
+  /// A lower bound of the peak of `plan`, given the figures of `other`, one of those choices of its
+  /// cell that are no slower. 0: none is known.
+  [[nodiscard]] virtual Bytes least_peak(const ir::ParallelPlan& /*plan*/,
+                                         const ir::ParallelPlan& /*other*/,
+                                         const LoweredPlan& /*figures*/) {
+    return Bytes{0};
+  }
 };
 
 /// Bounds for every framework that has `ir::Runtime::one_rank_alone`.
@@ -105,6 +112,9 @@ class AloneBounds : public PlanBounds {
   ///          the same, is no slower: the program of the other one has its work and more.
   [[nodiscard]] std::vector<std::vector<std::uint64_t>> lighter(const SpaceQuestion& question,
                                                                 const Cell& cell) override;
+
+ protected:
+  [[nodiscard]] const ir::ModelSpec& model() const { return model_; }
 
  private:
   /// Time and memory of a micro-batch without other ranks and without the optimizer.

@@ -92,6 +92,9 @@ class CellBounds {
     if (lowered_.plans.known(cell_.first_number + index)) {
       return Ruled{};
     }
+    if (least_peak(index) > ceiling) {
+      return Ruled{.too_large = true, .too_slow = false, .seconds = 0};
+    }
     const Result<std::optional<SampledBound>> sampled =
         lowered_.bounds->sampled(plan, lowered_.plans);
     if (!sampled) {
@@ -106,6 +109,18 @@ class CellBounds {
   }
 
  private:
+  /// What the peaks of other plans of the cell say about that of plan number `index`.
+  [[nodiscard]] Bytes least_peak(std::uint64_t index) const {
+    Bytes least;
+    for (std::size_t i = 0; !lighter_.empty() && i < lighter_[index].size(); ++i) {
+      const std::uint64_t other = lighter_[index][i];
+      if (const auto known = lowered_.plans.known(cell_.first_number + other)) {
+        least = std::max(least, lowered_.bounds->least_peak(plans_[index], plans_[other], *known));
+      }
+    }
+    return least;
+  }
+
   LoweredSearch& lowered_;
   const BoundedCell& cell_;
   const std::vector<ir::ParallelPlan>& plans_;

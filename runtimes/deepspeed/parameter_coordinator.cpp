@@ -1,6 +1,7 @@
 #include "runtimes/deepspeed/parameter_coordinator.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "runtimes/torch/stream_scope.h"
 #include "runtimes/torch/work_recorder.h"
@@ -75,13 +76,15 @@ void ParameterCoordinator::reset_step() {
   available_ = 0;
 }
 
-void ParameterCoordinator::start_gather(std::vector<std::size_t> indices) {
-  std::erase_if(indices, [&](std::size_t index) {
-    return parameters_[index].status != Residence::kPartitioned;
-  });
-  if (indices.empty()) {
+void ParameterCoordinator::start_gather(std::span<const std::size_t> wanted) {
+  const auto partitioned = [&](std::size_t index) {
+    return parameters_[index].status == Residence::kPartitioned;
+  };
+  if (std::ranges::none_of(wanted, partitioned)) {
     return;
   }
+  std::vector<std::size_t> indices;
+  std::ranges::copy_if(wanted, std::back_inserter(indices), partitioned);
   for (const std::size_t index : indices) {
     available_ += parameters_[index].whole.elements();
   }
@@ -90,14 +93,14 @@ void ParameterCoordinator::start_gather(std::vector<std::size_t> indices) {
   const auto primary =
       std::stable_partition(indices.begin(), indices.end(),
                             [&](std::size_t index) { return parameters_[index].has_secondary; });
-  for (const std::vector<std::size_t>& part :
-       {std::vector(indices.begin(), primary), std::vector(primary, indices.end())}) {
-    if (part.empty()) {
+  for (const auto& [begin, end] :
+       {std::pair(indices.begin(), primary), std::pair(primary, indices.end())}) {
+    if (begin == end) {
       continue;
     }
-    const std::shared_ptr<ParameterGather> gather = parameters_.start_gather(part);
-    for (const std::size_t index : part) {
-      in_flight_[index] = gather;
+    const std::shared_ptr<ParameterGather> gather = parameters_.start_gather({begin, end});
+    for (auto index = begin; index != end; ++index) {
+      in_flight_[*index] = gather;
     }
   }
 }
@@ -130,17 +133,10 @@ void ParameterCoordinator::fetch(std::size_t module, Pass pass) {
   start_gather(wanted);
   const bool recomputes = pass == Pass::kForward && state_.eager.in_backward();
   for (const std::size_t index : wanted) {
-    PartitionedParameter& parameter = parameters_[index];
-    std::vector<std::size_t> users{module};
-    if (recomputes && !in_backward_.empty() && !parameter.whole.requires_grad()) {
+    add_user(index, module);
+    if (recomputes && !in_backward_.empty() && !parameters_[index].whole.requires_grad()) {
       modules_[in_backward_.back()].recomputed.insert(index);
-      users.push_back(in_backward_.back());
-    }
-    for (const std::size_t user : users) {
-      if (std::find(parameter.users.begin(), parameter.users.end(), user) ==
-          parameter.users.end()) {
-        parameter.users.push_back(user);
-      }
+      add_user(index, in_backward_.back());
     }
     wait(index);
   }
@@ -173,7 +169,7 @@ void ParameterCoordinator::prefetch(std::span<const std::size_t> fetched) {
     }
   }
   if (elements > 0) {
-    start_gather({wanted.begin(), wanted.end()});
+    start_gather(std::vector(wanted.begin(), wanted.end()));
   }
 }
 
@@ -199,19 +195,34 @@ std::set<std::size_t> ParameterCoordinator::reused_after_leaf() const {
   return reused;
 }
 
-std::set<std::size_t>& ParameterCoordinator::releasable(std::size_t module) {
-  const auto [entry, fresh] = releasable_.try_emplace({module, step_});
-  const bool leaf = fresh && modules_[module].leaf;
+std::vector<std::size_t>& ParameterCoordinator::releasable(std::size_t module) {
+  const auto step = static_cast<std::size_t>(step_);
+  if (releasable_.size() <= step) {
+    releasable_.resize(step + 1);
+  }
+  std::vector<Release>& known = releasable_[step];
+  const auto found = std::ranges::find(known, module, &Release::module);
+  if (found != known.end()) {
+    return found->parameters;
+  }
+  Release& made = known.emplace_back(Release{.module = module, .parameters = {}});
+  const bool leaf = modules_[module].leaf;
   const std::set<std::size_t> reused = leaf ? reused_after_leaf() : std::set<std::size_t>{};
-  for (std::size_t i = 0; fresh && i < modules_[module].parameters.size(); ++i) {
-    const std::size_t parameter = modules_[module].parameters[i];
+  for (const std::size_t parameter : modules_[module].parameters) {
     const bool skipped = fetched_for_[parameter] > step_;  // Its next use is not fetched.
     const bool soon = leaf ? reused.contains(parameter) : reused_soon(parameter);
     if (!parameters_[parameter].persists && !skipped && !soon) {
-      entry->second.insert(parameter);
+      made.parameters.push_back(parameter);
     }
   }
-  return entry->second;
+  return made.parameters;
+}
+
+void ParameterCoordinator::add_user(std::size_t parameter, std::size_t module) {
+  std::vector<std::size_t>& users = parameters_[parameter].users;
+  if (std::ranges::find(users, module) == users.end()) {
+    users.push_back(module);
+  }
 }
 
 void ParameterCoordinator::forget_user(std::size_t parameter, std::size_t module) {
@@ -227,23 +238,46 @@ void ParameterCoordinator::release_parameter(std::size_t parameter) {
 }
 
 void ParameterCoordinator::release(std::size_t module, Pass pass) {
-  Module& owner = modules_[module];
-  std::set<std::size_t> all(owner.parameters.begin(), owner.parameters.end());
-  std::set<std::size_t> recording = all;
-  std::set<std::size_t>& leaving = trace_ == Trace::kComplete ? releasable(module) : recording;
-  if (pass == Pass::kBackward) {
-    for (const std::size_t parameter : owner.recomputed) {
-      all.insert(parameter);
-      if (!parameters_[parameter].persists) {
-        leaving.insert(parameter);
-      }
+  const Module& owner = modules_[module];
+  if (pass == Pass::kBackward && !owner.recomputed.empty()) {
+    release_recomputed(module);
+    return;
+  }
+  const std::vector<std::size_t>* const leaving =
+      trace_ == Trace::kComplete ? &releasable(module) : &owner.parameters;
+  auto next = leaving->begin();  // Both lists ascend.
+  for (const std::size_t parameter : owner.parameters) {
+    forget_user(parameter, module);
+    while (next != leaving->end() && *next < parameter) {
+      ++next;
     }
-    owner.recomputed.clear();
+    if (next != leaving->end() && *next == parameter) {
+      release_parameter(parameter);
+    }
+  }
+  if (pass == Pass::kBackward) {
     std::erase(in_backward_, module);
   }
+}
+
+/// The end of a backward that has recomputed parameters of other modules.
+void ParameterCoordinator::release_recomputed(std::size_t module) {
+  Module& owner = modules_[module];
+  std::set<std::size_t> all(owner.parameters.begin(), owner.parameters.end());
+  std::vector<std::size_t> recording = owner.parameters;
+  std::vector<std::size_t>& leaving = trace_ == Trace::kComplete ? releasable(module) : recording;
+  for (const std::size_t parameter : owner.recomputed) {
+    all.insert(parameter);
+    const auto place = std::ranges::lower_bound(leaving, parameter);
+    if (!parameters_[parameter].persists && (place == leaving.end() || *place != parameter)) {
+      leaving.insert(place, parameter);
+    }
+  }
+  owner.recomputed.clear();
+  std::erase(in_backward_, module);
   for (const std::size_t parameter : all) {
     forget_user(parameter, module);
-    if (leaving.contains(parameter)) {
+    if (std::ranges::binary_search(leaving, parameter)) {
       release_parameter(parameter);
     }
   }

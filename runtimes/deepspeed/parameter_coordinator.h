@@ -63,12 +63,14 @@ class ParameterCoordinator {
   };
 
   void finish_trace();
-  void start_gather(std::vector<std::size_t> indices);
+  void start_gather(std::span<const std::size_t> wanted);
   void wait(std::size_t parameter);
   void prefetch(std::span<const std::size_t> fetched);
   void release_parameter(std::size_t parameter);
   void forget_user(std::size_t parameter, std::size_t module);
-  [[nodiscard]] std::set<std::size_t>& releasable(std::size_t module);
+  [[nodiscard]] std::vector<std::size_t>& releasable(std::size_t module);
+  void add_user(std::size_t parameter, std::size_t module);
+  void release_recomputed(std::size_t module);
   [[nodiscard]] bool reused_soon(std::size_t parameter) const;
   [[nodiscard]] std::set<std::size_t> reused_after_leaf() const;
 
@@ -90,8 +92,13 @@ class ParameterCoordinator {
   std::int64_t available_ = 0;  ///< Elements gathered since the start of the step.
   std::map<std::size_t, std::shared_ptr<ParameterGather>> in_flight_;
   std::vector<std::size_t> in_backward_;  ///< Modules whose backward is running.
-  /// Indexed by module and step: DeepSpeed caches what to release and never computes it again.
-  std::map<std::pair<std::size_t, std::int64_t>, std::set<std::size_t>> releasable_;
+  /// What a module releases at a step of the trace.
+  struct Release {
+    std::size_t module = 0;
+    std::vector<std::size_t> parameters;  ///< Ascending.
+  };
+  /// Indexed by step: DeepSpeed caches what to release and never computes it again.
+  std::vector<std::vector<Release>> releasable_;
 };
 
 }  // namespace headroom::ir::deepspeed

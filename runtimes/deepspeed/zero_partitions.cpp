@@ -189,6 +189,12 @@ bool ZeroPartitions::is_saved(const ModuleCall& call) const {
                                    transformers::reader_of(model, *call.op)});
 }
 
+std::size_t ZeroPartitions::ModuleHash::operator()(const ModuleKey& key) const {
+  const auto& [part, layer, op, module] = key;
+  const std::size_t place = std::hash<const Op*>()(op) * 31 + static_cast<std::size_t>(layer);
+  return (place * 31 + static_cast<std::size_t>(part)) * 31 + module;
+}
+
 std::size_t ZeroPartitions::module_of(const ModuleCall& call) {
   const auto [entry, fresh] =
       modules_.try_emplace(ModuleKey{call.part, call.layer, call.op, call.module});

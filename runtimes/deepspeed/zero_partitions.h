@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <map>
 #include <memory>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "runtimes/deepspeed/base_optimizer.h"
@@ -110,7 +110,10 @@ class ZeroPartitions : public OptimizerWrapper {
   std::vector<std::size_t> persistent_;  ///< In the order of the modules.
   using ModuleKey =
       std::tuple<transformers::ModuleCall::Part, std::int32_t, const Op*, std::uint32_t>;
-  std::map<ModuleKey, std::size_t> modules_;
+  struct ModuleHash {
+    [[nodiscard]] std::size_t operator()(const ModuleKey& key) const;
+  };
+  std::unordered_map<ModuleKey, std::size_t, ModuleHash> modules_;
   std::set<const Op*> leaves_;  ///< First operators of blocks that are treated as one module.
   const Op* leaf_ = nullptr;    ///< First operator of the running leaf, whose parts have no hooks.
   torch::Tensor flat_;          ///< The partitions of trainable parameters.

@@ -305,11 +305,12 @@ void Eager::set_layer(std::int32_t layer) {
 }
 
 std::uint32_t Eager::current_site() {
-  const Site site{.layer = layer_, .operation = operation_, .backward = in_backward()};
-  if (!site_fresh_ || program_.sites.empty() || !(program_.sites[site_] == site)) {
+  const bool backward = in_backward();
+  if (!site_fresh_ || site_backward_ != backward) {
     site_ = static_cast<std::uint32_t>(program_.sites.size());
-    program_.sites.push_back(site);
+    program_.sites.push_back({.layer = layer_, .operation = operation_, .backward = backward});
     site_fresh_ = true;
+    site_backward_ = backward;
   }
   return site_;
 }

@@ -47,9 +47,9 @@ class NodePool {
  public:
   Node* take() {
     if (idle_.empty()) {
-      return new Node;
+      add_nodes();
     }
-    Node* const node = idle_.back().release();
+    Node* const node = idle_.back();
     idle_.pop_back();
     return node;
   }
@@ -65,7 +65,7 @@ class NodePool {
     node->saved.clear();
     node->input_shapes.clear();
     node->input_dtypes.clear();
-    node->apply = nullptr;
+    node->apply.reset();
     node->leaf = nullptr;
     node->leaf_owner.reset();
     node->stream = 0;
@@ -73,11 +73,22 @@ class NodePool {
     node->run = 0;
     node->before_apply = nullptr;
     node->after_accumulate = nullptr;
-    idle_.emplace_back(node);
+    idle_.push_back(node);
   }
 
  private:
-  std::vector<std::unique_ptr<Node>> idle_;
+  /// Makes nodes that lie next to each other, the first of them to be taken first.
+  void add_nodes() {
+    constexpr std::size_t kCount = 64;
+    Node* const first = chunks_.emplace_back(std::make_unique<Node[]>(kCount)).get();
+    idle_.reserve(chunks_.size() * kCount);
+    for (std::size_t i = kCount; i > 0; --i) {
+      idle_.push_back(first + i - 1);
+    }
+  }
+
+  std::vector<std::unique_ptr<Node[]>> chunks_;
+  std::vector<Node*> idle_;
   std::vector<Node*> pending_;
 };
 

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtimes/torch/backward_function.h"
+#include "runtimes/torch/small_vector.h"
 #include "runtimes/torch/tensor.h"
 
 namespace headroom::ir::torch {
@@ -53,32 +55,28 @@ struct Edge {
   int input_index = 0;
 };
 
-using Gradients = std::vector<Tensor>;
-
-/// One backward step of an operator.
+/// One backward step of an operator. Most operators have up to three inputs, whose edges lie in the
+/// node itself: the engine visits graphs of thousands of nodes, and each place in memory counts.
 class Node {
  public:
-  /// Takes the gradients of the outputs, returns the gradients of the inputs (undefined if not
-  /// needed).
-  using Apply = std::function<Gradients(Eager&, Gradients& grads, Node& node)>;
+  using Apply = BackwardFunction;
 
-  std::uint64_t sequence = 0;
+  std::uint64_t run = 0;    ///< The run of the engine that reached it last. 0: no run has.
+  std::uint32_t place = 0;  ///< The place of what it waits for in that run.
   int uses = 0;
-  std::uint32_t site_operation = 0;
-  std::int32_t layer = -1;
+  int inputs = 1;            ///< Number of gradients it waits for: outputs of the forward operator.
   StreamId stream = 0;       ///< The stream on which it runs and gradients for it are summed.
   bool distributed = false;  ///< Gradients for it are DTensors, which are never summed in place.
-  int inputs = 1;            ///< Number of gradients it waits for: outputs of the forward operator.
-  /// The place of what it waits for in the run of the engine that reached it last, and that run.
-  std::uint32_t place = 0;
-  std::uint64_t run = 0;  ///< 0: no run has reached it.
-  std::vector<Edge> next;
-  std::vector<SavedTensor> saved;
-  std::vector<Shape> input_shapes;  ///< Of `next`: a wider gradient is summed to this shape.
-  std::vector<DType> input_dtypes;
-  Apply apply;
+  SmallVector<Edge, 3> next;
   TensorImpl* leaf = nullptr;  ///< AccumulateGrad: the leaf (not counted).
-  Tensor leaf_owner;           ///< AccumulateGrad of a leaf that is no parameter: keeps it alive.
+  std::uint64_t sequence = 0;
+  std::uint32_t site_operation = 0;
+  std::int32_t layer = -1;
+  Apply apply;
+  SmallVector<SavedTensor, 2> saved;
+  SmallVector<DType, 4> input_dtypes;
+  SmallVector<Shape, 3> input_shapes;  ///< Of `next`: a wider gradient is summed to this shape.
+  Tensor leaf_owner;  ///< AccumulateGrad of a leaf that is no parameter: keeps it alive.
   /// Runs when all gradients of the outputs have arrived (hooks of tensors).
   std::function<void(Eager&)> before_apply;
   /// Runs after a leaf's gradient has been accumulated (DDP, ZeRO).
@@ -99,7 +97,7 @@ class Unpacked {
   [[nodiscard]] const Tensor& operator[](std::size_t index) const { return tensors_.at(index); }
 
  private:
-  std::vector<Tensor> tensors_;
+  SmallVector<Tensor, 6> tensors_;
 };
 
 /// A new node without references; it dies when `drop_use` drops the last one.

@@ -110,7 +110,7 @@ class RetainedGraph {
  private:
   struct Kept {
     Node* node;
-    std::vector<SavedTensor> saved;
+    decltype(Node::saved) saved;
   };
   std::vector<Kept> kept_;
 };

@@ -150,11 +150,9 @@ Interpreter::Holder Interpreter::holder_of(const Op& op, TensorId input) const {
 void Interpreter::drop_inputs(NodeId id) {
   const Op& op = model_.graph->op(id);
   // The value added to the residual stream is released first, because its name is assigned again.
-  std::vector<TensorId> inputs = op.inputs;
-  if (op.kind == OpKind::kAdd) {
-    std::reverse(inputs.begin(), inputs.end());
-  }
-  for (const TensorId input : inputs) {
+  const bool last_first = op.kind == OpKind::kAdd;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const TensorId input = op.inputs[last_first ? op.inputs.size() - 1 - i : i];
     Tensor& value = values_[index_of(input)];
     if (model_.graph->last_reader(input) != id || !value.defined()) {
       continue;
@@ -232,27 +230,6 @@ void Interpreter::run(NodeId first, NodeId last) {
     keep_finite(op);
   }
   leave_module();
-}
-
-Tensor Interpreter::run_layer(const LayerRange& range, const Tensor& input, const Tensor& mask) {
-  values_[index_of(range.input)] = input;
-  layer_mask_ = mask;
-  try {
-    run(range.first, range.last);
-  } catch (const torch::StopRecomputation&) {
-    clear(range);  // The stack of a recomputation unwinds, and its names with it.
-    throw;
-  }
-  const bool reentrant = model_.plan->recompute == Recompute::kFullReentrant;
-  if (modeling_.returns_weights && (reentrant || !eager_.in_backward())) {
-    returned_weights_ = std::move(attention_weights_);
-  }
-  attention_weights_.reset();
-  layer_mask_.reset();
-  layer_names_.clear();
-  until_norm_.clear();
-  values_[index_of(range.input)].reset();
-  return take(range.output);
 }
 
 Tensor Interpreter::run_linear(const Op& op) {

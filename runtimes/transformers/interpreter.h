@@ -66,6 +66,7 @@ class Interpreter {
                                         const torch::Tensor& mask);
 
  private:
+  class UnwoundNames;
   void run_op(NodeId id);
   void drop_inputs(NodeId id);
   void leave_module();

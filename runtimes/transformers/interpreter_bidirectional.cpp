@@ -292,4 +292,46 @@ void Interpreter::clear(const LayerRange& range) {
   module_ = Module::kNone;
 }
 
+/// Clears the names of a layer when the stack of its recomputation unwinds
+/// (`torch::StopRecomputation`). To catch the exception and throw it again takes half as long
+/// again.
+class Interpreter::UnwoundNames {
+ public:
+  UnwoundNames(Interpreter& interpreter, const LayerRange& range)
+      : interpreter_(interpreter), range_(range) {}
+  ~UnwoundNames() {
+    if (!kept_) {
+      interpreter_.clear(range_);
+    }
+  }
+  UnwoundNames(const UnwoundNames&) = delete;
+  UnwoundNames& operator=(const UnwoundNames&) = delete;
+  void keep() { kept_ = true; }
+
+ private:
+  Interpreter& interpreter_;
+  const LayerRange& range_;
+  bool kept_ = false;
+};
+
+Tensor Interpreter::run_layer(const LayerRange& range, const Tensor& input, const Tensor& mask) {
+  values_[index_of(range.input)] = input;
+  layer_mask_ = mask;
+  {
+    UnwoundNames names(*this, range);
+    run(range.first, range.last);
+    names.keep();
+  }
+  const bool reentrant = model_.plan->recompute == Recompute::kFullReentrant;
+  if (modeling_.returns_weights && (reentrant || !eager_.in_backward())) {
+    returned_weights_ = std::move(attention_weights_);
+  }
+  attention_weights_.reset();
+  layer_mask_.reset();
+  layer_names_.clear();
+  until_norm_.clear();
+  values_[index_of(range.input)].reset();
+  return take(range.output);
+}
+
 }  // namespace headroom::ir::transformers

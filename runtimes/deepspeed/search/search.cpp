@@ -1,8 +1,11 @@
 #include "runtimes/deepspeed/search/search.h"
 
 #include <cmath>
+#include <memory>
 
+#include "planner/search/evaluator.h"
 #include "runtimes/deepspeed/plan.h"
+#include "runtimes/deepspeed/search/zero_bounds.h"
 #include "runtimes/registry.h"
 #include "runtimes/transformers/search/search.h"
 
@@ -114,6 +117,12 @@ class DeepSpeedSearch final : public FrameworkSearch {
   }
 
   [[nodiscard]] bool begin(SpaceWalk& walk) const override { return take_precision(walk); }
+
+  [[nodiscard]] std::unique_ptr<PlanBounds> bounds(const SearchInputs& inputs) const override {
+    return std::make_unique<ZeroBounds>(inputs.question.space.model, inputs.device,
+                                        inputs.question.machine,
+                                        inputs.records.of<AloneBounds::Samples>());
+  }
 };
 
 }  // namespace
