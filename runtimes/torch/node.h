@@ -7,8 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include <boost/container/small_vector.hpp>
+
 #include "runtimes/torch/backward_function.h"
-#include "runtimes/torch/small_vector.h"
 #include "runtimes/torch/tensor.h"
 
 namespace headroom::ir::torch {
@@ -67,15 +68,16 @@ class Node {
   int inputs = 1;            ///< Number of gradients it waits for: outputs of the forward operator.
   StreamId stream = 0;       ///< The stream on which it runs and gradients for it are summed.
   bool distributed = false;  ///< Gradients for it are DTensors, which are never summed in place.
-  SmallVector<Edge, 3> next;
+  boost::container::small_vector<Edge, 3> next;
   TensorImpl* leaf = nullptr;  ///< AccumulateGrad: the leaf (not counted).
   std::uint64_t sequence = 0;
   std::uint32_t site_operation = 0;
   std::int32_t layer = -1;
   Apply apply;
-  SmallVector<SavedTensor, 2> saved;
-  SmallVector<DType, 4> input_dtypes;
-  SmallVector<Shape, 3> input_shapes;  ///< Of `next`: a wider gradient is summed to this shape.
+  boost::container::small_vector<SavedTensor, 2> saved;
+  boost::container::small_vector<DType, 4> input_dtypes;
+  /// Of `next`: a wider gradient is summed to this shape.
+  boost::container::small_vector<Shape, 3> input_shapes;
   Tensor leaf_owner;  ///< AccumulateGrad of a leaf that is no parameter: keeps it alive.
   /// Runs when all gradients of the outputs have arrived (hooks of tensors).
   std::function<void(Eager&)> before_apply;
@@ -97,7 +99,7 @@ class Unpacked {
   [[nodiscard]] const Tensor& operator[](std::size_t index) const { return tensors_.at(index); }
 
  private:
-  SmallVector<Tensor, 6> tensors_;
+  boost::container::small_vector<Tensor, 6> tensors_;
 };
 
 /// A new node without references; it dies when `drop_use` drops the last one.
