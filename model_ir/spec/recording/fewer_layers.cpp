@@ -198,6 +198,7 @@ class Shortener {
             .autocast = variant.autocast,
             .attention = variant.attention,
             .inputs = variant.inputs,
+            .images = variant.images,
             .masks_made = variant.masks_made,
             .micro_batch = variant.micro_batch,
             .sequence_from = variant.sequence_from,

@@ -259,6 +259,10 @@ Tensor CodeRunner::run_attention(const Instruction& instruction, std::span<const
 
 void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   const Instruction& recorded = *instruction.recorded;
+  if (instruction.traits.keeps) {
+    model_.kept[&recorded] = operand(recorded.inputs.front(), frame);
+    return;
+  }
   if (model_.hooks.read) {
     read_attributes(instruction, frame);
   }
