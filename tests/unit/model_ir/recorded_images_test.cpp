@@ -141,6 +141,16 @@ TEST_CASE("recorded images: a training step has the bytes of the real PyTorch") 
                  .peak = {1'641'472, 70'294'528, 96'992'768, 74'278'400, 73'158'656, 106'088'448,
                           107'915'776, 74'278'400, 73'158'656}});
   }
+  SUBCASE("adapters and recomputed layers: embeddings of tokens and patches need gradients") {
+    ParallelPlan plan = plan_of(1, 896);
+    plan.lora = LoraPlan{.rank = 8, .targets = {}};
+    plan.recompute = Recompute::kFull;
+    check_bytes(model, plan,
+                {.allocated = {1'862'656, 61'458'944, 71'290'368, 71'732'736, 71'511'552,
+                               96'504'320, 71'732'736, 71'732'736, 71'511'552},
+                 .peak = {1'864'704, 69'257'728, 105'328'640, 71'953'920, 71'732'736, 104'303'616,
+                          105'771'008, 71'953'920, 71'732'736}});
+  }
   SUBCASE("recomputed layers") {
     ParallelPlan plan = plan_of(1, 896);
     plan.recompute = Recompute::kFull;
