@@ -2,11 +2,13 @@
 // itself is tested where PyTorch is installed (tests/real/unit).
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <doctest/doctest.h>
 
 #include "cli/exit_code.h"
+#include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
 #include "tests/support/cli.h"
 #include "tests/support/temporary_folder.h"
@@ -72,6 +74,21 @@ TEST_CASE("import: a recording of batches with images is asked with its images")
   const test::Answer written = test::headroom("fit gpt2 --gpu t4 --images 2x560x560");
   CHECK(written.code == ExitCode::kUsage);
   CHECK(written.err.find("text alone") != std::string::npos);
+}
+
+TEST_CASE("import: an answer says how many parameters are trained") {
+  const test::TemporaryFolder folder;
+  std::string text = read_file(kRecording).value();
+  const std::string_view norm = R"(["model.norm.weight", [256]])";
+  const std::size_t at = text.find(norm);
+  REQUIRE(at != std::string::npos);
+  text.insert(at + norm.size() - 1, R"(, {"trainable": false})");
+  const std::string frozen = folder.write("frozen.json", text);
+  const std::string question = " --gpu h100-80gb --micro-batch 2 --seq 512";
+  CHECK(test::headroom("fit " + frozen + question).out.find(" trained") != std::string::npos);
+  CHECK(test::headroom("fit " + frozen + question).out.find("all trained") == std::string::npos);
+  CHECK(test::headroom("fit " + kRecording + question).out.find("all trained") !=
+        std::string::npos);
 }
 
 TEST_CASE("import: a config.json of a family that was recorded is answered without Python") {
