@@ -73,7 +73,7 @@ class PlanOptionSpecs {
     own(ir::plan_options(), {"runtime_version"});
     parts({PartPlace::kFirst});
     own(ir::plan_options(),
-        {"precision", "micro_batch", "sequence", "accumulation", "checkpointing"});
+        {"precision", "micro_batch", "sequence", "images", "accumulation", "checkpointing"});
     specs_.push_back({.name = "optimizer",
                       .value = "NAME",
                       .fallback = keep(usual_optimizers()),

@@ -1,7 +1,9 @@
 // `headroom import SOURCE --output FILE`: records a model from its own Python code.
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "model_ir/base/file.h"
 #include "model_ir/base/units.h"
 #include "model_ir/json/json_writer.h"
+#include "model_ir/spec/images.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/recording/recording.h"
 #include "validators/dryrun/model_recorder.h"
@@ -44,6 +47,46 @@ Result<std::string> word_among(const Arguments& arguments, std::string_view opti
   return Error::invalid_argument(option, text, "one of " + ir::join(words));
 }
 
+/// Whether `text` is numbers from 1 to 9,999 with commas between, such as "1,2,4".
+bool is_list_of_numbers(std::string_view text) {
+  constexpr std::size_t kMostDigits = 4;
+  while (true) {
+    const std::string_view number = text.substr(0, text.find(','));
+    if (number.empty() || number.size() > kMostDigits || number.front() == '0' ||
+        number.find_first_not_of("0123456789") != std::string_view::npos) {
+      return false;
+    }
+    if (number.size() == text.size()) {
+      return true;
+    }
+    text.remove_prefix(number.size() + 1);
+  }
+}
+
+/// Adds the options of batches with images.
+Status add_images(const Arguments& arguments, std::vector<std::string>& options) {
+  const std::optional<std::string> images = arguments.value("images");
+  if (images && !ir::parse_images(*images)) {
+    return Error::invalid_argument("images", *images,
+                                   "COUNTxHEIGHTxWIDTH, such as 2x1024x1024 for two images in "
+                                   "every sequence");
+  }
+  if (images) {
+    options.insert(options.end(), {"--images", *images});
+  }
+  const std::optional<std::string> batches = arguments.value("micro-batches");
+  if (!batches) {
+    return ok();
+  }
+  if (!images || !is_list_of_numbers(*batches)) {
+    return Error::invalid_argument("micro-batches", *batches,
+                                   "with --images: numbers of sequences with commas between, such "
+                                   "as 1,2,4");
+  }
+  options.insert(options.end(), {"--micro-batches", *batches});
+  return ok();
+}
+
 /// The recorder's options besides the model and the file.
 Result<std::vector<std::string>> recorder_options(const Arguments& arguments) {
   std::vector<std::string> options;
@@ -69,6 +112,16 @@ Result<std::vector<std::string>> recorder_options(const Arguments& arguments) {
                                      "leave out --precision");
     }
     options.emplace_back("--qlora");
+  }
+  if (Status images = add_images(arguments, options); !images) {
+    return std::move(images).error();
+  }
+  if (const std::optional<std::string> frozen = arguments.value("freeze")) {
+    if (frozen->empty() || frozen->front() == '-') {
+      return Error::invalid_argument("freeze", *frozen,
+                                     "paths of modules with commas between, such as model.visual");
+    }
+    options.insert(options.end(), {"--freeze", *frozen});
   }
   return options;
 }
@@ -124,7 +177,7 @@ Result<ImportQuestion> read_import(const Arguments& arguments) {
     return Error::invalid_argument(
         "family", "with " + (options->empty() ? *source : options->front()),
         "a config.json alone: a family is recorded in bf16 and autocast-bf16, with sdpa",
-        "leave out --family, or --precision and --attention");
+        "leave out --family, or --precision, --attention, --images and --freeze");
   }
   return ImportQuestion{.source = {.python = arguments.value("python").value_or("python3"),
                                    .source = std::move(source).value(),
@@ -133,6 +186,13 @@ Result<ImportQuestion> read_import(const Arguments& arguments) {
                                    .device = std::move(profile).value(),
                                    .family = family},
                         .gpu = arguments.value("gpu").value_or(kUsualGpu)};
+}
+
+/// A sequence length for the first question: 2,048, or the next multiple of it that has room for
+/// the images of every sequence.
+std::int64_t usual_sequence(const ir::Recording& recording) {
+  constexpr std::int64_t kUsual = 2048;
+  return ceil_div(recording.variants.front().sequence_from, kUsual) * kUsual;
 }
 
 /// Says what was recorded, and what to ask next.
@@ -144,8 +204,12 @@ Result<ExitCode> answer(const ImportQuestion& question, const Context& context,
   }
   const ir::Recording& recording = *model->spec.recording;
   const std::int64_t parameters = ir::count_parameters(model->spec).total();
+  const std::optional<ir::Images>& images = recording.variants.front().images;
   const std::string next =
-      "headroom fit " + shell_word(question.source.output) + " --gpu " + shell_word(question.gpu);
+      "headroom fit " + shell_word(question.source.output) + " --gpu " + shell_word(question.gpu) +
+      (images
+           ? " --images " + text_of(*images) + " --seq " + std::to_string(usual_sequence(recording))
+           : "");
   if (context.json) {
     ir::JsonFields document;
     document.add("schema_version", 1);
@@ -219,6 +283,14 @@ Command import_command() {
                            {"qlora", "", "",
                             "also record the code with quantised linear layers, which headroom "
                             "fit --qlora needs"},
+                           {"images", "NxHxW", "text alone",
+                            "images of every sequence: number, height and width in pixels"},
+                           {"micro-batches", "LIST", "1,2,4",
+                            "with --images: micro-batches to record one by one where the code "
+                            "depends on the number of images"},
+                           {"freeze", "MODULES", "",
+                            "modules that are not trained, such as model.visual, with commas "
+                            "between"},
                            {"gpu", "NAME", "h100-80gb", "GPU whose kernels are recorded"},
                            {"family", "", "",
                             "record all dimensions of this model_type: for configs/families"}},

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "model_ir/base/counted.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/param_count.h"
+#include "model_ir/spec/recording/recording.h"
 #include "model_ir/spec/task.h"
 #include "runtimes/interface/common_options.h"
 #include "runtimes/registry.h"
@@ -173,6 +176,19 @@ std::string rounded_count(std::int64_t count) {
   return std::to_string(count);
 }
 
+/// Those that a recording says are not trained.
+std::int64_t frozen_parameters(const ir::ModelSpec& model) {
+  std::int64_t frozen = 0;
+  if (model.recording) {
+    for (const ir::RecordedParameter& parameter : model.recording->parameters) {
+      const std::int64_t elements = std::accumulate(parameter.dims.begin(), parameter.dims.end(),
+                                                    std::int64_t{1}, std::multiplies<>());
+      frozen += parameter.trainable ? 0 : elements;
+    }
+  }
+  return frozen;
+}
+
 /// "8.03 billion parameters, 41.9 million trained (LoRA on all linear layers)".
 std::string parameters_line(const FitAnswer& answer, const Terminal& terminal) {
   const ir::ParameterCount count = ir::count_parameters(answer.question.model.spec);
@@ -186,6 +202,8 @@ std::string parameters_line(const FitAnswer& answer, const Terminal& terminal) {
         plan.lora->targets.empty() ? "all linear layers" : ir::join(plan.lora->targets);
     text += ", " + rounded_count(answer.estimate.program.trainable_parameters) +
             " trained (LoRA on " + targets + ")";
+  } else if (const std::int64_t frozen = frozen_parameters(answer.question.model.spec)) {
+    text += ", " + rounded_count(count.total() - frozen) + " trained";
   } else {
     text += ", all trained";
   }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "model_ir/spec/images.h"
+
 namespace headroom::ir {
 
 /// `model.generate` after the steps: prompts of `Workload::sequence` tokens.
@@ -22,7 +24,8 @@ struct Workload {
   /// Batches contain padding, which an attention mask marks. Masks without padding, which
   /// transformers detects and drops, are not assumed.
   bool padded_batch = false;
-  bool keep_logits = false;  ///< The output object lives until backward has ended.
+  std::optional<Images> images;  ///< In every sequence; none: text alone.
+  bool keep_logits = false;      ///< The output object lives until backward has ended.
   /// True, as in transformers' Trainer: the batch is a loop variable with its own labels, which
   /// lives until the next batch replaces it, and the loss is not divided among micro-batches.
   /// False: the labels are the input ids, which are freed after backward.

@@ -302,6 +302,11 @@ std::vector<std::string> recording_notes(const ModelSpec& model) {
     notes.emplace_back(
         "transformers has no fused attention for this model: sdpa means eager attention here");
   }
+  if (std::ranges::any_of(recording.variants,
+                          [](const RecordedVariant& one) { return one.images.has_value(); })) {
+    notes.emplace_back(
+        "cuDNN's workspace for the convolution that cuts images into patches is not counted");
+  }
   if (!recording.missing.empty()) {
     std::string packages;
     for (const std::string& name : recording.missing) {

@@ -38,6 +38,34 @@ constexpr OptionField checkpointing_field() {
   return row;
 }
 
+/// Images of every sequence, or null.
+constexpr OptionField images_field() {
+  OptionField row;
+  row.name = "images";
+  row.kind = OptionKind::kText;
+  row.optional = true;
+  row.pattern = "^[1-9][0-9]{0,3}x[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$";
+  row.form = "COUNTxHEIGHTxWIDTH, such as 2x1024x1024 for two images in every sequence";
+  row.get = [](const P& plan) {
+    return plan.workload.images ? JsonValue{text_of(*plan.workload.images)} : JsonValue{};
+  };
+  row.set = [](P& plan, const JsonValue& value) {
+    std::optional<Images> images;
+    if (!value.is_null()) {
+      images = value.as_string() == nullptr ? std::nullopt : parse_images(*value.as_string());
+      if (!images) {
+        return false;
+      }
+    }
+    plan.workload.images = images;
+    return true;
+  };
+  row.same = [](const P& left, const P& right) {
+    return left.workload.images == right.workload.images;
+  };
+  return row;
+}
+
 // The framework is the first row. The registry checks its name.
 constexpr std::array kPlanFields = {
     field<&P::runtime>("runtime")
@@ -108,6 +136,12 @@ constexpr std::array kPlanFields = {
         .between(1, kMostSequence)
         .in_units("tokens")
         .means("Tokens per sequence."),
+    images_field()
+        .labelled("Images")
+        .such_as("1x1024x1024 2x1024x1024")
+        .as_option("images", "NxHxW")
+        .means("Images in every sequence: their number, height and width in pixels. The model is a "
+               "recording that headroom import --images made. Their tokens count among --seq."),
     field<&Workload::accumulation>("accumulation")
         .at_hand_as("Accumulation")
         .as_option("accumulation", "N")

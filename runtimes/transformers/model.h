@@ -16,6 +16,10 @@
 #include "runtimes/torch/eager.h"
 #include "runtimes/transformers/quantised.h"
 
+namespace headroom::ir {
+struct Instruction;
+}  // namespace headroom::ir
+
 namespace headroom::ir::transformers {
 
 /// A LoRA adapter on one linear layer.
@@ -162,6 +166,8 @@ struct Model {
   ModuleHooks hooks;
   std::shared_ptr<KeyValueCache> cache;           ///< Generation: a forward appends to it.
   std::shared_ptr<const PreparedModel> recorded;  ///< The code of a recorded model.
+  /// What its modules keep from one call to the next, by the instruction that says so.
+  std::map<const Instruction*, torch::Tensor> kept;
 };
 
 /// What a model is made from.

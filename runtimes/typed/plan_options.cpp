@@ -94,7 +94,7 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ModelSpec& m
   own({"runtime_version"}, usual);
   parts(PartPlace::kBeforePrecision);
   own({"precision"}, formats);
-  own({"micro_batch", "sequence", "accumulation"}, usual);
+  own({"micro_batch", "sequence", "images", "accumulation"}, usual);
   // "none" is said where the framework would recompute otherwise.
   const Recompute unsaid = runtime.usual_recomputation(plan).recompute;
   ParallelPlan other = usual;

@@ -2,11 +2,13 @@
 // itself is tested where PyTorch is installed (tests/real/unit).
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <doctest/doctest.h>
 
 #include "cli/exit_code.h"
+#include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
 #include "tests/support/cli.h"
 #include "tests/support/temporary_folder.h"
@@ -30,6 +32,12 @@ TEST_CASE("import: what is typed is checked before Python is started") {
         {"import " + config + " --output a.json --precision fp8", "fp8"},
         {"import " + config + " --output a.json --family --precision bf16", "--family"},
         {"import " + config + " --output a.json --qlora --precision bf16", "--qlora"},
+        {"import " + config + " --output a.json --images 2x1024", "COUNTxHEIGHTxWIDTH"},
+        {"import " + config + " --output a.json --micro-batches 1,2", "with --images"},
+        {"import " + config + " --output a.json --images 1x64x64 --micro-batches 1,,2", "1,,2"},
+        {"import " + config + " --output a.json --images 1x64x64 --micro-batches 1,02", "1,02"},
+        {"import " + config + " --output a.json --freeze=", "--freeze"},
+        {"import " + config + " --output a.json --family --images 1x64x64", "--family"},
         {"import " + config + " --output a.json --gpu abacus", "abacus"}}) {
     CAPTURE(words);
     const test::Answer answer = test::headroom(words);
@@ -49,6 +57,39 @@ TEST_CASE("import: a recording takes the place of a model") {
       test::headroom("fit " + kRecording + " --gpu h100-80gb --gpus 8 --runtime megatron");
   CHECK(refused.code == ExitCode::kUsage);
   CHECK(refused.err.find("megatron with a model recording") != std::string::npos);
+}
+
+TEST_CASE("import: a recording of batches with images is asked with its images") {
+  const std::string question = "fit " HEADROOM_SOURCE_DIR
+                               "/tests/golden/recordings/qwen2_5_vl_images.json --gpu h100-80gb "
+                               "--precision bf16 --seq 1024";
+  const test::Answer answer = test::headroom(question + " --images 2x560x560");
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.err.find("cuDNN's workspace") != std::string::npos);
+  const test::Answer other = test::headroom(question + " --images 1x560x560");
+  CHECK(other.code == ExitCode::kUsage);
+  CHECK(other.err.find("headroom import config.json --images 1x560x560") != std::string::npos);
+  const test::Answer wrong = test::headroom(question + " --images two");
+  CHECK(wrong.code == ExitCode::kUsage);
+  CHECK(wrong.err.find("COUNTxHEIGHTxWIDTH") != std::string::npos);
+  const test::Answer written = test::headroom("fit gpt2 --gpu t4 --images 2x560x560");
+  CHECK(written.code == ExitCode::kUsage);
+  CHECK(written.err.find("text alone") != std::string::npos);
+}
+
+TEST_CASE("import: an answer says how many parameters are trained") {
+  const test::TemporaryFolder folder;
+  std::string text = read_file(kRecording).value();
+  const std::string_view norm = R"(["model.norm.weight", [256]])";
+  const std::size_t at = text.find(norm);
+  REQUIRE(at != std::string::npos);
+  text.insert(at + norm.size() - 1, R"(, {"trainable": false})");
+  const std::string frozen = folder.write("frozen.json", text);
+  const std::string question = " --gpu h100-80gb --micro-batch 2 --seq 512";
+  CHECK(test::headroom("fit " + frozen + question).out.find(" trained") != std::string::npos);
+  CHECK(test::headroom("fit " + frozen + question).out.find("all trained") == std::string::npos);
+  CHECK(test::headroom("fit " + kRecording + question).out.find("all trained") !=
+        std::string::npos);
 }
 
 TEST_CASE("import: a config.json of a family that was recorded is answered without Python") {

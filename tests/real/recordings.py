@@ -146,10 +146,13 @@ class Step:
     # Forward.
 
     def forward(self):
-        values = {0: Value(Storage(self.memory, 8 * self.sizes["B"] * self.sizes["S"]), "int64",
-                           [self.sizes["B"], self.sizes["S"]])}
-        values[0].storage.hold()
-        self.ids = values[0]
+        values = {}
+        for number, (_, dtype, shape) in enumerate(self.variant.get("inputs", [["input_ids", "int64", ["B", "S"]]])):
+            shape = self.shape(shape)
+            values[number] = Value(Storage(self.memory, math.prod(shape) * SIZES[dtype]), dtype, shape)
+        self.inputs = list(values.values())
+        for one in self.inputs:
+            one.storage.hold()
         self.run(self.variant["forward"], values, "")
         result = self.result
         for one in result[1:]:
@@ -336,7 +339,7 @@ class Step:
                 waiting[edge] -= 1
                 if waiting[edge] == 0:
                     heapq.heappush(ready, (-edge.order, edge))
-        for one in (first, self.loss, self.ids):  # The program lets go of them after the backward pass.
+        for one in (first, self.loss, *self.inputs):  # The program lets go of them after the backward pass.
             one.storage.release()
 
     @staticmethod

@@ -339,7 +339,7 @@ class CodeReader : public OperatorReader {
 void trace_needs(RecordedGradient& gradient) {
   const std::vector<Instruction>& code = gradient.code.instructions;
   std::vector<std::uint64_t> values(gradient.code.values, 0);
-  std::vector<std::uint64_t> saved(kMostEdges, 0);
+  std::vector<std::uint64_t> saved(kMostSaved, 0);
   const auto need = [&](const Reference& reference, std::uint64_t edges) {
     if (reference.kind == Reference::Kind::kValue) {
       values[reference.index] |= edges;
@@ -348,7 +348,7 @@ void trace_needs(RecordedGradient& gradient) {
     }
   };
   for (std::size_t edge = 0; edge < gradient.results.size(); ++edge) {
-    need(gradient.results[edge], std::uint64_t{1} << edge);
+    need(gradient.results[edge], edge_bit(edge));
   }
   gradient.needed_by.assign(code.size(), 0);
   for (std::size_t i = code.size(); i-- > 0;) {
@@ -404,7 +404,7 @@ bool read_gradient(const JsonValue& value, const std::string& place, RecordingFa
       edges->as_array() == nullptr || results == nullptr || results->as_array() == nullptr ||
       edges->as_array()->size() != results->as_array()->size() ||
       edges->as_array()->size() > kMostEdges) {
-    return faults.refuse(place, &value, "a name, and as many results as edges, at most 64");
+    return faults.refuse(place, &value, "a name, and as many results as edges, at most 65,536");
   }
   gradient.name = *name->as_string();
   for (const JsonValue& edge : *edges->as_array()) {

@@ -200,6 +200,7 @@ class Shortener {
             .inputs = variant.inputs,
             .quantised = variant.quantised,
             .prepared = variant.prepared,
+            .images = variant.images,
             .masks_made = variant.masks_made,
             .micro_batch = variant.micro_batch,
             .sequence_from = variant.sequence_from,

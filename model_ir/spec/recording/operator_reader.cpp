@@ -32,8 +32,16 @@ bool OperatorReader::read_operator(const JsonValue& value, const JsonValue::Arra
   if (fields.size() > 4 && !read_extra(fields[4], instruction)) {
     return false;
   }
+  if (instruction.name == "keep" && !is_kept(instruction)) {
+    return refuse(value, "one value that a module keeps, and no output");
+  }
   return instruction.name != "scaled_dot_product_attention" || is_attention(instruction) ||
          refuse(value, "attention of queries, keys and values, with one new output");
+}
+
+bool OperatorReader::is_kept(const Instruction& instruction) {
+  return instruction.inputs.size() == 1 &&
+         instruction.inputs.front().kind == Reference::Kind::kValue && instruction.outputs.empty();
 }
 
 bool OperatorReader::is_attention(const Instruction& instruction) {
@@ -168,7 +176,7 @@ void OperatorReader::read_scalars(const JsonValue& scalars, Instruction& instruc
 }
 
 bool OperatorReader::read_saves(const JsonValue& saves, Instruction& instruction) {
-  if (saves.as_array() == nullptr || saves.as_array()->size() > kMostEdges) {
+  if (saves.as_array() == nullptr || saves.as_array()->size() > kMostSaved) {
     return refuse(saves, "a list such as [\"in 0\", \"out 1\"]");
   }
   for (const JsonValue& each : *saves.as_array()) {

@@ -17,6 +17,7 @@ class OperatorReader : public ValueReader {
  private:
   /// Attention is run as a whole: its inputs are values, its output has a storage of its own.
   [[nodiscard]] static bool is_attention(const Instruction& instruction);
+  [[nodiscard]] static bool is_kept(const Instruction& instruction);
   /// The output of a node, [value], which exists already.
   [[nodiscard]] bool read_existing(const JsonValue& value, RecordedOutput& output);
   [[nodiscard]] bool read_how(const JsonValue& value, std::size_t inputs, RecordedOutput& output);

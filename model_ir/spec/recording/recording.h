@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "model_ir/spec/dtype.h"
+#include "model_ir/spec/images.h"
 #include "model_ir/spec/recording/size_expression.h"
 
 namespace headroom::ir {
@@ -148,13 +150,20 @@ struct RecordedLayer {
   RecordedScope scope;
 };
 
+/// The bit of an edge of a backward node. Edges from 63 on share one, so that what only some of
+/// them need is run for all of them: they belong to `cat` and `stack`, whose gradients are views.
+[[nodiscard]] constexpr std::uint64_t edge_bit(std::size_t edge) {
+  constexpr std::size_t kLast = 63;
+  return std::uint64_t{1} << (edge < kLast ? edge : kLast);
+}
+
 /// A backward node.
 struct RecordedGradient {
   std::string name;
   std::vector<std::int32_t> edges;  ///< Positions among the operator's inputs, or `kBaseEdge`.
   RecordedCode code;
   std::vector<Reference> results;  ///< One per edge.
-  /// For each instruction, and for each saved tensor: bit i is set if edge i needs it.
+  /// For each instruction, and for each saved tensor: the bits (`edge_bit`) of edges that need it.
   std::vector<std::uint64_t> needed_by;
   std::vector<std::uint64_t> saved_for;
 };
@@ -175,7 +184,8 @@ struct RecordedVariant {
   bool quantised = false;
   /// `quantised`: after prepare_model_for_kbit_training, which makes the other parameters fp32.
   bool prepared = false;
-  bool masks_made = false;  ///< For batches whose mask of ones the model makes all the same.
+  std::optional<Images> images;  ///< Of every sequence, if the batches have any.
+  bool masks_made = false;       ///< For batches whose mask of ones the model makes all the same.
   std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.
   std::int64_t sequence_from = 1;           ///< Sequence lengths for which it holds.
   std::optional<std::int64_t> sequence_below;

@@ -276,6 +276,9 @@ class Reader {
       return faults_.refuse(place + "/linears", entry.find("linears"),
                             "\"quantised\" or \"prepared\"");
     }
+    if (!read_images(entry.find("images"), place + "/images", variant.images)) {
+      return false;
+    }
     std::optional<std::int64_t> from, multiple;
     if (!read_bound(entry, "micro_batch", place, variant.micro_batch) ||
         !read_bound(entry, "sequence_from", place, from) ||
@@ -289,6 +292,13 @@ class Reader {
     std::vector<CodeNames> body_names;
     return read_bodies(entry, place, variant, body_names) &&
            read_layers(entry, place, variant, body_names) && read_whole(entry, place, variant);
+  }
+
+  bool read_images(const JsonValue* value, const std::string& place,
+                   std::optional<Images>& images) {
+    images = parse_images(text_of(value));
+    return value == nullptr || images ||
+           faults_.refuse(place, value, "COUNTxHEIGHTxWIDTH, such as \"2x1024x1024\"");
   }
 
   /// A number above 0, or nothing if the key is absent.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string>
 #include <utility>
 
 namespace headroom::ir {
@@ -50,7 +51,8 @@ bool ValueReader::read_reference(const JsonValue& value, Reference& reference) {
     if (gradient || saved) {
       reference = {.kind = gradient ? Reference::Kind::kGradient : Reference::Kind::kSaved,
                    .index = gradient ? *gradient : *saved};
-      return reference.index < kMostEdges || refuse(value, "a number below 64");
+      const std::size_t most = gradient ? kMostEdges : kMostSaved;
+      return reference.index < most || refuse(value, "a number below " + std::to_string(most));
     }
   } else if (text->starts_with("p:")) {
     reference = {.kind = Reference::Kind::kParameter,

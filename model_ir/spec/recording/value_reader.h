@@ -13,8 +13,10 @@
 namespace headroom::ir {
 
 inline constexpr std::uint32_t kMostIndex = 1U << 24;
-/// Bits of `RecordedGradient::needed_by`.
-inline constexpr std::size_t kMostEdges = 64;
+/// Tensors that a backward node keeps: bits of the set in which the engine notes them.
+inline constexpr std::size_t kMostSaved = 64;
+/// Edges of a backward node, and gradients that it is given: one for each tensor of a list.
+inline constexpr std::size_t kMostEdges = 65'536;
 
 /// "in 3": the number behind the word.
 [[nodiscard]] std::optional<std::uint32_t> number_after(std::string_view text,

@@ -259,6 +259,10 @@ Tensor CodeRunner::run_attention(const Instruction& instruction, std::span<const
 
 void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   const Instruction& recorded = *instruction.recorded;
+  if (instruction.traits.keeps) {
+    model_.kept[&recorded] = operand(recorded.inputs.front(), frame);
+    return;
+  }
   if (model_.hooks.read) {
     read_attributes(instruction, frame);
   }
@@ -520,21 +524,33 @@ bool CodeRunner::is_embedding(const Instruction& instruction, const Frame& frame
   return !parameters.empty() && frame.scope.modules[instruction.index] == parameters.front().module;
 }
 
-/// PEFT's hook of the embedding, which requires a gradient of its rows where layers are recomputed.
+/// Whether an operator reads rows of tokens or cuts patches of images.
+bool CodeRunner::embeds(const Instruction& made) const {
+  const bool reads_tokens = made.name == "embedding" && made.inputs.size() > 1 &&
+                            made.inputs[1] == Reference{Reference::Kind::kValue, 0};
+  const bool reads_images = made.name == "convolution" && prepared_->variant().images;
+  return eager_.layer() < 0 && (reads_tokens || reads_images);
+}
+
+/// The hooks of input embeddings, which require a gradient of their rows where layers with adapters
+/// are recomputed. Source: transformers modeling_utils.py, enable_input_require_grads.
 void CodeRunner::require_gradient_of(const PreparedCode& code, std::size_t leave,
                                      const Frame& frame) {
-  if (!is_embedding(*code.instructions[leave].recorded, frame)) {
-    return;
-  }
+  using Kind = Instruction::Kind;
+  bool found = is_embedding(*code.instructions[leave].recorded, frame);
+  Tensor rows;
   for (std::size_t at = leave; at-- > 0;) {
     const Instruction& instruction = *code.instructions[at].recorded;
-    if (instruction.kind == Instruction::Kind::kOp && !instruction.outputs.empty()) {
-      const Tensor rows = operand(instruction.outputs.front().target, frame);
-      if (rows.defined()) {
-        require_gradient(model_, rows);
-      }
-      return;
+    if (instruction.kind == Kind::kOp && !instruction.outputs.empty()) {
+      rows = rows.defined() ? rows : operand(instruction.outputs.front().target, frame);
+      found = found || embeds(instruction);
     }
+    if (rows.defined() && (found || instruction.kind == Kind::kEnter)) {
+      break;
+    }
+  }
+  if (found && rows.defined()) {
+    require_gradient(model_, rows);
   }
 }
 

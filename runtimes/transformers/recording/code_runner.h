@@ -67,6 +67,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   [[nodiscard]] std::vector<torch::Tensor> run_hooked(std::int32_t layer,
                                                       std::vector<torch::Tensor> arguments);
   [[nodiscard]] bool is_embedding(const Instruction& instruction, const Frame& frame) const;
+  [[nodiscard]] bool embeds(const Instruction& made) const;
   void call_hook(const Instruction& instruction, const Frame& frame);
   [[nodiscard]] torch::Tensor operand(const Reference& reference, const Frame& frame) const;
   [[nodiscard]] std::vector<torch::Tensor> operands(const Instruction& instruction,

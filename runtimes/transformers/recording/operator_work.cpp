@@ -188,7 +188,8 @@ OperatorTraits traits_of(const Instruction& instruction) {
           .gathers = gathers(name),
           .efficient = name.find("efficient") != std::string_view::npos,
           .transposes = name == "transpose",
-          .attends = name == "scaled_dot_product_attention"};
+          .attends = name == "scaled_dot_product_attention",
+          .keeps = name == "keep"};
 }
 
 void touch_workspaces(Eager& eager, const OperatorTraits& traits, std::span<const Tensor> inputs) {

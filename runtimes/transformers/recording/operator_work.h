@@ -31,6 +31,7 @@ struct OperatorTraits {
   bool efficient = false;   ///< The memory-efficient kernel of attention.
   bool transposes = false;  ///< torch.transpose
   bool attends = false;     ///< scaled_dot_product_attention as a whole, which is no operator.
+  bool keeps = false;       ///< No operator either: a module keeps a tensor for its next call.
 };
 [[nodiscard]] OperatorTraits traits_of(const Instruction& instruction);
 

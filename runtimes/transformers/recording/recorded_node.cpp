@@ -64,7 +64,7 @@ Gradients run_template(Eager& eager, const PreparedInstruction& owner, std::uint
   unpack(eager, *owner.recorded, kept, node, saved.all());
   std::uint64_t wanted = 0;
   for (std::size_t edge = 0; edge < gradient.edges.size(); ++edge) {
-    wanted |= node.wants(edge) ? std::uint64_t{1} << edge : 0;
+    wanted |= node.wants(edge) ? edge_bit(edge) : 0;
   }
   BackwardFrame frame{.gradients = incoming, .saved = saved.all(), .values = Values(code.values)};
   for (std::size_t i = 0; i < code.instructions.size(); ++i) {
@@ -116,7 +116,7 @@ RecordedNode::RecordedNode(Eager& eager, const PreparedInstruction& instruction,
       edges[i] =
           edge == kBaseEdge ? operands.base : operands.inputs[static_cast<std::size_t>(edge)];
     }
-    wanted_ |= edges[i].requires_grad() ? std::uint64_t{1} << i : 0;
+    wanted_ |= edges[i].requires_grad() ? edge_bit(i) : 0;
   }
   if (wanted_ == 0) {
     return;

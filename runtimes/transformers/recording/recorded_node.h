@@ -34,7 +34,7 @@ class RecordedNode {
   torch::Eager& eager_;
   const PreparedInstruction& instruction_;
   std::optional<torch::Record> record_;
-  std::uint64_t wanted_ = 0;  ///< Bit i: edge i needs a gradient.
+  std::uint64_t wanted_ = 0;  ///< The bits (`edge_bit`) of edges that need a gradient.
   std::uint64_t kept_ = 0;    ///< Bit i: the node keeps saved tensor i.
 };
 

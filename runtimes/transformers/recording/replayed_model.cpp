@@ -53,7 +53,8 @@ const RecordedVariant* variant_with(const ModelSpec& spec, const ParallelPlan& p
                                     std::string_view attention) {
   const RecordedVariant* usual = nullptr;
   for (const RecordedVariant& variant : spec.recording->variants) {
-    if (!computes(variant, plan) || variant.attention != attention || variant.masks_made ||
+    if (!computes(variant, plan) || variant.attention != attention ||
+        variant.images != plan.workload.images || variant.masks_made ||
         !variant.takes(sizes_of(plan))) {
       continue;
     }
@@ -80,6 +81,45 @@ std::string lengths_of(const RecordedVariant& variant) {
   return text;
 }
 
+/// The error for images that were not recorded, or for none where all recorded batches have some.
+std::optional<Error> images_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  const std::optional<Images>& asked = plan.workload.images;
+  std::vector<std::string> recorded;
+  for (const RecordedVariant& variant : spec.recording->variants) {
+    if (variant.images == asked) {
+      return std::nullopt;
+    }
+    const std::string text = variant.images ? text_of(*variant.images) : "none";
+    if (std::ranges::find(recorded, text) == recorded.end()) {
+      recorded.push_back(text);
+    }
+  }
+  return Error::invalid_argument(
+      "images", asked ? text_of(*asked) : "none", "what the recording holds: " + join(recorded),
+      asked ? "record the model with these images: headroom import config.json --images " +
+                  text_of(*asked) + " --output my-model.json"
+            : "add --images " + recorded.front());
+}
+
+/// The micro-batches that were recorded one by one, for a model whose code depends on the number
+/// of images; empty if there are others.
+std::vector<std::string> recorded_batches(const ModelSpec& spec, const ParallelPlan& plan) {
+  std::vector<std::string> batches;
+  for (const RecordedVariant& variant : spec.recording->variants) {
+    if (variant.images != plan.workload.images) {
+      continue;
+    }
+    if (!variant.micro_batch || *variant.micro_batch == plan.workload.micro_batch) {
+      return {};
+    }
+    const std::string text = std::to_string(*variant.micro_batch);
+    if (std::ranges::find(batches, text) == batches.end()) {
+      batches.push_back(text);
+    }
+  }
+  return batches;
+}
+
 /// The error for a precision, an attention or a length that was not recorded.
 std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (variant_for(spec, plan) != nullptr) {
@@ -88,7 +128,8 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
   std::vector<std::string> recorded;
   std::vector<std::string> lengths;
   for (const RecordedVariant& variant : spec.recording->variants) {
-    const bool is_asked = computes(variant, plan) && !variant.masks_made &&
+    const bool is_asked = computes(variant, plan) && variant.images == plan.workload.images &&
+                          !variant.masks_made &&
                           (variant.attention == word_of(attention_words(), plan.attention) ||
                            !spec.recording->has_fused_attention());
     if (is_asked && std::ranges::find(lengths, lengths_of(variant)) == lengths.end()) {
@@ -97,6 +138,12 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
     if (!variant.quantised && std::ranges::find(recorded, words_of(variant)) == recorded.end()) {
       recorded.push_back(words_of(variant));
     }
+  }
+  if (const std::vector<std::string> batches = recorded_batches(spec, plan); !batches.empty()) {
+    return Error::invalid_argument(
+        "micro-batch", std::to_string(plan.workload.micro_batch),
+        "one of " + join(batches) + ": the code depends on the number of images of a micro-batch",
+        "choose one of these, or record the model again with headroom import --micro-batches");
   }
   if (!lengths.empty()) {
     return Error::invalid_argument("seq", std::to_string(plan.workload.sequence),
@@ -264,6 +311,9 @@ std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan
     return trouble;
   }
   if (const std::optional<Error> trouble = adapter_trouble(spec, plan)) {
+    return trouble;
+  }
+  if (const std::optional<Error> trouble = images_trouble(spec, plan)) {
     return trouble;
   }
   if (const std::optional<Error> trouble = variant_trouble(spec, plan)) {

@@ -15,6 +15,7 @@ from headroom_torch import models as shared
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, None: None}
 AUTOCAST = {"autocast_bf16": torch.bfloat16, "autocast_fp16": torch.float16}
 TASKS = {
+    "image-text": transformers.AutoModelForImageTextToText,
     "masked": transformers.AutoModelForMaskedLM,
     "seq2seq": transformers.AutoModelForSeq2SeqLM,
     "sequence-classification": transformers.AutoModelForSequenceClassification,
@@ -74,6 +75,12 @@ def add_adapters(model, lora, checkpointed):
 def prepare_kbit(model, checkpointing):
     """PEFT's preparation of quantised models."""
     return shared.prepare_kbit(model, checkpointing in ("full", "full_reentrant"), checkpointing == "full_reentrant")
+
+
+def freeze(model, paths):
+    """Does not train the parameters of some modules, such as the tower for images."""
+    for path in paths:
+        model.get_submodule(path).requires_grad_(False)
 
 
 def layers_of(model):

@@ -9,6 +9,7 @@ import torch
 import generation
 import harness
 import models
+import pictures
 import replicas
 import resume
 from phases import NCCL_PAUSE, Phases, Unobserved
@@ -56,6 +57,7 @@ def load(case):
         model = models.prepare_kbit(model, kind)
     if case.get("lora"):
         model = models.add_adapters(model, case["lora"], False)
+    models.freeze(model, case.get("freeze", ()))
     model.train()
     if not case.get("prepare_kbit"):
         models.checkpoint(model, kind)
@@ -79,9 +81,9 @@ def batch_of(case):
     return batch
 
 
-def forward(model, case):
+def forward(model, case, images):
     """A batch and its loss; with it what is kept until the end of the backward pass."""
-    batch = batch_of(case)
+    batch = images.batch(case) if case.get("images") else batch_of(case)
     dtype = models.AUTOCAST.get(case.get("precision"))
     with torch.autocast("cuda", dtype=dtype) if dtype else contextlib.nullcontext():
         output = model(**batch)
@@ -117,12 +119,13 @@ def update(optimizer, scaler, trained, clip):
 def train(model, optimizer, scaler, case, phases):
     trained = [p for p in model.parameters() if p.requires_grad]
     pieces = case.get("accumulation", 1)
+    images = pictures.Pictures(model, case) if case.get("images") else pictures.TextAlone()
     for step in range(1, case.get("steps", 2) + 1):
         for piece in range(1, pieces + 1):
             name = f"step{step}.{piece}" if pieces > 1 else f"step{step}"
-            with phases(f"{name}.forward"):
-                loss, kept = forward(model, case)
-            with phases(f"{name}.backward"):
+            with phases(f"{name}.forward"), images.known():
+                loss, kept = forward(model, case, images)
+            with phases(f"{name}.backward"), images.known():
                 (scaler.scale(loss) if scaler else loss).backward()
                 del loss, kept
         if optimizer is None:

@@ -20,6 +20,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--points", help="sizes at which the model runs, such as 2x512,3x320")
     parser.add_argument("--masks", choices=("skipped", "made"), default="skipped",
                         help="made: a mask of ones that a model makes for itself is not left out, as with padding")
+    parser.add_argument("--images", help="images of every sequence, COUNTxHEIGHTxWIDTH in pixels, such as 2x1024x1024")
+    parser.add_argument("--micro-batches", help="with --images: micro-batches that are recorded one by one where the "
+                                                "code depends on the number of images, such as 1,2,4")
+    parser.add_argument("--freeze", help="modules that are not trained, such as model.visual, with commas between")
     parser.add_argument("--task", choices=("causal-lm", "seq2seq-lm", "masked-lm", "image-text"))
     return parser.parse_args()
 
@@ -27,8 +31,10 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     arguments = _arguments()
     gc.disable()
+    from .frozen import NoModule
+    from .image_text import Images, NoImages
     from .modes import usual_modes
-    from .recording import Mode, Refused, record
+    from .recording import MICRO_BATCHES, Mode, Refused, record
 
     start = time.time()
     points = [tuple(int(one) for one in point.split("x")) for point in arguments.points.split(",")] \
@@ -40,8 +46,12 @@ def main() -> int:
         modes = "/".join((arguments.parameters or "bf16", arguments.autocast or "", arguments.attention))
     try:
         text = record(arguments.source, [Mode(mode) for mode in modes.split(",")], points, arguments.task,
-                      arguments.masks == "made")
-    except Refused as error:
+                      arguments.masks == "made",
+                      images=Images(arguments.images) if arguments.images else None,
+                      micro_batches=[int(one) for one in arguments.micro_batches.split(",")]
+                      if arguments.micro_batches else MICRO_BATCHES,
+                      freeze=arguments.freeze.split(",") if arguments.freeze else ())
+    except (Refused, NoImages, NoModule) as error:
         print(f"headroom: {error}", file=sys.stderr)
         return 1
     with open(arguments.output, "w", encoding="utf-8") as file:

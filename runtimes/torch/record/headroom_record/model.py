@@ -21,6 +21,7 @@ class Source:
         self.config: Dict[str, Any] = {}
         self.make: Optional[Callable[[], nn.Module]] = None
         self.batch: Optional[Callable[[int, int], Any]] = None
+        self.folder = ""  # Of the configuration.
         path, _, function = text.rpartition(":")
         if path.endswith(".py"):
             if not os.path.exists(path):
@@ -34,6 +35,7 @@ class Source:
             return
         if os.path.isdir(text):
             text = os.path.join(text, "config.json")
+        self.folder = os.path.dirname(text)
         with open(text, encoding="utf-8") as file:
             self.config = json.load(file)
         self.name = self.config.get("model_type", "")

@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .blocks import CONVOLUTIONS, cudnn_copies
+from .host_values import HostValues
 from .schema import DTYPES, Operator, flat_tensors, geometry
 
 _TORCH = torch.__path__[0]
@@ -122,13 +124,14 @@ class Observer(TorchDispatchMode):
         self.scope: Optional[Scope] = None
         self.nodes: Dict[int, Node] = {}
         self.saved: Dict[int, Saved] = {}  # By the storage of what stands for them.
-        self.windows: List[Tuple[List[Any], List[Tuple[int, int]]]] = []
+        self.windows: List[Tuple[Optional[List[Any]], List[Tuple[int, int]]]] = []
         self.resolve: Callable[[torch.Tensor], Any] = lambda tensor: None
         self._operators: Dict[Any, Operator] = {}
         self._pending: List[Tuple[Any, Any, List[Any], int]] = []
         self._edges: Dict[int, List[Any]] = {}
         self._keys: Dict[int, List[Any]] = {}
         self.with_nodes = False
+        self.values: Optional[HostValues] = None  # Where batches have images, whose sizes are read from the device.
 
     # What values are called.
 
@@ -198,7 +201,7 @@ class Observer(TorchDispatchMode):
         kwargs = kwargs or {}
         scope = self.scope
         if scope is None:
-            return func(*args, **kwargs)
+            return self._run(func, args, kwargs)
         if self._pending:
             self.settle()
         operator = self._operators.get(func)
@@ -208,12 +211,12 @@ class Observer(TorchDispatchMode):
         if operator.name == "detach" and tensors[0] is not None:
             unpacked = self.saved.get(tensors[0].untyped_storage()._cdata)
             if unpacked is not None:  # Autograd unpacks a saved tensor.
-                result = func(*args, **kwargs)
+                result = self._run(func, args, kwargs)
                 return result
         if operator.name in ("_local_scalar_dense", "record_stream"):
-            return func(*args, **kwargs)
+            return self._run(func, args, kwargs)
         if operator.name == "lift_fresh":  # A tensor made from numbers: copied to the device before it is seen.
-            result = func(*args, **kwargs)
+            result = self._run(func, args, kwargs)
             if result.is_cuda and result.untyped_storage()._cdata not in scope.storages:
                 self._appeared(result, "lift_fresh", [])
             return result
@@ -228,7 +231,7 @@ class Observer(TorchDispatchMode):
                 edges.append(self._edge(base, self.reference(base)))
         _set_mark(str(len(self.windows)))
         try:
-            result = func(*args, **kwargs)
+            result = self._run(func, args, kwargs)
         finally:
             _set_mark("")
         found = flat_tensors(result)
@@ -249,11 +252,20 @@ class Observer(TorchDispatchMode):
             if edges is not None:
                 self._pending.append((weakref.ref(tensor), None if base is None else weakref.ref(base), instruction,
                                       position))
-        self.windows.append((instruction, blocks))
+        if self.values is not None and operator.name in CONVOLUTIONS:
+            copies = cudnn_copies(tensors)
+            if copies:
+                extra["inside"] = copies + [f"new {position}" for position, _ in blocks]
+            self.windows.append((None, []))
+        else:
+            self.windows.append((instruction, blocks))
         if edges is not None:
             self._edges[id(instruction)] = edges
             self._keys[id(instruction)] = keys
         return result
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        return func(*args, **kwargs) if self.values is None else self.values.call(func, args, kwargs)
 
     def _key(self, tensor: Optional[torch.Tensor]) -> Any:
         """The storage and geometry of an operator's input, by which saved tensors are found again."""
@@ -449,6 +461,8 @@ class Observer(TorchDispatchMode):
         record = scope.storages.get(storage) if scope is not None else None
         value = record.values.get(shape) if record is not None else None
         self.saved[stand_in.untyped_storage()._cdata] = Saved((record or storage, shape), value, stand_in)
+        if self.values is not None:
+            self.values.hand_on(tensor, stand_in)
         return stand_in
 
     @staticmethod

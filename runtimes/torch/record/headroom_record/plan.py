@@ -12,15 +12,21 @@ MULTIPLE = 64
 class Plan:
     """The sizes at which a model runs: its code depends on the sequence, and on whether there is one alone."""
 
-    def __init__(self, config: Any, points: Optional[Sequence[Tuple[int, int]]], brief: bool = False):
-        """`brief`: fewer sizes, for further configurations of a family, whose recordings check each other."""
+    def __init__(self, config: Any, points: Optional[Sequence[Tuple[int, int]]], brief: bool = False,
+                 shortest: int = 0, micro_batches: Sequence[int] = ()):
+        """`brief`: fewer sizes, for further configurations of a family, whose recordings check each other. `shortest`:
+        the tokens that every sequence needs for its images; `micro_batches` are those that are recorded one by one
+        where the code depends on the number of images."""
         text = config.get_text_config() if hasattr(config, "get_text_config") else config
         most = getattr(text, "max_position_embeddings", None)
         self.given = list(points) if points else None
         self.window = _window_of(text)
-        largest = max(s for _, s in POINTS)
+        self.shortest, self.micro_batches = shortest, micro_batches
+        self._base = -(-shortest // MULTIPLE) * MULTIPLE
+        largest = self._base + max(s for _, s in POINTS)
         limit = most if isinstance(most, int) and most <= largest else None
-        if self.window is not None and self.window <= largest:
+        self.always_above = self.window is not None and self.window < self._base + MULTIPLE
+        if self.window is not None and self.window <= largest and not self.always_above:
             limit = min(limit or self.window, self.window)
         # Below the greatest sequence: at that one, slices of a model's tables become something else.
         self._limit = limit
@@ -35,12 +41,12 @@ class Plan:
     def _scaled(self, sequence: int) -> int:
         sequence = sequence * self.factor + (sequence % 2 and 1 - self.factor % 2)
         if self._limit is None:
-            return sequence
-        smaller = sequence * 7 * self._limit // (8 * 512)
-        return max(8, smaller // 8 * 8) if sequence % 8 == 0 else smaller // 2 * 2 + 1
+            return self._base + sequence
+        smaller = sequence * 7 * (self._limit - self._base) // (8 * 512)
+        return self._base + (max(8, smaller // 8 * 8) if sequence % 8 == 0 else smaller // 2 * 2 + 1)
 
     def above(self, batches: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
-        return [(b, self.window + s) for b, s in batches]
+        return [(b, max(self.window, self._base) + s) for b, s in batches]
 
 
 def _window_of(config: Any) -> Optional[int]:

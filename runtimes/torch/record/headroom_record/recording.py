@@ -9,6 +9,10 @@ import torch
 
 from . import blocks, fallbacks, quantised, write
 from .finish import finish, named_load, short, written
+from .frozen import frozen
+from .host_values import HostValues
+from .image_text import Images
+from .images import ImageBatches
 from .merge import Different
 from .model import TYPES, Source, build, parameter_names, task_of
 from .observer import Observer, TooManyTurns
@@ -16,6 +20,9 @@ from .plan import Plan
 from .schema import DTYPES
 from .trace import Run
 from .variants import Recorder
+
+
+MICRO_BATCHES = (1, 2, 4)  # Recorded one by one where the code depends on the number of images.
 
 
 class Refused(Exception):
@@ -71,7 +78,8 @@ def _found(run: Run, plan: Plan) -> Tuple[Recorder, List[Any]]:
 class _Parts:
     """What the modes of one recording share."""
 
-    def __init__(self, masks_made: bool) -> None:
+    def __init__(self, masks_made: bool, images: Optional[Images]) -> None:
+        self.images = images
         self.masks_made = masks_made
         self.gradients: Dict[str, int] = {}
         self.variants: List[Any] = []
@@ -90,6 +98,8 @@ class _Parts:
                 holds["sequence_from"] = max(least, holds.get("sequence_from", 0))
             variant = dict({"parameters": mode.parameters, "autocast": mode.autocast, "attention": mode.attention,
                             "compute_capability": f"{capability[0]}.{capability[1]}"}, **holds)
+            if self.images is not None:
+                variant["images"] = self.images.text
             if self.masks_made:
                 variant["masks"] = "made"
             if mode.linears is not None:
@@ -117,7 +127,9 @@ def _take_sequences_whole(masking: Any) -> None:
 
 
 def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tuple[int, int]]],
-           wanted: Optional[str] = None, masks_made: bool = False, brief: bool = False) -> str:
+           wanted: Optional[str] = None, masks_made: bool = False, brief: bool = False,
+           images: Optional[Images] = None, micro_batches: Sequence[int] = MICRO_BATCHES,
+           freeze: Sequence[str] = ()) -> str:
     import transformers
 
     fallbacks.watch()
@@ -127,12 +139,15 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
                                                       transformers.masking_utils.fast_all)
 
     torch.backends.cuda.enable_cudnn_sdp(False)
+    if images is not None:  # The stand-in has no cuDNN; its convolutions are written as PyTorch calls cuDNN.
+        torch.backends.cudnn.enabled = False
+        wanted = wanted or "image-text"
     source = Source(source_text)
     config = source.configuration()
     task, kind = ("own", None) if config is None else task_of(config, wanted)
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    parts = _Parts(masks_made)
+    parts = _Parts(masks_made, images)
     model, groups = None, None
     loaded_as: List[str] = []
     for mode in modes:
@@ -143,9 +158,13 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         names = parameter_names(model)
         if groups is not None:
             groups.of(model)
-        run = Run(observer, model, names, TYPES.get(mode.autocast or ""), source.batch, groups,
-                  mode.linears)
-        recorder, found = _found(run, Plan(config, points, brief))
+        batch, plan = source.batch, Plan(config, points, brief)
+        if images is not None:
+            observer.values = HostValues()
+            batches = ImageBatches(images, model, config, source.folder, observer.values)
+            batch, plan = batches.batch, Plan(config, points, brief, batches.shortest, micro_batches)
+        run = Run(observer, model, names, TYPES.get(mode.autocast or ""), batch, groups, mode.linears)
+        recorder, found = _found(run, plan)
         groups = run.groups
         loaded = None if mode.parameters in loaded_as else named_load(load, names)
         loaded_as.append(mode.parameters)
@@ -157,13 +176,16 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         "config": {} if config is None else json.loads(config.to_json_string(use_diff=False)),
         "sizes": {"checked": parts.checked, "sequence_multiple": parts.multiple},
         "modules": [[path, type(module).__name__] for path, module in model.named_modules()],
-        "parameters": _parameters(model, modes[-1].parameters),
+        "parameters": _parameters(model, modes[-1].parameters, freeze),
         "buffers": [[name, list(buffer.shape), DTYPES[buffer.dtype]] for name, buffer in model.named_buffers()],
         "gradients": [json.loads(one) for one in parts.gradients],
         "variants": parts.variants})
 
 
-def _parameters(model: Any, usual: str) -> List[List[Any]]:
+def _parameters(model: Any, usual: str, freeze: Sequence[str]) -> List[List[Any]]:
+    """`freeze`: modules that are not trained. Their code was recorded with all gradients, and the engine leaves out
+    those that nobody wants."""
+    fixed = frozen([name for name, _ in model.named_parameters()], freeze)
     owners: Dict[int, str] = {}
     tied: Dict[str, List[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -175,7 +197,7 @@ def _parameters(model: Any, usual: str) -> List[List[Any]]:
         extra: Dict[str, Any] = {}
         if name in tied:
             extra["tied"] = tied[name]
-        if not parameter.requires_grad:
+        if not parameter.requires_grad or name in fixed:
             extra["trainable"] = False
         if DTYPES[parameter.dtype] != usual:
             extra["dtype"] = DTYPES[parameter.dtype]

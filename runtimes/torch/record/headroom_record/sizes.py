@@ -91,7 +91,7 @@ def _tried(points: Tuple[Tuple[int, int], ...]) -> List[Tuple[_Terms, Tuple[Tupl
         b, s, divisor = term
         return [pb ** b * ps ** s * (-(-ps // divisor) if divisor else 1) for pb, ps in points]
 
-    alone = all(b == 1 for b, _ in points)
+    alone = len({b for b, _ in points}) == 1
     monomials = [one for one in _MONOMIALS if not (alone and one[0])]
     forms = [tuple((b, s, 0) for b, s in chosen) for count in (1, 2, 3)
              for chosen in itertools.combinations(monomials, count)]

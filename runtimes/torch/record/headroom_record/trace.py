@@ -1,6 +1,6 @@
 """Runs a model forward and backward at one size, and keeps what it did."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import torch
 
@@ -139,4 +139,20 @@ class Run:
         returned.extend(one for instruction in scope.code[end:] for one in instruction[1:] if one not in values)
         scope.closed = True
         del scope.code[end:], scope.places[end:]
+        if observer.values is not None:
+            _keep(scope, {one for one in returned[1:] if isinstance(one, int)})
         return loss
+
+
+def _keep(scope: Scope, returned: Set[int]) -> None:
+    """Values that live on although nothing returns them: a module keeps them for its next call. That they are kept is
+    written where they are made, for there the module lets go of those of the call before."""
+    given = set(range(len(scope.inputs)))
+    kept = {record.owner for record in scope.storages.values() if isinstance(record.owner, int)} - returned - given
+    layers = 0
+    for at in range(len(scope.code) - 1, -1, -1):
+        instruction = scope.code[at]
+        layers += {"#end": 1, "#begin": -1}.get(instruction[0], 0)
+        for value in kept.intersection(fold.made(instruction)) if layers == 0 else ():
+            scope.code.insert(at + 1, ["op", "keep", [value], [], {}])
+            scope.places.insert(at + 1, scope.places[at])

@@ -102,7 +102,9 @@ class Recorder:
         plan = self._plan
         if plan.given is not None:
             return [({}, self._merge(plan.given))]
-        found = self._of_sequences({}, plan.below)
+        if plan.always_above:
+            return self._of_sequences({"sequence_from": max(plan.window, plan.shortest)}, plan.above)
+        found = self._of_sequences({"sequence_from": plan.shortest} if plan.shortest else {}, plan.below)
         if plan.window is not None:
             above = self._of_sequences({"sequence_from": plan.window}, plan.above)
             for holds, _ in found:
@@ -126,8 +128,21 @@ class Recorder:
 
     def _of_batches(self, holds: Dict[str, Any], several: List[Tuple[int, int]], alone: List[Tuple[int, int]]) \
             -> List[Any]:
+        if self._plan.micro_batches and not self._is_of_any_batch(several):
+            sequences = [sequence for _, sequence in alone]
+            return [(dict(holds, micro_batch=one), self._merge([(one, sequence) for sequence in sequences]))
+                    for one in self._plan.micro_batches]
         merged = self._merge(several)
         try:
             return [(holds, self._merge(several + alone[:1]))]
         except Different:
             return [(holds, merged), (dict(holds, micro_batch=1), self._merge(alone))]
+
+    def _is_of_any_batch(self, several: List[Tuple[int, int]]) -> bool:
+        """Whether the code is the same for other numbers of sequences, and so of images."""
+        other = next(point for point in several if point[0] != several[0][0])
+        try:
+            self._merge([several[0], other])
+        except Different:
+            return False
+        return True
