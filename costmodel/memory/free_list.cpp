@@ -10,14 +10,14 @@ namespace {
 
 /// Size and address as one number, since comparing two in turn would take a branch that cannot be
 /// predicted, or three comparisons.
-__extension__ using Key = __int128;
+__extension__ using SizeAndAddress = __int128;
 
-Key key_of(std::int64_t size, std::int64_t address) {
-  return (static_cast<Key>(size) << 64) | static_cast<std::uint64_t>(address);
+SizeAndAddress size_and_address(std::int64_t size, std::int64_t address) {
+  return (static_cast<SizeAndAddress>(size) << 64) | static_cast<std::uint64_t>(address);
 }
 
-bool precedes(const FreeList::Entry& entry, Key key) {
-  return key_of(entry.size, entry.address) < key;
+bool precedes(const FreeList::Entry& entry, SizeAndAddress key) {
+  return size_and_address(entry.size, entry.address) < key;
 }
 
 /// Number of the `count` > 0 ordered items at `first` that come before the wanted place: as
@@ -39,7 +39,7 @@ FreeList::Position FreeList::lower_bound(std::int64_t size, std::int64_t address
   if (runs_.empty()) {
     return end();
   }
-  const Key key = key_of(size, address);
+  const SizeAndAddress key = size_and_address(size, address);
   const std::size_t run = count_before(runs_.data(), runs_.size(), [&](const Run& candidate) {
     return precedes(candidate.back(), key);
   });

@@ -173,7 +173,109 @@ void CompiledGraph::place(Id id, std::size_t step) {
   static_cast<void>(reuse(id, step));
 }
 
+/// What is planned for a function with a certain outline.
+struct CompiledGraph::Planned {
+  struct Place {
+    std::size_t last = 0;
+    std::size_t counted = 0;
+    Id place = 0;
+    bool has_place = false;
+    bool moved = false;
+  };
+  std::vector<std::int64_t> outline;
+  std::vector<Place> buffers;
+  std::vector<std::vector<Id>> dying;  ///< By step.
+};
+
+/// Everything that `plan_anew` reads, as numbers.
+std::vector<std::int64_t> CompiledGraph::outline() const {
+  std::vector<std::int64_t> all;
+  all.reserve(8 * (buffers_.size() + steps_.size()));
+  const auto add = [&all](auto number) { all.push_back(static_cast<std::int64_t>(number)); };
+  const auto add_all = [&](const std::vector<Id>& ids) {
+    add(ids.size());
+    std::ranges::for_each(ids, add);
+  };
+  add(buffers_.size());
+  for (const Buffer& buffer : buffers_) {
+    unsigned traits = 0;
+    for (const bool trait : {buffer.output, buffer.complex, buffer.wide, buffer.moved,
+                             buffer.inside, buffer.has_place}) {
+      traits = 2 * traits + (trait ? 1U : 0U);
+    }
+    add((traits << 16U) | (static_cast<unsigned>(buffer.kind) << 8U) |
+        static_cast<unsigned>(buffer.dtype));
+    add(buffer.shape.elements());
+    add(buffer.counted_bytes);
+    add(buffer.held);
+    add(buffer.made_at);
+    add(buffer.place);
+    add_all(buffer.over);
+  }
+  for (const Step& step : steps_) {
+    add_all(step.reads);
+    add_all(step.made);
+  }
+  return all;
+}
+
+/// The plans that this thread has made last: layers of a model have the same functions.
+std::vector<CompiledGraph::Planned>& CompiledGraph::known_plans() {
+  thread_local std::vector<Planned> known;
+  return known;
+}
+
+/// Takes the plan of a function with the same outline, if there is one.
+bool CompiledGraph::take_plan(const std::vector<std::int64_t>& outline) {
+  std::vector<Planned>& known = known_plans();
+  const auto found = std::ranges::find(known, outline, &Planned::outline);
+  if (found == known.end()) {
+    return false;
+  }
+  for (Id id = 0; id < buffers_.size(); ++id) {
+    const Planned::Place& planned = found->buffers[id];
+    buffers_[id].last = planned.last;
+    buffers_[id].counted = planned.counted;
+    buffers_[id].place = planned.place;
+    buffers_[id].has_place = planned.has_place;
+    buffers_[id].moved = planned.moved;
+  }
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    steps_[i].dying = found->dying[i];
+  }
+  std::rotate(known.begin(), found, found + 1);  // It is asked for again, most likely.
+  return true;
+}
+
+void CompiledGraph::note_plan(std::vector<std::int64_t> outline) const {
+  constexpr std::size_t kMost = 8;  // Forward and backward of some kinds of layers.
+  std::vector<Planned>& known = known_plans();
+  Planned made{.outline = std::move(outline), .buffers = {}, .dying = {}};
+  for (const Buffer& buffer : buffers_) {
+    made.buffers.push_back({.last = buffer.last,
+                            .counted = buffer.counted,
+                            .place = buffer.place,
+                            .has_place = buffer.has_place,
+                            .moved = buffer.moved});
+  }
+  for (const Step& step : steps_) {
+    made.dying.push_back(step.dying);
+  }
+  if (known.size() == kMost) {
+    known.pop_back();
+  }
+  known.insert(known.begin(), std::move(made));
+}
+
 void CompiledGraph::plan() {
+  std::vector<std::int64_t> own = outline();
+  if (!take_plan(own)) {
+    plan_anew();
+    note_plan(std::move(own));
+  }
+}
+
+void CompiledGraph::plan_anew() {
   find_last_readers();
   estimate();
   std::vector<std::vector<Id>> dying(steps_.size());

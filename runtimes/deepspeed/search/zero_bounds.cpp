@@ -13,7 +13,7 @@ namespace {
 /// rounded up to whole elements on every rank, by far less than this.
 constexpr double kLeastShare = 0.99;
 
-bool steps_on_host(const ir::ParallelPlan& plan) {
+bool is_stepped_on_host(const ir::ParallelPlan& plan) {
   if (!ir::has_zero(plan)) {
     return false;
   }
@@ -22,7 +22,7 @@ bool steps_on_host(const ir::ParallelPlan& plan) {
 }
 
 /// The number of layers that `plan` recomputes.
-std::int64_t layers_again(std::int64_t layers, const ir::ParallelPlan& plan) {
+std::int64_t recomputed_layer_count(std::int64_t layers, const ir::ParallelPlan& plan) {
   std::int64_t again = 0;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     again += ir::recomputes_layer(plan, layer) ? 1 : 0;
@@ -33,8 +33,8 @@ std::int64_t layers_again(std::int64_t layers, const ir::ParallelPlan& plan) {
 /// The time in which the host steps the optimizer; nothing if the model is too short for a line.
 ///
 /// Errors:  those of `cost::lower_replayed`.
-Result<std::optional<Seconds>> host_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                                         LoweredPlans& plans) {
+Result<std::optional<Seconds>> host_step_line(const ir::ModelSpec& model,
+                                              const ir::ParallelPlan& plan, LoweredPlans& plans) {
   constexpr std::size_t kPeriods = 3;  // As in `AloneBounds`, whose programs are shared.
   const cost::LayerStretch stretch = cost::best_stretch(model.layers, 1);
   const std::size_t removed = stretch.removable(kPeriods);
@@ -64,10 +64,10 @@ Result<std::optional<Seconds>> host_step(const ir::ModelSpec& model, const ir::P
 Result<std::optional<SampledBound>> ZeroBounds::sampled(const ir::ParallelPlan& plan,
                                                         LoweredPlans& plans) {
   Result<std::optional<SampledBound>> own = AloneBounds::sampled(plan, plans);
-  if (!own || *own || !steps_on_host(plan)) {
+  if (!own || *own || !is_stepped_on_host(plan)) {
     return own;
   }
-  const Result<std::optional<Seconds>> host = host_step(model(), plan, plans);
+  const Result<std::optional<Seconds>> host = host_step_line(model(), plan, plans);
   if (!host) {
     return host.error();
   }
@@ -84,8 +84,8 @@ Bytes ZeroBounds::least_peak(const ir::ParallelPlan& plan, const ir::ParallelPla
     return Bytes{0};
   }
   const auto layers = static_cast<std::int64_t>(model().layers.size());
-  const std::int64_t before = layers_again(layers, other);
-  const std::int64_t more = layers_again(layers, plan) - before + 1;
+  const std::int64_t before = recomputed_layer_count(layers, other);
+  const std::int64_t more = recomputed_layer_count(layers, plan) - before + 1;
   if (before >= layers) {
     return Bytes{0};
   }
