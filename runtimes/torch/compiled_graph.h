@@ -143,12 +143,6 @@ class CompiledGraph {
   void find_last_readers();
   void estimate();
   void plan();
-  void plan_anew();
-  struct Planned;
-  [[nodiscard]] std::vector<std::int64_t> outline() const;
-  [[nodiscard]] bool take_plan(const std::vector<std::int64_t>& outline);
-  void note_plan(std::vector<std::int64_t> outline) const;
-  [[nodiscard]] static std::vector<Planned>& known_plans();
   void place(Id buffer, std::size_t step);
   [[nodiscard]] bool reuse(Id buffer, std::size_t step);
   void make(const Step& step);
