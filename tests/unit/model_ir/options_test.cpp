@@ -87,8 +87,8 @@ std::size_t members(const AllocatorSettings& part) {
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f))>;
 }
 std::size_t members(const Workload& part) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k] = part;
-  return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k))>;
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = part;
+  return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l))>;
 }
 std::size_t members(const ParallelPlan& part) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s] = part;

@@ -29,11 +29,11 @@ namespace {
 
 constexpr Images kRecorded{.count = 2, .height = 560, .width = 560};
 
-std::string recording_text() {
+std::string images_text() {
   return read_file(HEADROOM_SOURCE_DIR "/tests/golden/recordings/qwen2_5_vl_images.json").value();
 }
 
-Result<ModelSpec> read_model(const std::string& text) {
+Result<ModelSpec> read_images_model(const std::string& text) {
   const Result<JsonValue> document = parse_json(text, "images.json");
   return document ? read_recorded_model(*document, "images.json")
                   : Result<ModelSpec>(document.error());
@@ -100,7 +100,7 @@ TEST_CASE("images: the text has a number, a height and a width") {
 
 TEST_CASE("recorded images: a training step has the bytes of the real PyTorch") {
   // Recorded in dry runs of the same model and batches (tests/real/drivers).
-  const ModelSpec model = read_model(recording_text()).value();
+  const ModelSpec model = read_images_model(images_text()).value();
   SUBCASE("one sequence") {
     check_bytes(model, plan_of(1, 896),
                 {.allocated = {1'641'472, 95'098'368, 71'438'848, 74'717'696, 73'078'272,
@@ -134,7 +134,7 @@ TEST_CASE("recorded images: a training step has the bytes of the real PyTorch") 
                           138'401'280, 70'905'344, 70'684'160}});
   }
   SUBCASE("a tower that is not trained") {
-    check_bytes(read_model(without_training_of("model.visual.", recording_text())).value(),
+    check_bytes(read_images_model(without_training_of("model.visual.", images_text())).value(),
                 plan_of(1, 896),
                 {.allocated = {1'641'472, 64'789'504, 70'919'168, 73'158'656, 72'038'912,
                                100'583'424, 73'158'656, 73'158'656, 72'038'912},
@@ -163,7 +163,7 @@ TEST_CASE("recorded images: a training step has the bytes of the real PyTorch") 
 }
 
 TEST_CASE("recorded images: other images, and none, are refused with what was recorded") {
-  const ModelSpec model = read_model(recording_text()).value();
+  const ModelSpec model = read_images_model(images_text()).value();
   ParallelPlan plan = plan_of(1, 896);
   plan.workload.images = Images{.count = 1, .height = 560, .width = 560};
   const auto other = lower(model, plan, Rank{0}, DeviceTraits{});
@@ -180,7 +180,7 @@ TEST_CASE("recorded images: other images, and none, are refused with what was re
 }
 
 TEST_CASE("recorded images: micro-batches and lengths that were not recorded are refused") {
-  const ModelSpec model = read_model(recording_text()).value();
+  const ModelSpec model = read_images_model(images_text()).value();
   CHECK(test::refused_by_lowering(model, plan_of(4, 896)) == "micro-batch");
   // Two images of 400 tokens, and three tokens of text.
   CHECK(test::refused_by_lowering(model, plan_of(1, 802)) == "seq");
@@ -195,18 +195,18 @@ TEST_CASE("recorded images: models that are known for text alone are refused by 
 }
 
 TEST_CASE("recorded images: images of a variant that are none are named with their place") {
-  std::string text = recording_text();
+  std::string text = images_text();
   const std::string_view written = R"("images": "2x560x560")";
   const std::size_t at = text.find(written);
   REQUIRE(at != std::string::npos);
   const Result<ModelSpec> read =
-      read_model(text.replace(at, written.size(), R"("images": "2 of 560x560")"));
+      read_images_model(text.replace(at, written.size(), R"("images": "2 of 560x560")"));
   REQUIRE_FALSE(read);
   CHECK(read.error().pointer == "/variants/0/images");
 }
 
 TEST_CASE("recorded images: what is not counted is said") {
-  const std::vector<std::string> notes = recording_notes(read_model(recording_text()).value());
+  const std::vector<std::string> notes = recording_notes(read_images_model(images_text()).value());
   REQUIRE(notes.size() == 1);
   CHECK(notes.front().find("cuDNN's workspace") != std::string::npos);
 }
