@@ -233,7 +233,8 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
     RankEstimate one;
     one.estimate =
         unjudged(std::move(program).value(), sized.total, outside_terms(model, plan, device));
-    std::future<StagePrice> price;  // Of one rank alone, on another thread than its replay.
+    std::future<StagePrice>
+        price;  // On another thread than the replay, if there is one rank alone.
     if (const auto stage = machine != nullptr ? priced_stage(plan, rank) : std::nullopt) {
       price =
           std::async(ranks.size() == 1 ? std::launch::async : std::launch::deferred, price_stage,

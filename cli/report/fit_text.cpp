@@ -176,7 +176,7 @@ std::string rounded_count(std::int64_t count) {
   return std::to_string(count);
 }
 
-/// Those that a recording says are not trained.
+/// The number of parameters that a recording says are not trained.
 std::int64_t frozen_parameters(const ir::ModelSpec& model) {
   std::int64_t frozen = 0;
   if (model.recording) {

@@ -27,14 +27,22 @@ std::int64_t dimension(const JsonValue& config, std::initializer_list<std::strin
   return 0;
 }
 
-/// The rows of the first embedding, for a configuration that leaves its vocabulary to the default.
+/// The rows of the embedding that reads the ids, which are value 0 of the forward pass, for a
+/// configuration that leaves its vocabulary to the default; 0 if no embedding reads them.
 std::int64_t embedded_words(const Recording& recording) {
-  const auto found =
-      std::ranges::find_if(recording.parameters, [&](const RecordedParameter& parameter) {
-        return parameter.dims.size() == 2 &&
-               recording.modules[parameter.module].type.find("Embedding") != std::string::npos;
-      });
-  return found == recording.parameters.end() ? 0 : found->dims.front();
+  const RecordedVariant& variant = recording.variants.front();
+  for (const Instruction& one : variant.forward.instructions) {
+    const bool embeds = one.kind == Instruction::Kind::kOp && one.name == "embedding" &&
+                        one.inputs.size() > 1 &&
+                        one.inputs[0].kind == Reference::Kind::kParameter &&
+                        one.inputs[1].kind == Reference::Kind::kValue && one.inputs[1].index == 0;
+    if (embeds) {
+      const std::uint32_t table = variant.forward_scope.parameters[one.inputs[0].index];
+      const std::vector<std::int64_t>& dims = recording.parameters[table].dims;
+      return dims.empty() ? 0 : dims.front();
+    }
+  }
+  return 0;
 }
 
 }  // namespace

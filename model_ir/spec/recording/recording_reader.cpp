@@ -152,12 +152,11 @@ class Reader {
       }
       recording_->parameters.push_back(std::move(parameter));
     }
-    note_linears();
-    return true;
+    return note_linears();
   }
 
-  /// Finds the parameters of linear layers under all their names.
-  void note_linears() {
+  /// Finds the parameters of linear layers under all their names. The weight is a matrix.
+  bool note_linears() {
     for (RecordedModule& module : recording_->modules) {
       if (module.type != "Linear") {
         continue;
@@ -168,7 +167,16 @@ class Reader {
           module.linear.push_back(found->second);
         }
       }
+      if (module.linear.empty()) {
+        continue;
+      }
+      const std::vector<std::int64_t>& dims = recording_->parameters[module.linear.front()].dims;
+      if (dims.size() != 2 || dims[0] < 1 || dims[1] < 1) {
+        const JsonValue got(module.path);
+        return faults_.refuse("/modules", &got, "a Linear whose weight has two sizes above 0");
+      }
     }
+    return true;
   }
 
   bool read_traits(const JsonValue& traits, const std::string& place,

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "costmodel/layer_bound.h"
+#include "planner/search/evaluator.h"
 #include "runtimes/deepspeed/plan.h"
 
 namespace headroom::plan {
@@ -52,7 +53,8 @@ Result<std::optional<Seconds>> host_step_line(const ir::ModelSpec& model,
   const Result<LoweredPlan> four =
       plans.of_fewer_layers(cost::without_layers(model, stretch, removed - stretch.period), one);
   if (!three || !four) {
-    return three ? four.error() : three.error();
+    const Error& fault = three ? four.error() : three.error();
+    return is_refusal(fault) ? Result<std::optional<Seconds>>(std::optional<Seconds>()) : fault;
   }
   const auto periods = static_cast<double>(removed / stretch.period);
   return std::optional(kLeastShare *

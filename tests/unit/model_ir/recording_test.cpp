@@ -387,10 +387,12 @@ TEST_CASE("recording: what is wrong in a file is named with its place") {
   struct Fault {
     std::string_view from, to, pointer;
   };
-  for (const Fault& fault : std::array<Fault, 8>{{
+  for (const Fault& fault : std::array<Fault, 9>{{
            {R"("headroom_recording": 1)", R"("headroom_recording": 2)", "/headroom_recording"},
            {R"(["model.embed_tokens.weight", [1000, 256]])",
             R"(["model.embed_tokens.weight", [1000, -256]])", "/parameters/0/1"},
+           {R"(["model.layers.0.self_attn.q_proj.weight", [256, 256]])",
+            R"(["model.layers.0.self_attn.q_proj.weight", [65536]])", "/modules"},
            {R"("B*S")", R"("B*Q")", "/"},
            {R"("edges": [0])", R"("edges": ["0"])", "/gradients/"},
            {R"(["op", "embedding", ["p:model.embed_tokens.weight", 0])",

@@ -77,7 +77,7 @@ def _sizes(kind: Any, config: Any, vision: Any) -> Dict[str, Any]:
 
 
 class ImageBatches:
-    """Batches of a model with images, made of random pixels on the host and then moved to the device."""
+    """Batches of a model with images, made of black pixels on the host and then moved to the device."""
 
     def __init__(self, images: Images, model: Any, config: Any, folder: str, values: HostValues,
                  tokens: Optional[List[int]] = None):
