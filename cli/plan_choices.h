@@ -62,10 +62,10 @@ struct PlanChoice {
 /// Adds to `best`, the result `found[type]`, what the searches of the other types have not ruled
 /// out: unless all of them were searched to their end, `best` is not proven to be the best of all.
 ///
-/// Model:   the bound becomes the best that any type may still have, in the unit of the objective
-/// on
-///          the type of `best`. Under kCost a bound of another type is worth its GPU seconds at the
-///          ratio of the two prices; types without a price do not count, as in `best_type`.
+/// Model:   the bound becomes the best that any type may still have, in the unit that the
+///          objective has on the type of `best`. Under kCost a bound of another type is worth its
+///          GPU seconds at the ratio of the two prices; types without a price do not count, as in
+///          `best_type`.
 void doubt_best_type(const GpuTypes& asked, const std::vector<plan::PlanResult>& found,
                      std::size_t type, plan::PlanResult& best);
 

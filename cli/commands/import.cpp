@@ -176,8 +176,9 @@ Result<ImportQuestion> read_import(const Arguments& arguments) {
                  source->find(".py:") != std::string::npos)) {
     return Error::invalid_argument(
         "family", "with " + (options->empty() ? *source : options->front()),
-        "a config.json alone: a family is recorded in bf16 and autocast-bf16, with sdpa",
-        "leave out --family, or --precision, --attention, --images and --freeze");
+        "a config.json alone: a family is recorded in bf16 and autocast-bf16, with sdpa, and with "
+        "quantised linear layers",
+        "leave out --family, or all options of what is recorded");
   }
   return ImportQuestion{.source = {.python = arguments.value("python").value_or("python3"),
                                    .source = std::move(source).value(),

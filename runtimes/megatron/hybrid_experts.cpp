@@ -41,10 +41,9 @@ CollectiveShape token_exchange(const Runner& run, const ExpertSizes& sizes, DTyp
 /// Copies rows between the exchange's buffer, which has each received token once, and the order of
 /// the experts. HybridEP has kernels of its own for this, which copy whole rows with vectorised
 /// accesses and reach the rate of other kernels: 5.2 to 5.6 TB/s on a GB200.
-/// Source: deepseek-ai/DeepEP, branch hybrid-ep, csrc/hybrid_ep/extension/permute.cu; measured:
-/// pull
-///         requests 605 (copies of "expanded dispatch", 2026-04-29) and 588 (with and without
-///         permutation, 2026-04-14).
+/// Source: deepseek-ai/DeepEP, branch hybrid-ep, csrc/hybrid_ep/extension/permute.cu;
+///         measured: pull requests 605 (copies of "expanded dispatch", 2026-04-29) and 588 (with
+///         and without permutation, 2026-04-14).
 void launch_permutation(Eager& eager, const CollectiveShape& exchange, const ExpertSizes& sizes,
                         DType dtype) {
   const auto ranks = static_cast<double>(exchange.group.ranks());

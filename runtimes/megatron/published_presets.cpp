@@ -72,7 +72,7 @@ void apply_2511(const Machine& machine, PublishedRun& run) {
   }
 }
 
-/// Releases from 26.06 on: presets of MXFP8 that capture the whole step set
+/// Releases 26.06 and 26.08: presets of MXFP8 that capture the whole step set
 /// `cutedsl_fused_grouped_mlp`. (They also set `fp8_dot_product_attention`, which is not modelled:
 /// docs/time-model.md.)
 /// Source: NVIDIA-NeMo/Megatron-Bridge v0.5.0, scripts/performance/configs/qwen/

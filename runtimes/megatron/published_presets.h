@@ -20,8 +20,8 @@ void graph_layer_parts(GraphedParts parts, RunConditions& conditions);
 
 /// Overlaps all-to-alls with other micro-batches. Recipes then delay the gradients of weights,
 /// which excludes the overlap of TP communication. Source: NVIDIA-NeMo/Megatron-Bridge v0.4.0,
-/// scripts/performance/utils/overrides.py,
-///         _set_moe_a2a_overlap_overrides; configs/qwen/qwen3_llm_pretrain.py.
+/// scripts/performance/utils/overrides.py, _set_moe_a2a_overlap_overrides;
+/// configs/qwen/qwen3_llm_pretrain.py.
 void overlap_exchange(MegatronPlan& plan);
 
 /// Applies what the presets of Megatron-Bridge's releases set and its tables do not state: CUDA

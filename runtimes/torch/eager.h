@@ -187,8 +187,8 @@ class Eager {
   std::int32_t layer_ = -1;
   TensorRole role_ = TensorRole::kTemporary;
   std::uint32_t site_ = 0;
-  bool site_fresh_ = false;     ///< Whether `site_` is of this operator and layer,
-  bool site_backward_ = false;  ///< and whether it is one of backward.
+  bool site_fresh_ = false;     ///< Whether `site_` is of this operator and layer.
+  bool site_backward_ = false;  ///< Whether `site_` is one of backward.
   std::uint16_t loop_ = 0;
   bool grad_enabled_ = true;
   bool meta_ = false;

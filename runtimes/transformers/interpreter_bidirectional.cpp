@@ -293,8 +293,8 @@ void Interpreter::clear(const LayerRange& range) {
 }
 
 /// Clears the names of a layer when the stack of its recomputation unwinds
-/// (`torch::StopRecomputation`). To catch the exception and throw it again takes half as long
-/// again.
+/// (`torch::StopRecomputation`). Catching the exception and throwing it again would unwind every
+/// frame twice.
 class Interpreter::UnwoundNames {
  public:
   UnwoundNames(Interpreter& interpreter, const LayerRange& range)

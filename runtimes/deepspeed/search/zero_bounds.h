@@ -11,11 +11,10 @@ class ZeroBounds final : public AloneBounds {
  public:
   using AloneBounds::AloneBounds;
 
-  /// Model:   as `AloneBounds`. On several GPUs, where buckets fill up after some layers, there is
-  /// a
-  ///          bound of the time alone, and only if the whole optimizer is on the host: the host
-  ///          waits for backward, steps, and the compute stream waits for the host, so that these
-  ///          times add up. The host's part grows by a constant with each layer, and two programs
+  /// Model:   as `AloneBounds`. On several GPUs, where buckets fill up after some layers, the time
+  ///          alone has a bound, and only if the whole optimizer is on the host: the host waits for
+  ///          backward, steps, and the compute stream waits for the host, so that these times add
+  ///          up. The host's part grows by a constant with each layer, and two programs
   ///          of few layers and one micro-batch show it; `kLeastShare` of it counts.
   [[nodiscard]] Result<std::optional<SampledBound>> sampled(const ir::ParallelPlan& plan,
                                                             LoweredPlans& plans) override;
