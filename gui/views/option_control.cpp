@@ -320,7 +320,8 @@ void OptionControl::addExamples() {
   box->lineEdit()->setAccessibleName(row_.label);
   show_ = [box](const JsonValue& value) {
     const QSignalBlocker quiet(box);
-    box->setEditText(QString::fromStdString(*value.as_string()));
+    const std::string* const text = value.as_string();  // Null where an optional value is absent.
+    box->setEditText(text == nullptr ? QString() : QString::fromStdString(*text));
     box->setCurrentIndex(box->findText(box->currentText()));
   };
   box->probe = [this, box](int at) {
@@ -329,7 +330,9 @@ void OptionControl::addExamples() {
                : QString();
   };
   const auto take = [this, box] {
-    announce(JsonValue{box->currentText().trimmed().toStdString()});
+    const QString text = box->currentText().trimmed();
+    const bool absent = text.isEmpty() && row_.field->optional;
+    announce(absent ? JsonValue{} : JsonValue{text.toStdString()});
   };
   connect(box, &QComboBox::activated, this, [this, box](int at) {
     announce(JsonValue{box->itemData(at, Qt::UserRole).toString().toStdString()});

@@ -62,7 +62,8 @@ const std::vector<Row>& rows() {
        "uncaught_exceptions"},
       {"filesystem", "error_code filesystem"},
       {"fstream", "fstream ifstream ios ofstream ostream"},
-      {"functional", "bind function greater hash invoke less plus reference_wrapper"},
+      {"functional",
+       "bind cref function greater hash invoke less multiplies plus reference_wrapper"},
       {"future", "async future launch packaged_task promise"},
       {"initializer_list", "initializer_list"},
       {"ios", "ios ios_base streamoff streamsize"},
@@ -79,7 +80,7 @@ const std::vector<Row>& rows() {
       {"memory",
        "addressof enable_shared_from_this make_shared make_unique shared_ptr unique_ptr weak_ptr"},
       {"mutex", "call_once lock_guard mutex once_flag recursive_mutex scoped_lock unique_lock"},
-      {"new", "bad_alloc nothrow"},
+      {"new", "bad_alloc launder nothrow"},
       {"numbers", "numbers"},
       {"numeric",
        "accumulate exclusive_scan gcd inclusive_scan inner_product iota lcm midpoint partial_sum "
@@ -118,7 +119,8 @@ const std::vector<Row>& rows() {
       {"type_traits",
        "conditional_t decay_t enable_if_t false_type integral_constant invoke_result_t "
        "is_arithmetic_v is_const_v is_convertible_v is_enum_v is_floating_point_v is_integral_v "
-       "is_invocable_v is_same_v is_signed_v is_trivially_copyable_v is_void_v make_signed_t "
+       "is_invocable_r_v is_invocable_v is_nothrow_move_constructible_v is_same_v is_signed_v "
+       "is_trivially_copyable_v is_void_v make_signed_t "
        "make_unsigned_t remove_const_t remove_cvref_t remove_pointer_t remove_reference_t "
        "true_type "
        "underlying_type_t void_t"},

@@ -130,7 +130,7 @@ void check_answered(std::vector<std::string> arguments) {
     check_document(answer);
   }
   if (!test::kSanitized) {
-    CHECK(resident.growth() < 500'000'000);
+    CHECK(resident.growth() < 600'000'000);
   }
 }
 
