@@ -15,7 +15,9 @@ GpuTypes priced_types(plan::Objective objective) {
     type.search.objective = objective;
     type.search.base.workload.sequence = 1024;
   }
-  types.run.costs = {{.dollars_per_gpu_hour = 2.0}, {.dollars_per_gpu_hour = 3.0}};
+  types.run.costs.resize(2);
+  types.run.costs[0].dollars_per_gpu_hour = 2.0;
+  types.run.costs[1].dollars_per_gpu_hour = 3.0;
   return types;
 }
 
