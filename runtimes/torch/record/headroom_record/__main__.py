@@ -48,7 +48,7 @@ def main() -> int:
         text = record(arguments.source, [Mode(mode) for mode in modes.split(",")], points, arguments.task,
                       arguments.masks == "made",
                       images=Images(arguments.images) if arguments.images else None,
-                      micro_batches=[int(one) for one in arguments.micro_batches.split(",")]
+                      micro_batches=sorted({int(one) for one in arguments.micro_batches.split(",")})
                       if arguments.micro_batches else MICRO_BATCHES,
                       freeze=arguments.freeze.split(",") if arguments.freeze else ())
     except (Refused, NoImages, NoModule) as error:

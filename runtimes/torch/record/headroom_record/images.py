@@ -87,6 +87,8 @@ class ImageBatches:
         except ImportError:
             raise NoImages("the Python has no Pillow, which makes the pictures: pip install pillow") from None
 
+        if config is None:
+            raise NoImages("a function makes its own batches: its file has make_batch, and no --images is given")
         self._images = images
         self._values = values
         self._takes = set(inspect.signature(model.forward).parameters)

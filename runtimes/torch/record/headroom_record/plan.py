@@ -25,7 +25,7 @@ class Plan:
         self._base = -(-shortest // MULTIPLE) * MULTIPLE
         largest = self._base + max(s for _, s in POINTS)
         limit = most if isinstance(most, int) and most <= largest else None
-        self.always_above = self.window is not None and self.window < self._base + MULTIPLE
+        self.always_above = shortest > 0 and self.window is not None and self.window < self._base + MULTIPLE
         if self.window is not None and self.window <= largest and not self.always_above:
             limit = min(limit or self.window, self.window)
         # Below the greatest sequence: at that one, slices of a model's tables become something else.
