@@ -269,7 +269,7 @@ TEST_CASE("plan memory: the fast path is the replay of activations on the host, 
   const Extra eight{.eight_bits = {ir::MegatronFp8::kNone, ir::MegatronFp8::kTensorwise},
                     .offloads = true,
                     .compute_major = 9};
-  const int few = test::kSanitized ? 16 : 50;
+  const int few = test::kSanitized ? 24 : 50;
   compare(narrow_model("llama", 32), 310, few, Stages::kEven, some);
   compare(narrow_model("mixtral", 16), 311, few, Stages::kEven, some);
   compare(narrow_model("llama", 30), 312, few, Stages::kUneven, some);
