@@ -99,6 +99,11 @@ const std::vector<Library>& libraries() {
   static const std::vector<Library> table = {
       {.name = "nlohmann-json", .prefixes = {"nlohmann/"}, .folders = {"model_ir/json"}},
       {.name = "Boost.Math", .prefixes = {"boost/math/"}, .folders = {"costmodel"}},
+      // Vectors with room of their own are members of a node of autograd.
+      {.name = "Boost.Container",
+       .prefixes = {"boost/container/"},
+       .folders = {"runtimes/torch"},
+       .in_headers = true},
       // Boost.Graph has the graph algorithms that PyTorch's compiler takes from networkx or writes
       // out: minimum cuts, topological orders, reachability.
       {.name = "Boost", .prefixes = {"boost/"}, .folders = {"runtimes/torch"}},
