@@ -92,7 +92,7 @@ class ParameterCoordinator {
   std::int64_t available_ = 0;  ///< Elements gathered since the start of the step.
   std::map<std::size_t, std::shared_ptr<ParameterGather>> in_flight_;
   std::vector<std::size_t> in_backward_;  ///< Modules whose backward is running.
-  /// What a module releases at a step of the trace.
+  /// Parameters that a module releases at a step of the trace.
   struct Release {
     std::size_t module = 0;
     std::vector<std::size_t> parameters;  ///< Ascending.

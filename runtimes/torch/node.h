@@ -76,7 +76,7 @@ class Node {
   Apply apply;
   boost::container::small_vector<SavedTensor, 2> saved;
   boost::container::small_vector<DType, 4> input_dtypes;
-  /// Of `next`: a wider gradient is summed to this shape.
+  /// The shapes of the inputs in `next`: a wider gradient is summed to its input's shape.
   boost::container::small_vector<Shape, 3> input_shapes;
   Tensor leaf_owner;  ///< AccumulateGrad of a leaf that is no parameter: keeps it alive.
   /// Runs when all gradients of the outputs have arrived (hooks of tensors).

@@ -51,12 +51,12 @@ SearchQuestion zero_question(const Setting& setting, test::Random& random) {
   return asked;
 }
 
-/// What is compared in all cells.
+/// Counts over all cells that are compared.
 struct Counts {
   int times = 0;  ///< Bounds of the time.
-  int tight = 0;  ///< Those that are at least half of the time.
+  int tight = 0;  ///< Bounds that are at least half of the time.
   int peaks = 0;  ///< Bounds of the peak by another plan.
-  int close = 0;  ///< Those that are at least half of the peak.
+  int close = 0;  ///< Bounds that are at least half of the peak.
 };
 
 /// Compares the bounds of a cell's plans with the plans.

@@ -184,7 +184,7 @@ struct RecordedVariant {
   bool quantised = false;
   /// `quantised`: after prepare_model_for_kbit_training, which makes the other parameters fp32.
   bool prepared = false;
-  std::optional<Images> images;  ///< Of every sequence, if the batches have any.
+  std::optional<Images> images;  ///< The images of every sequence, if there are any.
   bool masks_made = false;       ///< For batches whose mask of ones the model makes all the same.
   std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.
   std::int64_t sequence_from = 1;           ///< Sequence lengths for which it holds.

@@ -36,7 +36,7 @@ std::int64_t recomputed_layer_count(std::int64_t layers, const ir::ParallelPlan&
 /// Errors:  those of `cost::lower_replayed`.
 Result<std::optional<Seconds>> host_step_line(const ir::ModelSpec& model,
                                               const ir::ParallelPlan& plan, LoweredPlans& plans) {
-  constexpr std::size_t kPeriods = 3;  // As in `AloneBounds`, whose programs are shared.
+  constexpr std::size_t kPeriods = 3;  // `AloneBounds` has as many: programs are shared.
   const cost::LayerStretch stretch = cost::best_stretch(model.layers, 1);
   const std::size_t removed = stretch.removable(kPeriods);
   if (2 * removed < model.layers.size() || model.encoder) {
