@@ -20,8 +20,8 @@ std::string_view name_of(ErrorCode code) {
   return "?";
 }
 
-/// The key as the user types it. Lower layers name options without dashes; MODEL and the like are
-/// not options.
+}  // namespace
+
 std::string shown_key(const std::string& key) {
   if (key == "model") {
     return "MODEL";
@@ -29,8 +29,6 @@ std::string shown_key(const std::string& key) {
   const bool bare = key.empty() || key[0] == '-' || std::isupper(key[0]) != 0;
   return bare ? key : "--" + key;
 }
-
-}  // namespace
 
 std::string error_json(const Error& error, const std::vector<std::string>& notes) {
   ir::JsonFields fault;

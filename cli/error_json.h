@@ -16,6 +16,10 @@ namespace headroom::cli {
 [[nodiscard]] std::string failure_json(ExitCode code, std::string_view message,
                                        std::string_view fix);
 
+/// The key of an error as the user types it. Lower layers name options without dashes; MODEL and
+/// the like are not options.
+[[nodiscard]] std::string shown_key(const std::string& key);
+
 /// The text of an error. Options are named as the user types them: "--micro-batch".
 [[nodiscard]] std::string error_text(const Error& error);
 

@@ -13,6 +13,7 @@
 #include "cli/allocator_options.h"
 #include "cli/calibration.h"
 #include "cli/host_options.h"
+#include "cli/option_reader.h"
 #include "cli/plan_file.h"
 #include "cli/plan_options.h"
 #include "cli/question.h"
@@ -24,6 +25,7 @@
 #include "planner/search/timely_search.h"
 #include "planner/space/all_axes.h"
 #include "planner/space/framework_search.h"
+#include "runtimes/interface/common_options.h"
 #include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
 
@@ -52,8 +54,8 @@ constexpr std::array<OptionSpec, 9> kSearchOptions = {
      {"why", "AXIS=VALUE", "",
       "also say why the best plan does not have this value, such as tp=8"}}};
 
-/// The options of adapters, the same as those of `fit`.
-constexpr std::array<std::string_view, 2> kAdapterOptions = {"lora", "qlora"};
+/// The options of `fit` that hold for every plan of a search: adapters and the images of a batch.
+constexpr std::array<std::string_view, 3> kHeldOptions = {"lora", "qlora", "images"};
 
 /// The default sequence, as in `fit`.
 std::int64_t usual_sequence(const ir::ModelSpec& model) {
@@ -97,7 +99,7 @@ Result<plan::Constraints> read_constraints(const Arguments& arguments) {
 
 /// Options of a search that a plan file keeps: those that decide which plan is found.
 bool decides_search(std::string_view option) {
-  return std::ranges::find(kAdapterOptions, option) != kAdapterOptions.end() ||
+  return std::ranges::find(kHeldOptions, option) != kHeldOptions.end() ||
          option == "global-batch" || option == "alloc-conf" || option == "objective";
 }
 
@@ -157,6 +159,11 @@ Result<ir::ParallelPlan> read_base(const Arguments& arguments, const PlanSearch&
   ir::ParallelPlan base = std::move(before).value();
   if (Status status = read_adapters(arguments, search, base); !status) {
     return std::move(status).error();
+  }
+  OptionReader reader(arguments);
+  reader.field(*ir::find_field(ir::plan_options().fields, "images"), base);
+  if (reader.error()) {
+    return *reader.error();
   }
   if (const auto text = arguments.value("alloc-conf")) {
     const Result<ir::AllocatorSettings> settings = parse_allocator_settings(*text, {});
@@ -252,10 +259,15 @@ std::vector<ir::Assumption> search_of_plan(const ir::ParallelPlan& plan) {
       std::max<std::int64_t>(1, ir::runtime_of(plan).ranks_per_replica(plan));
   const std::int64_t batch = plan.workload.micro_batch * plan.workload.accumulation *
                              std::max<std::int64_t>(1, plan.world / replica);
-  return {{.option = "runtime", .value = plan.runtime},
-          {.option = "gpus", .value = std::to_string(plan.world)},
-          {.option = "seq", .value = std::to_string(plan.workload.sequence)},
-          {.option = "global-batch", .value = std::to_string(batch)}};
+  std::vector<ir::Assumption> options = {
+      {.option = "runtime", .value = plan.runtime},
+      {.option = "gpus", .value = std::to_string(plan.world)},
+      {.option = "seq", .value = std::to_string(plan.workload.sequence)},
+      {.option = "global-batch", .value = std::to_string(batch)}};
+  if (plan.workload.images) {
+    options.push_back({.option = "images", .value = text_of(*plan.workload.images)});
+  }
+  return options;
 }
 
 /// The options that the search of a plan file can have.
@@ -269,7 +281,7 @@ std::vector<std::string> filed_search_options() {
       known.emplace_back(one.name);
     }
   }
-  known.insert(known.end(), kAdapterOptions.begin(), kAdapterOptions.end());
+  known.insert(known.end(), kHeldOptions.begin(), kHeldOptions.end());
   return known;
 }
 
@@ -389,7 +401,7 @@ std::vector<OptionSpec> plan_search_options() {
     options.push_back({axis->option, axis->values, axis->usual, kept(plan::help_of(axis))});
   }
   for (const OptionSpec& option : plan_option_specs()) {
-    if (std::ranges::find(kAdapterOptions, option.name) != kAdapterOptions.end()) {
+    if (std::ranges::find(kHeldOptions, option.name) != kHeldOptions.end()) {
       options.push_back(option);
     }
   }
@@ -415,7 +427,7 @@ std::vector<ir::Assumption> search_assumptions(const Arguments& arguments) {
       add(option.name);
     }
   }
-  for (const std::string_view option : kAdapterOptions) {
+  for (const std::string_view option : kHeldOptions) {
     add(option);
   }
   return typed;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/error_json.h"
 #include "cli/report/fit_answer.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
@@ -45,8 +46,10 @@ std::string state_of(const PlanAnswer& answer, const plan::FrameworkBest& row) {
       if (row.cut) {
         return row.framework->runtime() + ": the search ended before it found a plan that fits";
       }
-      return row.framework->runtime() + ": no plan that fits was found among the first; none is " +
-             "better than " + bound_text(answer.search.objective, row.bound);
+      return row.framework->runtime() + ": no plan that fits was found among the first" +
+             (row.bound == 0
+                  ? ""
+                  : "; none is better than " + bound_text(answer.search.objective, row.bound));
   }
   return "";
 }
@@ -76,6 +79,15 @@ std::string text_of(const Reason& reason) {
   return text;
 }
 
+/// "--micro-batch is 4, expected one of 1, 2", or a statement: "--lora is not supported with ...".
+std::string refusal_text(const Error& error) {
+  const std::string subject = error.key.empty() ? "" : shown_key(error.key) + " ";
+  if (error.wanted.empty()) {
+    return subject + error.got;
+  }
+  return subject + (error.got.empty() ? "" : "is " + error.got + ", ") + "expected " + error.wanted;
+}
+
 std::vector<Reason> reasons_of(const PlanAnswer& answer) {
   std::vector<Reason> reasons;
   const auto add = [&reasons](const std::string& subject, const std::string& text) {
@@ -99,7 +111,7 @@ std::vector<Reason> reasons_of(const PlanAnswer& answer) {
   }
   for (const plan::Refused& one : answer.result.refused) {
     add(counted(static_cast<std::int64_t>(one.plans), "plan") + " of " + one.framework->runtime(),
-        one.error.got + (one.error.wanted.empty() ? "" : "; it takes " + one.error.wanted));
+        refusal_text(one.error));
   }
   return reasons;
 }

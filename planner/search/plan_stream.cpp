@@ -105,10 +105,14 @@ bool PlanStream::is_long() const {
 }
 
 bool PlanStream::is_stopped() {
-  const SearchQuestion& question = state_.question;
-  const bool limited = question.work_limit > 0 && visited_ >= question.work_limit;
-  stopped_ = stopped_ || limited || question.stop.asked();
+  stopped_ = stopped_ || is_worked_off() || state_.question.stop.asked();
   return stopped_;
+}
+
+bool PlanStream::is_worked_off() const {
+  constexpr std::uint64_t kRefusalsOfCell = 16;
+  const std::uint64_t limit = state_.question.work_limit;
+  return limit > 0 && visited_ - refused_cells_ + refused_cells_ / kRefusalsOfCell >= limit;
 }
 
 Result<std::optional<RankedPlan>> PlanStream::next(const std::optional<Worth>& cutoff) {
@@ -213,11 +217,10 @@ CellAnswer PlanStream::unvisited(const Open& open) const {
 }
 
 Status PlanStream::wave(const std::optional<Worth>& cutoff) {
-  const std::uint64_t limit = state_.question.work_limit;
   std::vector<Open> taken;
   std::size_t work = 0;
   while (work < kWave && !open_.empty() && !is_hopeless(open_.top().bound, cutoff) &&
-         (taken.empty() || !may_come_out()) && (limit == 0 || visited_ < limit)) {
+         (taken.empty() || !may_come_out()) && !is_worked_off()) {
     taken.push_back(open_.top());
     work += state_.of(cells_[open_.top().cell].cell).work_of_cell();
     visited_ += open_.top().again ? 0U : 1U;
@@ -302,6 +305,7 @@ Status PlanStream::dive() {
 void PlanStream::settle(std::size_t cell, CellAnswer answer) {
   const FrameworkSearch* const framework = cells_[cell].cell.framework;
   seen_.evaluated += answer.evaluated;
+  refused_cells_ += answer.evaluated == 0 && !answer.next && !answer.refusals.empty() ? 1U : 0U;
   for (Error& error : answer.refusals) {
     const auto same = std::ranges::find_if(seen_.refused, [&](const Refused& other) {
       return other.framework == framework && other.error == error;

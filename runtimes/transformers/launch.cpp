@@ -126,7 +126,9 @@ void add_adapters(std::vector<std::string>& lines, const ParallelPlan& plan) {
 }
 
 std::string loading_line(const ParallelPlan& plan, const std::string& model) {
-  std::string line = "model = AutoModelForCausalLM.from_pretrained(" + to_json(JsonValue{model}) +
+  const std::string kind =
+      plan.workload.images ? "AutoModelForImageTextToText" : "AutoModelForCausalLM";
+  std::string line = "model = " + kind + ".from_pretrained(" + to_json(JsonValue{model}) +
                      ", dtype=" + torch_name(param_dtype(plan.precision)) +
                      ", attn_implementation='" + attention_name(plan.attention) + "'";
   if (plan.quant) {
@@ -206,7 +208,12 @@ std::vector<std::string> script_lines(const ParallelPlan& plan, const std::strin
   if (plan.loss == LossKind::kChunked) {
     lines.emplace_back("# the loss is computed in chunks of the sequence by the script itself");
   }
-  lines.push_back("# sequences of " + counted(plan.workload.sequence, "token"));
+  const std::optional<Images>& images = plan.workload.images;
+  lines.push_back("# sequences of " + counted(plan.workload.sequence, "token") +
+                  (images ? ", with " + counted(images->count, "image") + " of " +
+                                std::to_string(images->height) + " x " +
+                                std::to_string(images->width) + " pixels in each"
+                          : ""));
   append_words(lines, checkpointing_lines(plan));
   return lines;
 }

@@ -77,6 +77,49 @@ TEST_CASE("import: a recording of batches with images is asked with its images")
   CHECK(written.err.find("text alone") != std::string::npos);
 }
 
+TEST_CASE("import: searches, timelines and configurations take the images of a recording") {
+  const std::string images = " --images 2x560x560 --seq 1024";
+  const std::string model =
+      " " HEADROOM_SOURCE_DIR "/tests/golden/recordings/qwen2_5_vl_images.json";
+  const std::string question = model + " --gpu h100-80gb" + images;
+  const test::Answer plan = test::headroom("plan" + question + " --global-batch 4 --json");
+  REQUIRE(plan.code == ExitCode::kYes);
+  const test::Document found(plan.out);
+  CHECK(found.text("plan/images") == "2x560x560");
+  CHECK(plan.says("--micro-batch is 4, expected one of 1, 2"));
+  const test::Answer sweep = test::headroom("sweep" + question + " --global-batch 4");
+  CHECK(sweep.code == ExitCode::kYes);
+  CHECK(sweep.says("--images 2x560x560"));
+  // Refusals are no work: every framework still has a plan in the comparison.
+  const test::Document eight = test::json_of("plan" + question + " --gpus 8");
+  for (const ir::JsonValue& row : eight.array("frameworks")) {
+    CHECK_FALSE(row.find("plan")->is_null());
+  }
+  const test::Answer without = test::headroom("plan" + model + " --gpu h100-80gb --seq 1024");
+  CHECK(without.code == ExitCode::kUsage);
+  CHECK(without.complains("add --images 2x560x560"));
+
+  // The plan file of the search keeps the images for other verbs.
+  const test::TemporaryFolder folder;
+  const std::string filed = " --plan " + folder.write("plan.json", plan.out);
+  const test::Answer fit = test::headroom("fit" + filed + " --json");
+  REQUIRE(fit.code == ExitCode::kYes);
+  const test::Document fitted(fit.out);
+  CHECK(fitted.text("plan/images") == "2x560x560");
+  CHECK(fitted.integer("peak/reserved_bytes") == found.integer("estimate/peak_reserved_bytes"));
+  CHECK(test::headroom("plan" + filed).says("--images 2x560x560"));
+  const std::string events = " --precision bf16 --micro-batch 1";
+  const std::string one = test::headroom("timeline" + question + events).out;
+  CHECK(one.find("convolution") != std::string::npos);
+  const test::Answer emitted =
+      test::headroom("emit deepspeed" + model + images + " --zero 3 --precision bf16-master");
+  CHECK(emitted.code == ExitCode::kYes);
+  const std::string compared = "compare" + question + " --precision bf16 --vary micro-batch=1,2";
+  const test::Answer two = test::headroom(compared);
+  CHECK(two.code == ExitCode::kYes);
+  CHECK(two.says("micro-batch=2"));
+}
+
 TEST_CASE("import: an answer says how many parameters are trained") {
   const test::TemporaryFolder folder;
   std::string text = read_file(kRecording).value();
