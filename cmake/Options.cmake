@@ -33,6 +33,14 @@ if(HEADROOM_SANITIZE)
   target_link_options(headroom_options INTERFACE -fsanitize=${HEADROOM_SANITIZE})
 endif()
 
+# Code that runs briefly, such as the command line and the window: under sanitizers, it compiles in
+# two thirds of the time this way. The engine stays optimised, because tests are slower without.
+function(headroom_runs_briefly target)
+  if(HEADROOM_SANITIZE)
+    target_compile_options(${target} PRIVATE -Og)
+  endif()
+endfunction()
+
 # Most of a source's compile time is its headers. Twelve of ours in one translation unit halve the
 # build; more would make a change of one source slow. Names in anonymous namespaces are therefore
 # unique within a library.

@@ -81,6 +81,21 @@ void append(std::string& out, const JsonValue& value) {
 
 }  // namespace
 
+JsonValue::JsonValue() noexcept = default;
+JsonValue::JsonValue(const JsonValue& other) = default;
+JsonValue::JsonValue(JsonValue&& other) noexcept = default;
+JsonValue& JsonValue::operator=(const JsonValue& other) = default;
+JsonValue& JsonValue::operator=(JsonValue&& other) noexcept = default;
+JsonValue::~JsonValue() = default;
+
+JsonValue::JsonValue(bool value) : state_(value) {}
+JsonValue::JsonValue(std::int64_t value) : state_(value) {}
+JsonValue::JsonValue(double value) : state_(value) {}
+JsonValue::JsonValue(std::string value) : state_(std::move(value)) {}
+JsonValue::JsonValue(const char* value) : state_(std::string(value)) {}
+JsonValue::JsonValue(Array value) : state_(std::move(value)) {}
+JsonValue::JsonValue(Object value) : state_(std::move(value)) {}
+
 std::optional<bool> JsonValue::as_bool() const {
   const bool* value = std::get_if<bool>(&state_);
   return value != nullptr ? std::optional<bool>(*value) : std::nullopt;

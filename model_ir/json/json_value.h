@@ -24,7 +24,13 @@ class JsonValue {
   using Array = std::vector<JsonValue>;
   using Object = std::vector<JsonMember>;
 
-  JsonValue() = default;  ///< null
+  // Out of line, so that the code which copies and destroys trees is compiled once.
+  JsonValue() noexcept;  ///< null
+  JsonValue(const JsonValue& other);
+  JsonValue(JsonValue&& other) noexcept;
+  JsonValue& operator=(const JsonValue& other);
+  JsonValue& operator=(JsonValue&& other) noexcept;
+  ~JsonValue();
   explicit JsonValue(bool value);
   explicit JsonValue(std::int64_t value);
   explicit JsonValue(double value);
@@ -55,15 +61,6 @@ struct JsonMember {
   std::string key;
   JsonValue value;
 };
-
-// Not in the class: there, clang 14 would need JsonMember to be complete already.
-inline JsonValue::JsonValue(bool value) : state_(value) {}
-inline JsonValue::JsonValue(std::int64_t value) : state_(value) {}
-inline JsonValue::JsonValue(double value) : state_(value) {}
-inline JsonValue::JsonValue(std::string value) : state_(std::move(value)) {}
-inline JsonValue::JsonValue(const char* value) : state_(std::string(value)) {}
-inline JsonValue::JsonValue(Array value) : state_(std::move(value)) {}
-inline JsonValue::JsonValue(Object value) : state_(std::move(value)) {}
 
 /// Bounds on what `parse_json` accepts, so that hostile input cannot exhaust memory or stack.
 struct JsonLimits {

@@ -40,7 +40,7 @@ using test::Random;
 
 /// Sanitizers make a case some twenty times as long. HEADROOM_FUZZ_SECONDS asks for more cases.
 constexpr std::uint64_t count_of(std::uint64_t cases) {
-  return test::kSanitized ? cases / 20 : cases / 2;
+  return test::kSanitized ? cases / 20 : cases / 4;
 }
 
 /// The most that this process has in memory at once. Linux can start to count afresh, so that one
