@@ -101,7 +101,7 @@ Tensor cudnn_attention(Eager& eager, const Tensor& query, const Tensor& key, con
   }
   if (record.active()) {
     record.save(log_sum);
-    record.save(without_node(eager, output));
+    record.save_output(output);
     record.save(offset);
     record.save(seed);
     record.save(mask);  // The mask comes last, because it may be undefined and then takes no slot.

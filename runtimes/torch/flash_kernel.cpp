@@ -50,12 +50,6 @@ std::int64_t flash_splits(const Eager& eager, const Shape& q, std::int64_t keys)
 
 }  // namespace
 
-Tensor without_node(Eager& eager, const Tensor& output) {
-  Tensor saved = eager.alias(output, output.shape(), false);
-  saved->layout = output->layout;
-  return saved;
-}
-
 Tensor heads_like(Eager& eager, const Shape& shape, DType dtype, Layout layout) {
   Tensor result = eager.empty(shape, dtype);
   result->layout = layout;

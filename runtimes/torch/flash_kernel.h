@@ -29,10 +29,6 @@ struct FlashGradients {
   Tensor value;
 };
 
-/// An operator's output for its own node to save: the same memory without the node, which would
-/// otherwise keep itself alive if backward never comes to it (saved_variable.cpp, is_output).
-[[nodiscard]] Tensor without_node(Eager& eager, const Tensor& output);
-
 /// Heads [B, A, S, D] with the memory layout `layout`.
 [[nodiscard]] Tensor heads_like(Eager& eager, const Shape& shape, DType dtype,
                                 Layout layout = Layout::kSwapped);

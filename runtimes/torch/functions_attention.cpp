@@ -37,7 +37,7 @@ Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
   Tensor output = outputs.output;
   if (record.active()) {
     record.save(outputs.log_sum);
-    record.save(without_node(eager, output));
+    record.save_output(output);
     record.save(outputs.seed);
     record.save(outputs.offset);
     record.finish(output, [kernel](Eager& e, Gradients& grads, Node& node) -> Gradients {
@@ -158,7 +158,7 @@ Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v
   eager.run(kernel);
   if (record.active()) {
     record.save(log_sum);
-    record.save(without_node(eager, output));
+    record.save_output(output);
     record.finish(output, [kernel](Eager& e, Gradients& grads, Node& node) -> Gradients {
       return efficient_gradients(e, grads, node, kernel);
     });
@@ -177,7 +177,7 @@ Tensor safe_softmax(Eager& eager, const Tensor& scores) {
     launch(eager, {&rows, &output, &output});
   }
   if (record.active()) {
-    record.save(without_node(eager, output));
+    record.save_output(output);
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
       Tensor gradient = e.empty(grads[0].shape(), grads[0].dtype());

@@ -76,7 +76,7 @@ Tensor unary_saving(Eager& eager, const Tensor& input, Saves saves) {
   Tensor output = computed_like(eager, input);
   if (record.active()) {
     if (saves == Saves::kOutput) {
-      record.save(output);
+      record.save_output(output);
     }
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
@@ -230,7 +230,7 @@ Tensor rsqrt(Eager& eager, const Tensor& input) {
   Record record(eager, {&input});
   Tensor output = computed_like(eager, input);
   if (record.active()) {
-    record.save(output);
+    record.save_output(output);
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);  // -0.5 * grad * result.pow(3)
       Tensor half = computed_like(e, grads[0]);

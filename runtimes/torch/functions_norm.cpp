@@ -115,7 +115,7 @@ Tensor softmax_last(Eager& eager, const Tensor& input, DType dtype) {
   Tensor output = eager.empty(x.shape(), dtype);
   launch_kernels(eager, bytes_of(x) + bytes_of(output));
   if (record.active()) {
-    record.save(output);
+    record.save_output(output);
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
       Tensor gradient = e.empty(grads[0].shape(), node.input_dtypes[0]);

@@ -79,6 +79,14 @@ void Record::save(const Tensor& tensor) {
   }
 }
 
+void Record::save_output(const Tensor& output) {
+  if (active() && output.defined()) {
+    Tensor saved = eager_.alias(output, output.shape(), false);
+    saved->layout = output->layout;
+    save(saved);
+  }
+}
+
 void Record::finish(Tensor& output, Node::Apply apply) {
   Tensor* const one = &output;
   finish(std::span<Tensor* const>(&one, 1), std::move(apply));

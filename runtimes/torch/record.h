@@ -31,6 +31,10 @@ class Record {
   /// Whether input `index` needs a gradient.
   [[nodiscard]] bool wants(std::size_t index) const { return active() && node_->wants(index); }
   void save(const Tensor& tensor);
+  /// Saves an output of this operator: the same memory without the node, which would otherwise keep
+  /// itself alive if backward never comes to it.
+  /// Source: torch/csrc/autograd/saved_variable.cpp, SavedVariable (is_output).
+  void save_output(const Tensor& output);
   void finish(Tensor& output, Node::Apply apply);
   /// For operators with several differentiable outputs; undefined ones are ignored.
   void finish(std::span<Tensor* const> outputs, Node::Apply apply);

@@ -5,8 +5,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "runtimes/torch/functions.h"
-#include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"
 
 namespace headroom::ir::torch {
@@ -45,20 +43,6 @@ NodeSet nodes_above(const std::vector<Node*>& order, const Node* target) {
     }
   }
   return above;
-}
-
-/// A node that saved its own output keeps it without its graph; otherwise a node that never
-/// releases its saved tensors would keep itself alive.
-/// Source: torch/csrc/autograd/saved_variable.cpp, SavedVariable (is_output).
-void let_outputs_go(Eager& eager, std::span<Node* const> nodes) {
-  for (Node* const node : nodes) {
-    for (SavedTensor& saved : node->saved) {
-      const Tensor tensor = saved.unpack(eager);
-      if (tensor.defined() && tensor->grad_fn == node) {
-        saved = eager.save(detach(eager, tensor));
-      }
-    }
-  }
 }
 
 /// During its lifetime, edges to nodes outside `run` lead nowhere.
@@ -241,7 +225,6 @@ OwedWeights backward_input(Eager& eager, const Tensor& root, const Tensor& seed,
   const NodeSet run = nodes_above(order, input->accumulator);
   OwedWeights owed;
   owed.groups = groups_of(order, run, weights);
-  let_outputs_go(eager, order);
   const EdgeMask mask(order, run);
   const RetainedGraph graph(order, run);
   const Watch watch(owed.groups);

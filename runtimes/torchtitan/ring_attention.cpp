@@ -254,7 +254,7 @@ Tensor ring_attention(Eager& eager, const ContextGroup& group, const Tensor& q, 
   Tensor output = outputs.output;
   if (record.active()) {
     record.save(outputs.log_sum);
-    record.save(output);
+    record.save_output(output);
     record.save(outputs.seed);
     record.save(outputs.offset);
     record.finish(output, [group](Eager& e, Gradients& grads, Node& node) -> Gradients {

@@ -104,7 +104,7 @@ Gradients run_template(Eager& eager, const PreparedInstruction& owner, std::uint
 
 RecordedNode::RecordedNode(Eager& eager, const PreparedInstruction& instruction,
                            const Operands& operands)
-    : eager_(eager), instruction_(instruction) {
+    : instruction_(instruction) {
   if (instruction.gradient == nullptr || !eager.grad_enabled()) {
     return;
   }
@@ -124,18 +124,23 @@ RecordedNode::RecordedNode(Eager& eager, const PreparedInstruction& instruction,
   record_.emplace(eager, std::span<const Tensor>(edges.all()));
   const std::vector<SavedReference>& saves = instruction.recorded->saves;
   for (std::size_t i = 0; i < saves.size(); ++i) {
-    if (!is_output(saves[i])) {
-      save(i, saves[i].kind == SavedReference::Kind::kInput ? operands.inputs[saves[i].index]
-                                                            : operands.others[i]);
+    if (is_output(saves[i])) {
+      continue;
+    }
+    const Tensor& tensor = saves[i].kind == SavedReference::Kind::kInput
+                               ? operands.inputs[saves[i].index]
+                               : operands.others[i];
+    if (keeps(i, tensor)) {
+      record_->save(tensor);
     }
   }
 }
 
-void RecordedNode::save(std::size_t index, const Tensor& tensor) {
-  if (tensor.defined() && (instruction_.gradient->recorded->saved_for[index] & wanted_) != 0) {
-    record_->save(tensor);
-    kept_ |= std::uint64_t{1} << index;
-  }
+bool RecordedNode::keeps(std::size_t index, const Tensor& tensor) {
+  const bool kept =
+      tensor.defined() && (instruction_.gradient->recorded->saved_for[index] & wanted_) != 0;
+  kept_ |= kept ? std::uint64_t{1} << index : 0;
+  return kept;
 }
 
 void RecordedNode::finish(std::span<Tensor> outputs) {
@@ -144,12 +149,8 @@ void RecordedNode::finish(std::span<Tensor> outputs) {
   }
   const std::vector<SavedReference>& saves = instruction_.recorded->saves;
   for (std::size_t i = 0; i < saves.size(); ++i) {
-    if (is_output(saves[i]) && outputs[saves[i].index].defined()) {
-      // Without its node, which would keep itself alive if backward never comes to it.
-      const Tensor& output = outputs[saves[i].index];
-      Tensor saved = eager_.alias(output, output.shape(), false);
-      saved->layout = output->layout;
-      save(i, saved);
+    if (is_output(saves[i]) && keeps(i, outputs[saves[i].index])) {
+      record_->save_output(outputs[saves[i].index]);
     }
   }
   Tensor none;

@@ -29,9 +29,9 @@ class RecordedNode {
   void finish(std::span<torch::Tensor> outputs);
 
  private:
-  void save(std::size_t index, const torch::Tensor& tensor);
+  /// Whether the node keeps saved tensor `index`, which is noted.
+  bool keeps(std::size_t index, const torch::Tensor& tensor);
 
-  torch::Eager& eager_;
   const PreparedInstruction& instruction_;
   std::optional<torch::Record> record_;
   std::uint64_t wanted_ = 0;  ///< The bits (`edge_bit`) of edges that need a gradient.
