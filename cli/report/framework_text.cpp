@@ -80,7 +80,7 @@ std::string text_of(const Reason& reason) {
 }
 
 /// "--micro-batch is 4, expected one of 1, 2", or a statement: "--lora is not supported with ...".
-std::string refusal_text(const Error& error) {
+std::string reason_for(const Error& error) {
   const std::string subject = error.key.empty() ? "" : shown_key(error.key) + " ";
   if (error.wanted.empty()) {
     return subject + error.got;
@@ -111,7 +111,7 @@ std::vector<Reason> reasons_of(const PlanAnswer& answer) {
   }
   for (const plan::Refused& one : answer.result.refused) {
     add(counted(static_cast<std::int64_t>(one.plans), "plan") + " of " + one.framework->runtime(),
-        refusal_text(one.error));
+        reason_for(one.error));
   }
   return reasons;
 }

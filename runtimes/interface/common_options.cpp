@@ -44,7 +44,9 @@ constexpr OptionField images_field() {
   row.name = "images";
   row.kind = OptionKind::kText;
   row.optional = true;
-  row.pattern = "^[1-9][0-9]{0,3}x[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$";
+  row.pattern =  // Sides of at most `kMostImageSide`, 16,384 pixels.
+      "^[1-9][0-9]{0,3}(x([1-9][0-9]{0,3}|1[0-5][0-9]{3}|16[0-2][0-9]{2}|163[0-7][0-9]|1638[0-4])){"
+      "2}$";
   row.form = "COUNTxHEIGHTxWIDTH, such as 2x1024x1024 for two images in every sequence";
   row.get = [](const P& plan) {
     return plan.workload.images ? JsonValue{text_of(*plan.workload.images)} : JsonValue{};

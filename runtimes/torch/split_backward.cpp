@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"
 
 namespace headroom::ir::torch {

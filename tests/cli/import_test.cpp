@@ -120,6 +120,24 @@ TEST_CASE("import: searches, timelines and configurations take the images of a r
   CHECK(two.says("micro-batch=2"));
 }
 
+TEST_CASE(
+    "import: a question that a recording with quantised layers cannot answer says which it can") {
+  const std::string question =
+      "fit " HEADROOM_SOURCE_DIR "/tests/golden/recordings/llama_quantised.json --gpu h100-80gb ";
+  const test::Answer answer = test::headroom(question + "--qlora --precision fp16");
+  CHECK(answer.code == ExitCode::kUsage);
+  CHECK(answer.complains("got prepare=yes with precision fp16 and attention sdpa, expected"));
+  CHECK(answer.complains("prepare=no with precision bf16-autocast and attention sdpa"));
+  const test::Answer plain = test::headroom(question + "--precision fp16");
+  CHECK(plain.complains("holds: bf16 with attention sdpa, autocast-bf16 with attention sdpa\n"));
+  // Whatever is named is answered.
+  for (const char* named :
+       {"prepare=yes --precision bf16", "prepare=no --precision bf16",
+        "prepare=yes --precision bf16-autocast", "prepare=no --precision bf16-autocast"}) {
+    CHECK(test::headroom(question + "--qlora " + named).code == ExitCode::kYes);
+  }
+}
+
 TEST_CASE("import: an answer says how many parameters are trained") {
   const test::TemporaryFolder folder;
   std::string text = read_file(kRecording).value();

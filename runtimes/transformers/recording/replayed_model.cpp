@@ -28,10 +28,22 @@ BatchSizes sizes_of(const ParallelPlan& plan) {
   return {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence};
 }
 
-std::string words_of(const RecordedVariant& variant) {
-  std::string words = variant.autocast ? "autocast-" + std::string(name_of(*variant.autocast))
-                                       : std::string(name_of(variant.parameters));
-  return words + " with attention " + variant.attention;
+std::string precision_of(const RecordedVariant& variant) {
+  const auto precision = std::ranges::find_if(precision_words(), [&](const auto& word) {
+    return param_dtype(word.value) == variant.parameters &&
+           autocast_dtype(word.value) == variant.autocast;
+  });
+  // A recording may be of types that no option has, such as fp16 under autocast to bf16.
+  return std::string(precision != precision_words().end() ? precision->text : "others");
+}
+
+std::string precision_text(const std::string& precision, std::string_view attention) {
+  return precision + " with attention " + std::string(attention);
+}
+
+std::string qlora_text(bool prepared, const std::string& precision, std::string_view attention) {
+  return "prepare=" + std::string(prepared ? "yes" : "no") + " with precision " + precision +
+         " and attention " + std::string(attention);
 }
 
 /// Whether the code of a variant is that of the plan's precision and linear layers. Quantised
@@ -120,6 +132,23 @@ std::vector<std::string> recorded_batches(const ModelSpec& spec, const ParallelP
   return batches;
 }
 
+/// The options with which the recording answers for quantised linear layers.
+std::vector<std::string> recorded_with_quantised_layers(const ModelSpec& spec,
+                                                        const ParallelPlan& plan) {
+  std::vector<std::string> recorded;
+  for (const RecordedVariant& variant : spec.recording->variants) {
+    const bool one_type = !variant.quantised && !variant.autocast;  // See `computes`.
+    if (variant.images != plan.workload.images || !(variant.quantised || one_type)) {
+      continue;
+    }
+    std::string words = qlora_text(variant.prepared, precision_of(variant), variant.attention);
+    if (std::ranges::find(recorded, words) == recorded.end()) {
+      recorded.push_back(std::move(words));
+    }
+  }
+  return recorded;
+}
+
 /// The error for a precision, an attention or a length that was not recorded.
 std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (variant_for(spec, plan) != nullptr) {
@@ -135,8 +164,9 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
     if (is_asked && std::ranges::find(lengths, lengths_of(variant)) == lengths.end()) {
       lengths.push_back(lengths_of(variant));
     }
-    if (!variant.quantised && std::ranges::find(recorded, words_of(variant)) == recorded.end()) {
-      recorded.push_back(words_of(variant));
+    std::string words = precision_text(precision_of(variant), variant.attention);
+    if (!variant.quantised && std::ranges::find(recorded, words) == recorded.end()) {
+      recorded.push_back(std::move(words));
     }
   }
   if (const std::vector<std::string> batches = recorded_batches(spec, plan); !batches.empty()) {
@@ -150,19 +180,16 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
                                    join(lengths) + ": the code of other lengths was not recorded",
                                    "choose such a --seq");
   }
+  const std::string precision(word_of(precision_words(), plan.precision));
+  const std::string_view attention = word_of(attention_words(), plan.attention);
   if (plan.quant) {
     return Error::invalid_argument(
-        "qlora",
-        "prepare=" + std::string(plan.quant->prepare_kbit ? "yes" : "no") + " with precision " +
-            std::string(word_of(precision_words(), plan.precision)),
-        "the code of this model with quantised linear layers, which its recording does not have",
-        "record this model with headroom import CONFIG --qlora, or ask with --qlora prepare=no "
-        "--precision bf16");
+        "qlora", qlora_text(plan.quant->prepare_kbit, precision, attention),
+        "what the recording holds: " + join(recorded_with_quantised_layers(spec, plan)),
+        "choose one of these, or record this model with headroom import CONFIG --qlora");
   }
   return Error::invalid_argument(
-      "precision",
-      std::string(word_of(precision_words(), plan.precision)) + " with attention " +
-          std::string(word_of(attention_words(), plan.attention)),
+      "precision", precision_text(precision, attention),
       "what the recording holds: " + join(recorded),
       "choose one of these, or record the model again with headroom import");
 }
