@@ -26,6 +26,7 @@
 #include "planner/space/all_axes.h"
 #include "planner/space/framework_search.h"
 #include "runtimes/interface/common_options.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
 
@@ -164,6 +165,9 @@ Result<ir::ParallelPlan> read_base(const Arguments& arguments, const PlanSearch&
   reader.field(*ir::find_field(ir::plan_options().fields, "images"), base);
   if (reader.error()) {
     return *reader.error();
+  }
+  if (Status images = ir::check_images(search.model.spec, base); !images) {
+    return std::move(images).error();
   }
   if (const auto text = arguments.value("alloc-conf")) {
     const Result<ir::AllocatorSettings> settings = parse_allocator_settings(*text, {});

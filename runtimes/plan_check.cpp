@@ -73,18 +73,6 @@ Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
   return ok();
 }
 
-/// Only recordings have code that reads images.
-Status check_images(const ModelSpec& model, const ParallelPlan& plan) {
-  if (!plan.workload.images || model.recording) {
-    return ok();
-  }
-  const std::string images = text_of(*plan.workload.images);
-  return Error::invalid_argument(
-      "images", images, "none: this model is known for batches of text alone",
-      "record it with its images: headroom import config.json --images " + images +
-          " --output my-model.json");
-}
-
 Status check_optimizer(const ParallelPlan& plan) {
   const bool shards = std::ranges::any_of(
       framework_parts(), [&plan](const PlanPart* part) { return part->shards && part->has(plan); });
@@ -118,6 +106,17 @@ Status check_adapters(const ParallelPlan& plan) {
 }
 
 }  // namespace
+
+Status check_images(const ModelSpec& model, const ParallelPlan& plan) {
+  if (!plan.workload.images || model.recording) {
+    return ok();
+  }
+  const std::string images = text_of(*plan.workload.images);
+  return Error::invalid_argument(
+      "images", images, "none: this model is known for batches of text alone",
+      "record it with its images: headroom import config.json --images " + images +
+          " --output my-model.json");
+}
 
 Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
   const Runtime* const runtime = find_runtime(plan.runtime);

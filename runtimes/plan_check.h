@@ -12,4 +12,7 @@ namespace headroom::ir {
 /// Errors:  kInvalidArgument naming the option to change.
 [[nodiscard]] Status check_plan(const ModelSpec& model, const ParallelPlan& plan);
 
+/// The part of it that is about images: only recordings have code that reads them.
+[[nodiscard]] Status check_images(const ModelSpec& model, const ParallelPlan& plan);
+
 }  // namespace headroom::ir

@@ -16,6 +16,8 @@ constexpr double kStretch = 1.01;
 /// Number of waves after which a search without a result looks for any plan that fits, so that it
 /// has something to report if it is stopped. With a time limit, also after a quarter of the time.
 constexpr std::size_t kWavesBeforeDive = 24;
+/// So many cells whose plans are all refused are the work of one whose plans are lowered.
+constexpr std::uint64_t kRefusedCellsOfWork = 16;
 
 }  // namespace
 
@@ -110,9 +112,9 @@ bool PlanStream::is_stopped() {
 }
 
 bool PlanStream::is_worked_off() const {
-  constexpr std::uint64_t kRefusalsOfCell = 16;
   const std::uint64_t limit = state_.question.work_limit;
-  return limit > 0 && visited_ - refused_cells_ + refused_cells_ / kRefusalsOfCell >= limit;
+  const std::uint64_t refused = refused_.size();
+  return limit > 0 && visited_ - refused + refused / kRefusedCellsOfWork >= limit;
 }
 
 Result<std::optional<RankedPlan>> PlanStream::next(const std::optional<Worth>& cutoff) {
@@ -242,6 +244,11 @@ Status PlanStream::wave(const std::optional<Worth>& cutoff) {
       return answers[i]->error();
     }
     CellAnswer answer = std::move(*answers[i]).value();
+    if (answer.evaluated > 0) {
+      refused_.erase(taken[i].cell);
+    } else if (!taken[i].again && !answer.refusals.empty()) {
+      refused_.insert(taken[i].cell);
+    }
     // The bound of a cell that is not open yet holds for work of the device alone.
     uncertain_[taken[i].cell] = answer.uncertain;
     if (answer.next) {
@@ -305,7 +312,6 @@ Status PlanStream::dive() {
 void PlanStream::settle(std::size_t cell, CellAnswer answer) {
   const FrameworkSearch* const framework = cells_[cell].cell.framework;
   seen_.evaluated += answer.evaluated;
-  refused_cells_ += answer.evaluated == 0 && !answer.next && !answer.refusals.empty() ? 1U : 0U;
   for (Error& error : answer.refusals) {
     const auto same = std::ranges::find_if(seen_.refused, [&](const Refused& other) {
       return other.framework == framework && other.error == error;

@@ -86,7 +86,7 @@ class PlanStream {
   [[nodiscard]] bool may_come_out() const;
   [[nodiscard]] bool is_long() const;
   [[nodiscard]] bool is_stopped();
-  /// Whether the work that the question allows has been done. A refusal is little work.
+  /// Whether the work that the question allows has been done (`SearchQuestion::work_limit`).
   [[nodiscard]] bool is_worked_off() const;
   [[nodiscard]] Visit visit_of(const Open& open, const std::optional<Worth>& cutoff) const;
   [[nodiscard]] CellAnswer unvisited(const Open& open) const;
@@ -105,8 +105,8 @@ class PlanStream {
   std::vector<std::vector<Timed>> replayed_;  ///< By cell: replayed times, by index in the cell.
   std::vector<double> uncertain_;             ///< `CellAnswer::uncertain`, by cell.
   std::set<std::size_t> left_out_;
-  std::uint64_t visited_ = 0;        ///< Number of cells.
-  std::uint64_t refused_cells_ = 0;  ///< Those of them whose plans were all refused.
+  std::uint64_t visited_ = 0;      ///< Number of cells.
+  std::set<std::size_t> refused_;  ///< Those of them whose plans were all refused so far.
   std::size_t waves_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   bool dived_ = false;

@@ -55,8 +55,10 @@ struct SearchQuestion {
   Objective objective = Objective::kThroughput;
   Pruning pruning;
   int threads = 1;
-  std::uint64_t work_limit = 0;  ///< Number of cells to look into; 0: all.
-  bool front = false;            ///< Whether to find the Pareto front, too.
+  /// Number of cells to look into; 0: all. So many cells whose plans are all refused count as one,
+  /// because nothing is lowered in them; a front counts them like others.
+  std::uint64_t work_limit = 0;
+  bool front = false;  ///< Whether to find the Pareto front, too.
   /// Whether the first plan that fits suffices; for the fewest GPUs, the first on so few. Plans
   /// that were not looked at may be better, even if the status says optimal.
   bool any = false;

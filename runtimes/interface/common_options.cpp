@@ -47,7 +47,10 @@ constexpr OptionField images_field() {
   row.pattern =  // Sides of at most `kMostImageSide`, 16,384 pixels.
       "^[1-9][0-9]{0,3}(x([1-9][0-9]{0,3}|1[0-5][0-9]{3}|16[0-2][0-9]{2}|163[0-7][0-9]|1638[0-4])){"
       "2}$";
-  row.form = "COUNTxHEIGHTxWIDTH, such as 2x1024x1024 for two images in every sequence";
+  row.form =
+      "COUNTxHEIGHTxWIDTH, such as 2x1024x1024 for two images in every sequence; at most 9,999 "
+      "images "
+      "with sides of at most 16,384 pixels";
   row.get = [](const P& plan) {
     return plan.workload.images ? JsonValue{text_of(*plan.workload.images)} : JsonValue{};
   };

@@ -59,7 +59,7 @@ Tensor flash_package(Eager& eager, const Tensor& q, const Tensor& k, const Tenso
     record.save(query);
     record.save(key);
     record.save(value);
-    record.save(made.output);
+    record.save_output(made.output);
     record.save(made.log_sum);
     record.save(made.seed);
     record.finish(output, [kernel](Eager& e, Gradients& grads, Node& node) -> Gradients {

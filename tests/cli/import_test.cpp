@@ -89,12 +89,22 @@ TEST_CASE("import: searches, timelines and configurations take the images of a r
   CHECK(plan.says("--micro-batch is 4, expected one of 1, 2"));
   const test::Answer sweep = test::headroom("sweep" + question + " --global-batch 4");
   CHECK(sweep.code == ExitCode::kYes);
+  const test::Answer spoken = test::headroom("plan" + question + " --global-batch 4");
+  CHECK(spoken.says("AutoModelForImageTextToText.from_pretrained"));
+  CHECK(spoken.says("with 2 images of 560 x 560 pixels in each"));
   CHECK(sweep.says("--images 2x560x560"));
-  // Refusals are no work: every framework still has a plan in the comparison.
+  // Refusals are little work: both frameworks have a plan in the comparison.
   const test::Document eight = test::json_of("plan" + question + " --gpus 8");
-  for (const ir::JsonValue& row : eight.array("frameworks")) {
-    CHECK_FALSE(row.find("plan")->is_null());
+  REQUIRE(eight.array("frameworks").size() == 2);
+  for (const char* path : {"frameworks/0/plan", "frameworks/1/plan"}) {
+    CHECK_FALSE(eight.at(path).is_null());
   }
+  const std::string many = "plan" + question + " --gpus 1,2,4,8,16,32 --global-batch 256 ";
+  CHECK(test::json_of(many + "--runtime fsdp --micro-batch 1,4,8,16 --work-limit 1000")
+            .text("status") == "optimal");
+  const test::Answer text = test::headroom("plan gpt2 --gpu h100-80gb" + images);
+  CHECK(text.code == ExitCode::kUsage);
+  CHECK(text.complains("--images: got 2x560x560, expected none"));
   const test::Answer without = test::headroom("plan" + model + " --gpu h100-80gb --seq 1024");
   CHECK(without.code == ExitCode::kUsage);
   CHECK(without.complains("add --images 2x560x560"));
@@ -126,8 +136,8 @@ TEST_CASE(
       "fit " HEADROOM_SOURCE_DIR "/tests/golden/recordings/llama_quantised.json --gpu h100-80gb ";
   const test::Answer answer = test::headroom(question + "--qlora --precision fp16");
   CHECK(answer.code == ExitCode::kUsage);
-  CHECK(answer.complains("got prepare=yes with precision fp16 and attention sdpa, expected"));
-  CHECK(answer.complains("prepare=no with precision bf16-autocast and attention sdpa"));
+  CHECK(answer.complains("got prepare=yes --precision fp16 --attention sdpa, expected"));
+  CHECK(answer.complains("prepare=no --precision bf16-autocast --attention sdpa"));
   const test::Answer plain = test::headroom(question + "--precision fp16");
   CHECK(plain.complains("holds: bf16 with attention sdpa, autocast-bf16 with attention sdpa\n"));
   // Whatever is named is answered.

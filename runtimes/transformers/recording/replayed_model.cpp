@@ -28,22 +28,28 @@ BatchSizes sizes_of(const ParallelPlan& plan) {
   return {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence};
 }
 
+/// The precision of a variant as an option names it. A recording may be of types that no option
+/// has, such as fp16 under autocast to bf16.
 std::string precision_of(const RecordedVariant& variant) {
   const auto precision = std::ranges::find_if(precision_words(), [&](const auto& word) {
     return param_dtype(word.value) == variant.parameters &&
            autocast_dtype(word.value) == variant.autocast;
   });
-  // A recording may be of types that no option has, such as fp16 under autocast to bf16.
-  return std::string(precision != precision_words().end() ? precision->text : "others");
+  if (precision != precision_words().end()) {
+    return std::string(precision->text);
+  }
+  return std::string(name_of(variant.parameters)) +
+         (variant.autocast ? " under autocast to " + std::string(name_of(*variant.autocast)) : "");
 }
 
 std::string precision_text(const std::string& precision, std::string_view attention) {
   return precision + " with attention " + std::string(attention);
 }
 
+/// The same for quantised linear layers, as it is typed.
 std::string qlora_text(bool prepared, const std::string& precision, std::string_view attention) {
-  return "prepare=" + std::string(prepared ? "yes" : "no") + " with precision " + precision +
-         " and attention " + std::string(attention);
+  return "prepare=" + std::string(prepared ? "yes" : "no") + " --precision " + precision +
+         " --attention " + std::string(attention);
 }
 
 /// Whether the code of a variant is that of the plan's precision and linear layers. Quantised
@@ -138,7 +144,8 @@ std::vector<std::string> recorded_with_quantised_layers(const ModelSpec& spec,
   std::vector<std::string> recorded;
   for (const RecordedVariant& variant : spec.recording->variants) {
     const bool one_type = !variant.quantised && !variant.autocast;  // See `computes`.
-    if (variant.images != plan.workload.images || !(variant.quantised || one_type)) {
+    if (variant.images != plan.workload.images || variant.masks_made ||
+        !(variant.quantised || one_type)) {
       continue;
     }
     std::string words = qlora_text(variant.prepared, precision_of(variant), variant.attention);
@@ -165,7 +172,8 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
       lengths.push_back(lengths_of(variant));
     }
     std::string words = precision_text(precision_of(variant), variant.attention);
-    if (!variant.quantised && std::ranges::find(recorded, words) == recorded.end()) {
+    const bool of_these = !variant.quantised && variant.images == plan.workload.images;
+    if (of_these && std::ranges::find(recorded, words) == recorded.end()) {
       recorded.push_back(std::move(words));
     }
   }
@@ -183,10 +191,13 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
   const std::string precision(word_of(precision_words(), plan.precision));
   const std::string_view attention = word_of(attention_words(), plan.attention);
   if (plan.quant) {
+    const std::vector<std::string> held = recorded_with_quantised_layers(spec, plan);
     return Error::invalid_argument(
         "qlora", qlora_text(plan.quant->prepare_kbit, precision, attention),
-        "what the recording holds: " + join(recorded_with_quantised_layers(spec, plan)),
-        "choose one of these, or record this model with headroom import CONFIG --qlora");
+        held.empty() ? "the code of quantised linear layers, which the recording does not have"
+                     : "what the recording holds: " + join(held),
+        std::string(held.empty() ? "" : "choose one of these, or ") +
+            "record this model with headroom import CONFIG --qlora");
   }
   return Error::invalid_argument(
       "precision", precision_text(precision, attention),

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "runtimes/torch/eager.h"
+#include "runtimes/torch/flash_package.h"
 #include "runtimes/torch/functions.h"
 
 namespace headroom::ir::torch {
@@ -25,6 +26,14 @@ std::vector<Operator> operators_that_save_their_output() {
       {"tanh", tanh},
       {"sigmoid", sigmoid},
       {"attention", [](Eager& e, const Tensor& x) { return sdpa(e, x, x, x, {}); }},
+      {"attention of cuDNN",
+       [](Eager& e, const Tensor& x) {
+         SdpaOptions options;
+         options.cudnn = true;
+         return sdpa(e, x, x, x, options);
+       }},
+      {"attention of flash-attn",
+       [](Eager& e, const Tensor& x) { return flash_package(e, x, x, x, {}); }},
   };
 }
 
