@@ -12,7 +12,8 @@ namespace headroom::ir {
 /// Errors:  kInvalidArgument naming the option to change.
 [[nodiscard]] Status check_plan(const ModelSpec& model, const ParallelPlan& plan);
 
-/// The part of it that is about images: only recordings have code that reads them.
+/// Refuses images for a model that is no recording, because only recordings have code that reads
+/// them. `check_plan` does this, too.
 [[nodiscard]] Status check_images(const ModelSpec& model, const ParallelPlan& plan);
 
 }  // namespace headroom::ir

@@ -55,8 +55,8 @@ struct SearchQuestion {
   Objective objective = Objective::kThroughput;
   Pruning pruning;
   int threads = 1;
-  /// Number of cells to look into; 0: all. So many cells whose plans are all refused count as one,
-  /// because nothing is lowered in them; a front counts them like others.
+  /// Number of cells to look into; 0: all. Sixteen cells whose plans are all refused count as one,
+  /// because nothing is lowered in them; a front counts each of them.
   std::uint64_t work_limit = 0;
   bool front = false;  ///< Whether to find the Pareto front, too.
   /// Whether the first plan that fits suffices; for the fewest GPUs, the first on so few. Plans
