@@ -19,6 +19,7 @@
 #include "model_ir/spec/images.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/recording/recording.h"
+#include "runtimes/interface/common_options.h"
 #include "validators/dryrun/model_recorder.h"
 #include "validators/dryrun/profile.h"
 
@@ -68,8 +69,7 @@ Status add_images(const Arguments& arguments, std::vector<std::string>& options)
   const std::optional<std::string> images = arguments.value("images");
   if (images && !ir::parse_images(*images)) {
     return Error::invalid_argument("images", *images,
-                                   "COUNTxHEIGHTxWIDTH, such as 2x1024x1024 for two images in "
-                                   "every sequence");
+                                   ir::find_field(ir::plan_options().fields, "images")->form);
   }
   if (images) {
     options.insert(options.end(), {"--images", *images});

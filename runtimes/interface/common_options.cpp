@@ -49,8 +49,7 @@ constexpr OptionField images_field() {
       "2}$";
   row.form =
       "COUNTxHEIGHTxWIDTH, such as 2x1024x1024 for two images in every sequence; at most 9,999 "
-      "images "
-      "with sides of at most 16,384 pixels";
+      "images with sides of at most 16,384 pixels";
   row.get = [](const P& plan) {
     return plan.workload.images ? JsonValue{text_of(*plan.workload.images)} : JsonValue{};
   };
