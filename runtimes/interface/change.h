@@ -109,8 +109,7 @@ inline constexpr Change Change::kSmallerMicroBatch{200, "smaller micro-batches, 
                                                    "smaller matrices reach less of the GPU's peak",
                                                    "same number of FLOPs per step", Kind::kSlower};
 inline constexpr Change Change::kEightBitOptimizer{
-    210, "optimizer states in 8 bits",
-    "the 8-bit optimizer quantises its states in every step",
+    210, "optimizer states in 8 bits", "the 8-bit optimizer quantises its states in every step",
     "Dettmers et al. 2022, 8-bit Optimizers, arXiv:2110.02861", Kind::kSlower};
 inline constexpr Change Change::kPagedOptimizer{
     215, "8-bit optimizer states in pages that move to the host when memory is short",
