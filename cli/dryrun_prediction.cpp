@@ -16,6 +16,7 @@
 #include "cli/shell_words.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_catalogue.h"
+#include "model_ir/spec/param_count.h"
 #include "validators/dryrun/recorded_replay.h"
 
 namespace headroom::cli {
@@ -229,12 +230,17 @@ Result<LoadedModel> model_of_program(const Arguments& arguments, const JsonValue
   const Result<std::vector<ir::ModelEntry>> entries =
       folder ? ir::list_models(folder->path + "/models")
              : Result<std::vector<ir::ModelEntry>>(folder.error());
+  const std::int64_t parameters = ir::count_parameters(model.spec).total();
   for (const ir::ModelEntry& entry : entries ? *entries : std::vector<ir::ModelEntry>{}) {
-    ir::ModelSpec same = entry.spec;
-    same.name = model.spec.name;
     // Models that were trained further have the dimensions of their base, whose name is shorter.
-    if (same == model.spec && (model.label.empty() || entry.name.size() < model.label.size())) {
-      model.label = entry.name;
+    if (entry.parameters != parameters ||
+        (!model.label.empty() && entry.name.size() >= model.label.size())) {
+      continue;
+    }
+    Result<ir::ModelSpec> same = ir::load_model(folder->path + "/models", entry.name);
+    if (same) {
+      same->name = model.spec.name;
+      model.label = *same == model.spec ? entry.name : model.label;
     }
   }
   return model;

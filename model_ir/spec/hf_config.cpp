@@ -366,7 +366,8 @@ Result<std::optional<FamilyModel>> find_recorded_family(const JsonValue& config,
     }
     families = found->path + "/" + std::string(kFamilyFolder);
   }
-  Result<std::optional<FamilyModel>> read = model_of_family(config, file, families);
+  Result<std::optional<FamilyModel>> read = model_of_family(
+      config, file, families, options.one_variant ? FamilyVariants::kFirst : FamilyVariants::kAll);
   if (!read) {
     return read;
   }

@@ -17,6 +17,8 @@ struct HfConfigOptions {
   std::optional<Family> as;  ///< Reads the file as this family, whatever its `model_type`.
   std::string name;          ///< `ModelSpec::name`; empty: the file's.
   std::string families{};    ///< The recordings of families; empty: those of `find_config_dir`.
+  /// Reads one variant of recorded code, which is enough for sizes and counts but not for a run.
+  bool one_variant = false;
 };
 
 /// The result of reading a configuration.

@@ -22,12 +22,13 @@ EntryFolder folder_of(const std::string& catalogue) {
 /// The model of an entry, from the recordings of families beside it if its type is not written by
 /// hand. Faults of a configuration that is are noted in its reader.
 Result<ModelSpec> model_of(std::string_view text, std::string_view file, const JsonObject& config,
-                           const std::string& name) {
+                           const std::string& name, bool one_variant) {
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   const HfConfigOptions options{
       .as = {},
       .name = name,
-      .families = folder.empty() ? "" : (folder.parent_path() / kFamilyFolder).string()};
+      .families = folder.empty() ? "" : (folder.parent_path() / kFamilyFolder).string(),
+      .one_variant = one_variant};
   const Result<JsonValue> document = parse_json(text, file);
   const JsonValue* const found = document ? document->find("config") : nullptr;
   if (found != nullptr) {
@@ -45,9 +46,7 @@ Result<ModelSpec> model_of(std::string_view text, std::string_view file, const J
   return read_hf_object(config, options);
 }
 
-}  // namespace
-
-Result<ModelEntry> parse_entry(std::string_view text, std::string_view file) {
+Result<ModelEntry> read_entry(std::string_view text, std::string_view file, bool one_variant) {
   const Result<JsonReader> reader = JsonReader::from_text(text, file);
   if (!reader) {
     return reader.error();
@@ -68,7 +67,7 @@ Result<ModelEntry> parse_entry(std::string_view text, std::string_view file) {
   if ((entry.published_parameters != entry.parameters) == entry.difference.empty()) {
     root.refuse("difference", "a reason if and only if published_parameters is another number");
   }
-  Result<ModelSpec> spec = model_of(text, file, root.object("config"), entry.name);
+  Result<ModelSpec> spec = model_of(text, file, root.object("config"), entry.name, one_variant);
   if (!spec) {
     return std::move(spec).error();
   }
@@ -84,22 +83,34 @@ Result<ModelEntry> parse_entry(std::string_view text, std::string_view file) {
   return entry;
 }
 
+/// The entry of the file `name`.json.
+Result<ModelEntry> open_entry(const EntryFolder& folder, const std::string& name,
+                              bool one_variant) {
+  const std::string path = entry_path(folder, name);
+  const Result<std::string> text = read_file(path);
+  if (!text) {
+    return text.error();
+  }
+  Result<ModelEntry> entry = read_entry(*text, path, one_variant);
+  if (entry && entry->name != name) {
+    return Error::invalid_input(path, "/name", entry->name, "the name of the file, " + name);
+  }
+  return entry;
+}
+
+}  // namespace
+
+Result<ModelEntry> parse_entry(std::string_view text, std::string_view file) {
+  return read_entry(text, file, false);
+}
+
 Result<ModelEntry> load_entry(const std::string& catalogue, std::string_view name) {
   const EntryFolder folder = folder_of(catalogue);
   const Result<std::string> found = find_entry(folder, name);
   if (!found) {
     return found.error();
   }
-  const std::string path = entry_path(folder, *found);
-  const Result<std::string> text = read_file(path);
-  if (!text) {
-    return text.error();
-  }
-  Result<ModelEntry> entry = parse_entry(*text, path);
-  if (entry && entry->name != *found) {
-    return Error::invalid_input(path, "/name", entry->name, "the name of the file, " + *found);
-  }
-  return entry;
+  return open_entry(folder, *found, false);
 }
 
 Result<ModelSpec> load_model(const std::string& catalogue, std::string_view name) {
@@ -121,7 +132,7 @@ Result<std::vector<ModelEntry>> list_models(const std::string& catalogue) {
   }
   std::vector<ModelEntry> entries;
   for (const std::string& name : *names) {
-    Result<ModelEntry> entry = load_entry(catalogue, name);
+    Result<ModelEntry> entry = open_entry(folder_of(catalogue), name, true);
     if (!entry) {
       return std::move(entry).error();
     }

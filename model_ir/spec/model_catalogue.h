@@ -40,7 +40,8 @@ struct ModelEntry {
 /// Errors:  kEnvironment if the folder cannot be read.
 [[nodiscard]] Result<std::vector<std::string>> model_names(const std::string& catalogue);
 
-/// All entries, sorted by name.
+/// All entries, sorted by name. Of recorded models, only the first variant of the code is read:
+/// what is to be run comes from `load_entry`.
 [[nodiscard]] Result<std::vector<ModelEntry>> list_models(const std::string& catalogue);
 
 /// Reads one entry.

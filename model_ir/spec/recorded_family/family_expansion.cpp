@@ -197,24 +197,33 @@ class FamilyExpansion {
     std::int64_t given = 0;
     for (const JsonMember& member :
          variant.as_object() == nullptr ? JsonValue::Object{} : *variant.as_object()) {
-      JsonValue value = member.value;
       if (member.key == "inputs") {
-        given = value.as_array() == nullptr ? 0 : std::ssize(*value.as_array());
-        value = inputs(value);
-      } else if (member.key == "sequence_from" || member.key == "sequence_below") {
-        value = sizes_.size(value);
-      } else if (member.key == "load") {
-        value = unrolled(value, 0);
-      } else if (member.key == "forward") {
-        value = unrolled(value, given);
-      } else if (member.key == "layers") {
-        value = layers(value);
-      } else if (member.key == "bodies") {
-        value = JsonValue(with_code("bodies", variant));
+        given = member.value.as_array() == nullptr ? 0 : std::ssize(*member.value.as_array());
       }
-      result.push_back({member.key, std::move(value)});
+      result.push_back({member.key, expanded_member(member, given, variant)});
     }
     return JsonValue(std::move(result));
+  }
+
+  /// One member of a variant that is `given` so many inputs.
+  JsonValue expanded_member(const JsonMember& member, std::int64_t given,
+                            const JsonValue& variant) {
+    if (member.key == "inputs") {
+      return inputs(member.value);
+    }
+    if (member.key == "sequence_from" || member.key == "sequence_below") {
+      return sizes_.size(member.value);
+    }
+    if (member.key == "load") {
+      return unrolled(member.value, 0);
+    }
+    if (member.key == "forward") {
+      return unrolled(member.value, given);
+    }
+    if (member.key == "layers") {
+      return layers(member.value);
+    }
+    return member.key == "bodies" ? JsonValue(with_code("bodies", variant)) : member.value;
   }
 
   JsonValue inputs(const JsonValue& given) {

@@ -25,17 +25,31 @@ std::string path_of(const std::string& folder, const std::string& type, int form
   return folder + "/" + type + (form == 1 ? "" : "." + std::to_string(form)) + ".json";
 }
 
+/// Leaves out all variants but the first.
+void keep_one_variant(JsonValue& family) {
+  for (JsonMember& member : *family.as_object()) {
+    JsonValue::Array* const variants = member.key == "variants" ? member.value.as_array() : nullptr;
+    if (variants != nullptr && variants->size() > 1) {
+      variants->resize(1);
+    }
+  }
+}
+
 Result<FamilyModel> read_form(const std::string& path, const JsonValue& config,
-                              std::string_view file) {
+                              std::string_view file, FamilyVariants variants) {
   const Result<std::string> text = read_file(path);
   if (!text) {
     return text.error();
   }
-  const Result<JsonValue> family = parse_json(*text, path);
-  if (!family) {
-    return family.error();
+  Result<JsonValue> parsed = parse_json(*text, path);
+  if (!parsed) {
+    return std::move(parsed).error();
   }
-  Result<ExpandedFamily> expanded = expand_family(*family, path, config, file);
+  JsonValue family = std::move(parsed).value();
+  if (variants == FamilyVariants::kFirst && family.as_object() != nullptr) {
+    keep_one_variant(family);
+  }
+  Result<ExpandedFamily> expanded = expand_family(family, path, config, file);
   if (!expanded) {
     return std::move(expanded).error();
   }
@@ -80,7 +94,8 @@ Result<std::vector<RecordedFamily>> recorded_families(const std::string& folder)
 }
 
 Result<std::optional<FamilyModel>> model_of_family(const JsonValue& config, std::string_view file,
-                                                   const std::string& folder) {
+                                                   const std::string& folder,
+                                                   FamilyVariants variants) {
   const JsonValue* const named = config.find("model_type");
   const std::string* const type = named == nullptr ? nullptr : named->as_string();
   if (type == nullptr || !is_plain(*type)) {
@@ -93,7 +108,7 @@ Result<std::optional<FamilyModel>> model_of_family(const JsonValue& config, std:
     if (!std::filesystem::exists(path, fault)) {
       break;
     }
-    Result<FamilyModel> model = read_form(path, config, file);
+    Result<FamilyModel> model = read_form(path, config, file, variants);
     if (model) {
       return std::optional<FamilyModel>(std::move(model).value());
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ struct FamilyModel {
   std::vector<std::string> ignored;    ///< `ExpandedFamily::ignored`
 };
 
+/// Which variants of the code are read: all, or the first, which is enough for what a model is.
+enum class FamilyVariants : std::uint8_t { kAll, kFirst };
+
 /// A family that was recorded.
 struct RecordedFamily {
   std::string type;  ///< `model_type`
@@ -42,8 +46,8 @@ struct RecordedFamily {
 ///          configuration answers (docs/recordings.md, "Recordings of families").
 /// Errors:  kInvalidInput naming the key for which no recording serves, with the command that
 ///          records the model itself; kEnvironment or kInvalidInput for files that cannot be read.
-[[nodiscard]] Result<std::optional<FamilyModel>> model_of_family(const JsonValue& config,
-                                                                 std::string_view file,
-                                                                 const std::string& folder);
+[[nodiscard]] Result<std::optional<FamilyModel>> model_of_family(
+    const JsonValue& config, std::string_view file, const std::string& folder,
+    FamilyVariants variants = FamilyVariants::kAll);
 
 }  // namespace headroom::ir

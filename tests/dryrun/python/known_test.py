@@ -33,6 +33,13 @@ class Tensor:
     def is_contiguous(self):
         return True
 
+    def stride(self):
+        strides, step = [], 1
+        for size in reversed(self.shape):
+            strides.insert(0, step)
+            step *= size
+        return tuple(strides)
+
     def data_ptr(self):
         return self.address
 
@@ -53,7 +60,7 @@ class Memory:
     def known_values(self, address, values):
         if address not in self.values:
             return False
-        values[:] = type(values)(values.typecode, self.values[address])
+        values[:] = type(values)(values.typecode, self.values[address][: len(values)])
         return True
 
 
@@ -73,8 +80,8 @@ class Layer:
     num_experts = 4
     top_k = 2
 
-    def counts(self, sums, result, source, *args, **kwargs):
-        sums._tell(result, (source, *args), kwargs, sums._assignments)
+    def counts(self, sums, result, source):
+        sums._tell(result, source, None, sums._assignments)
 
 
 class Values(unittest.TestCase):
@@ -166,6 +173,15 @@ class Values(unittest.TestCase):
             even = (tokens - favoured) // 4
             self.assertEqual(self.memory.values[sums.address], [even + favoured, even, even, even])
 
+    def test_a_rank_counts_the_tokens_of_its_own_experts(self):
+        config = types.SimpleNamespace(num_moe_experts=8, moe_router_topk=4)
+        for at, (indices, counts) in enumerate((([0, 1], [120, 40]), ([4, 5], [40, 40]), ([7], [40])), 1):
+            layer = types.SimpleNamespace(num_local_experts=len(indices), local_expert_indices=indices, experts=(), config=config)
+            sums = Tensor((len(indices),), INT64, 64 * at)
+            Layer.counts(layer, self.sums, sums, Tensor((100, len(indices)), INT64))
+            self.assertEqual(self.memory.values[sums.address], counts)  # 400 choices; a fifth goes to the first expert.
+        self.assertEqual((self.known.routed((2, 100)), self.known.routed((100, 1)), self.known.routed((100, 3))), (80, 40, None))
+
     def test_a_sum_that_is_no_routing_is_not_known(self):
         layer = Layer()
         for result, source in (
@@ -178,11 +194,36 @@ class Values(unittest.TestCase):
 
     def test_sums_over_ranks_of_what_is_known_are_known(self):
         counts = Tensor((2, 3), INT64)
-        self.memory.values[counts.address] = [1, 2, 3, 4, 5, 6]
-        by_rank, by_expert = Tensor((2,), INT64, 64), Tensor((3,), INT64, 128)
-        self.sums._tell(by_rank, (counts,), {"dim": 1}, self.sums._assignments)
-        self.sums._tell(by_expert, (counts, 0), {}, self.sums._assignments)
-        self.assertEqual((self.memory.values[64], self.memory.values[128]), ([6, 15], [5, 7, 9]))
+        self.assertIsNone(self.sums._added((counts,), {"dim": 1}, known.sums_over))  # Nothing was told yet.
+        self.known.tell(counts, [1, 2, 3, 4, 5, 6])
+        for args, kwargs, sums in (((), {"dim": 1}, [6, 15]), ((0,), {}, [5, 7, 9]), (((0, 1),), {}, [21]), ((), {}, [21])):
+            self.assertEqual(self.sums._added((counts, *args), kwargs, known.sums_over), sums)
+        self.assertIsNone(self.sums._added((counts,), {"dim": "expert"}, known.sums_over))
+
+    def test_a_view_has_the_numbers_of_its_elements(self):
+        class View(Tensor):
+            """The last two columns of a matrix of three, transposed."""
+
+            def stride(self):
+                return (1, 3)
+
+        counts = Tensor((2, 3), INT64)
+        self.known.tell(counts, [1, 2, 3, 4, 5, 6])
+        self.memory.values[4104] = [2, 3, 4, 5, 6]
+        self.assertEqual(self.known.of(View((2, 2), INT64, 4104)), [2, 5, 3, 6])
+
+    def test_what_moves_known_numbers_elsewhere_is_known(self):
+        def move(tensor, kind=None):
+            return type(tensor)(tensor.shape, kind or tensor.dtype, tensor.address + 4096)
+
+        movable = type("Movable", (Tensor,), {name: move for name in known._MOVERS})
+        self.session.torch.Tensor = movable
+        counts = movable((2,), INT64)
+        unknown = movable((2,), INT64, 65536)
+        self.known.tell(counts, [5, 6])
+        moved = counts.to(INT32)
+        self.assertEqual(self.known.of(moved), [5, 6])
+        self.assertIsNone(self.known.of(unknown.contiguous()))
 
 
 if __name__ == "__main__":

@@ -41,13 +41,20 @@ def dtype_of(case):
     return DTYPES[case.get("dtype", "bf16")]
 
 
+def slots_of(case):
+    """What the stages divide among them: layers, and the embedding and the loss where they count as layers."""
+    config = case.get("config", {})
+    return case["model"]["layers"] + sum(bool(config.get(f"account_for_{end}_in_pipeline_split"))
+                                         for end in ("embedding", "loss"))
+
+
 def chunks_of(case):
     """The number of chunks of a stage if stages are interleaved; None if each stage is one chunk."""
     layout, stages = case.get("config", {}).get("pipeline_model_parallel_layout"), case.get("pp", 1)
     if layout:
         chunks = PipelineParallelLayerLayout.get_num_stages_from_str(layout) // stages
     elif case.get("vpp"):
-        chunks = case["model"]["layers"] // stages // case["vpp"]
+        chunks = slots_of(case) // stages // case["vpp"]
     else:
         return None
     return chunks if chunks > 1 else None
@@ -165,6 +172,9 @@ def further_tokens(case, config, layers, chunk):
     """What the multi-token prediction of a chunk is made of; none if the model has none."""
     if not config.mtp_num_layers:
         return {}
+    if not getattr(layers, "layer_specs", True):  # The last chunk has no layer of its own (gpt_builders.py).
+        layers = gpt_layer_specs.get_gpt_layer_with_transformer_engine_spec(
+            config.num_moe_experts, config.moe_grouped_gemm, config.qk_layernorm, bool(case["model"].get("mla")))
     return {"mtp_block_spec": gpt_layer_specs.get_gpt_mtp_block_spec(
         config, layers, use_transformer_engine=uses_transformer_engine(case), vp_stage=chunk)}
 

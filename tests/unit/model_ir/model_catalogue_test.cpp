@@ -26,12 +26,17 @@ std::string catalogue() {
 }  // namespace
 
 TEST_CASE("model catalogue: every entry reads, names its sources and adds up") {
-  const auto entries = list_models(catalogue());
-  REQUIRE_MESSAGE(entries, to_text(entries.error()));
-  CHECK(entries->size() >= 240);
+  const auto listed = list_models(catalogue());
+  REQUIRE_MESSAGE(listed, to_text(listed.error()));
+  CHECK(listed->size() >= 240);
   std::set<Family> families;
-  for (const ModelEntry& entry : *entries) {
-    CAPTURE(entry.name);
+  for (const ModelEntry& one : *listed) {
+    CAPTURE(one.name);
+    const auto found = load_entry(catalogue(), one.name);
+    REQUIRE_MESSAGE(found, to_text(found.error()));
+    const ModelEntry& entry = *found;
+    CHECK(entry.parameters == one.parameters);
+    CHECK(entry.spec.layers.size() == one.spec.layers.size());
     families.insert(entry.spec.family);
     CHECK(count_parameters(entry.spec).total() == entry.parameters);
     CHECK(entry.config_source.rfind("https://", 0) == 0);

@@ -6,7 +6,8 @@ from typing import Any, Callable, Optional, Tuple
 from . import frames
 
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "n_experts", "moe_num_experts")
-PICKED = ("num_experts_per_tok", "top_k", "moe_top_k", "n_activated_experts", "num_selected_experts")
+EVERYWHERE = ("num_moe_experts",)  # Experts of all ranks, where a layer also names those of its own (Megatron-Core)
+PICKED = ("num_experts_per_tok", "top_k", "moe_top_k", "n_activated_experts", "num_selected_experts", "moe_router_topk")
 
 
 def skew(routing: str) -> float:

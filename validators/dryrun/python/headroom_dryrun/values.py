@@ -180,6 +180,10 @@ class Counts:
     def _count(self, condition: Any, frame: Any) -> Tuple[int, str]:
         """The count that is announced, and the sentence that says so."""
         elements = condition.numel()
+        routed = self._known.routed(condition.shape) if condition.dim() == 2 else None
+        if routed is not None:
+            routing = self._session.settings.routing
+            return routed, f"A map of tokens to experts was taken to have the tokens of the routing `{routing}`"
         experts = from_owner(frame, EXPERTS)
         if experts is None or elements <= experts:
             return elements, "A search for nonzero elements was taken to find all of them"
