@@ -223,9 +223,9 @@ class Deepspeed final : public Runtime {
                                                         std::int64_t /*layers*/) const override {
     return faster_plans(bottleneck, plan);
   }
-  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+  [[nodiscard]] Launch launch(const ModelSpec& model, const ParallelPlan& plan,
                               const LaunchSite& site) const override {
-    return deepspeed_launch(plan, site);
+    return deepspeed_launch(model, plan, site);
   }
 };
 

@@ -60,13 +60,13 @@ std::vector<std::string> plugin_words(const ParallelPlan& plan) {
 
 }  // namespace
 
-Launch accelerate_launch(const ParallelPlan& plan, const LaunchSite& site) {
+Launch accelerate_launch(const ModelSpec& model, const ParallelPlan& plan, const LaunchSite& site) {
   const FsdpPlan fsdp = fsdp_of(plan);
   const std::int64_t local = std::min(plan.world, site.gpus_per_node);
   const std::int64_t nodes = (plan.world + local - 1) / local;
   Launch launch{.command = {"accelerate", "launch", "--num_processes", std::to_string(plan.world),
                             "--num_machines", std::to_string(nodes)},
-                .code = transformers::script_lines(plan, site.model)};
+                .code = transformers::script_lines(model, plan, site.model)};
   if (nodes > 1) {
     append_words(launch.command, {"--machine_rank", "$NODE_RANK", "--main_process_ip", "$HEAD_NODE",
                                   "--main_process_port", "29500"});

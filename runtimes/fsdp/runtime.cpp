@@ -179,9 +179,9 @@ class Fsdp final : public Runtime {
                                                         std::int64_t /*layers*/) const override {
     return faster_plans(bottleneck, plan);
   }
-  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+  [[nodiscard]] Launch launch(const ModelSpec& model, const ParallelPlan& plan,
                               const LaunchSite& site) const override {
-    return accelerate_launch(plan, site);
+    return accelerate_launch(model, plan, site);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "model_ir/base/counted.h"
 #include "model_ir/json/json_value.h"
+#include "model_ir/spec/recording/recording.h"
 #include "runtimes/torch/ddp_plan.h"
 
 namespace headroom::ir::transformers {
@@ -125,10 +126,17 @@ void add_adapters(std::vector<std::string>& lines, const ParallelPlan& plan) {
   lines.push_back("model = get_peft_model(model, " + config + "))");
 }
 
-std::string loading_line(const ParallelPlan& plan, const std::string& model) {
-  const std::string kind =
-      plan.workload.images ? "AutoModelForImageTextToText" : "AutoModelForCausalLM";
-  std::string line = "model = " + kind + ".from_pretrained(" + to_json(JsonValue{model}) +
+bool is_own(const ModelSpec& model) {
+  return model.recording != nullptr && model.recording->task == "own";
+}
+
+std::string loading_line(const ModelSpec& model, const ParallelPlan& plan,
+                         const std::string& name) {
+  if (is_own(model)) {
+    return "model = make_model()";
+  }
+  std::string line = "model = " + std::string(auto_class(model)) + ".from_pretrained(" +
+                     to_json(JsonValue{name}) +
                      ", dtype=" + torch_name(param_dtype(plan.precision)) +
                      ", attn_implementation='" + attention_name(plan.attention) + "'";
   if (plan.quant) {
@@ -144,6 +152,28 @@ std::string loading_line(const ParallelPlan& plan, const std::string& model) {
 }
 
 }  // namespace
+
+std::string_view auto_class(const ModelSpec& model) {
+  switch (model.task) {
+    case Task::kSequenceClassification:
+      return "AutoModelForSequenceClassification";
+    case Task::kTokenClassification:
+      return "AutoModelForTokenClassification";
+    case Task::kLanguage:
+      break;
+  }
+  const std::string_view task = model.recording != nullptr ? model.recording->task : "";
+  if (task == "image-text") {
+    return "AutoModelForImageTextToText";
+  }
+  if (task == "masked-lm" || model.architecture == Architecture::kMaskedLm) {
+    return "AutoModelForMaskedLM";
+  }
+  if (task == "seq2seq-lm" || model.architecture == Architecture::kEncoderDecoder) {
+    return "AutoModelForSeq2SeqLM";
+  }
+  return "AutoModelForCausalLM";
+}
 
 std::vector<std::string> training_arguments(const ParallelPlan& plan) {
   // Source: huggingface/transformers src/transformers/training_args.py, TrainingArguments.
@@ -189,9 +219,12 @@ std::vector<std::string> checkpointing_lines(const ParallelPlan& plan) {
                                     : "index % " + std::to_string(plan.recompute_every) + " == 0")};
 }
 
-std::vector<std::string> script_lines(const ParallelPlan& plan, const std::string& model) {
-  std::vector<std::string> lines = {"# from_pretrained takes the path or the Hub id of your model:",
-                                    loading_line(plan, model)};
+std::vector<std::string> script_lines(const ModelSpec& model, const ParallelPlan& plan,
+                                      const std::string& name) {
+  std::vector<std::string> lines = {
+      is_own(model) ? "# make_model is the function that was recorded:"
+                    : "# from_pretrained takes the path or the Hub id of your model:",
+      loading_line(model, plan, name)};
   if (plan.attention == AttentionKind::kSdpaNoCudnn) {
     lines.emplace_back("torch.backends.cuda.enable_cudnn_sdp(False)");
   }

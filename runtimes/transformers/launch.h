@@ -1,9 +1,11 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
 #include "runtimes/interface/launch.h"
 
 namespace headroom::ir::transformers {
@@ -11,10 +13,16 @@ namespace headroom::ir::transformers {
 /// The command-line arguments of transformers' `TrainingArguments` that a plan stands for.
 [[nodiscard]] std::vector<std::string> training_arguments(const ParallelPlan& plan);
 
+/// The class of transformers that makes a model with its head.
+///
+/// Source: huggingface/transformers 5.17.0, src/transformers/models/auto/modeling_auto.py.
+[[nodiscard]] std::string_view auto_class(const ModelSpec& model);
+
 /// Lines of a training script that no argument stands for: how the model is loaded, adapters, which
-/// layers are checkpointed.
-[[nodiscard]] std::vector<std::string> script_lines(const ParallelPlan& plan,
-                                                    const std::string& model);
+/// layers are checkpointed. `name`: the model as the user named it.
+[[nodiscard]] std::vector<std::string> script_lines(const ModelSpec& model,
+                                                    const ParallelPlan& plan,
+                                                    const std::string& name);
 
 /// The lines that checkpoint some of the layers only; none for a plan that checkpoints all or none.
 [[nodiscard]] std::vector<std::string> checkpointing_lines(const ParallelPlan& plan);

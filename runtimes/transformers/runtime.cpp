@@ -133,9 +133,9 @@ class Transformers final : public Runtime {
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return plan_changes();
   }
-  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+  [[nodiscard]] Launch launch(const ModelSpec& model, const ParallelPlan& plan,
                               const LaunchSite& site) const override {
-    Launch launch{.command = torchrun_words(plan, site), .code = script_lines(plan, site.model)};
+    Launch launch{.command = torchrun_words(plan, site), .code = script_lines(model, plan, site.model)};
     launch.command.emplace_back("train.py");
     append_words(launch.command, training_arguments(plan));
     return launch;

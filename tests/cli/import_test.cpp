@@ -77,6 +77,27 @@ TEST_CASE("import: a recording of batches with images is asked with its images")
   CHECK(written.err.find("text alone") != std::string::npos);
 }
 
+TEST_CASE("import: the printed script makes a model with the class of its task") {
+  for (const auto& [model, line] :
+       {std::pair<std::string, std::string>{"gpt2", "AutoModelForCausalLM.from_pretrained"},
+        {"t5-small", "AutoModelForSeq2SeqLM.from_pretrained"},
+        {"bert-base-uncased", "AutoModelForMaskedLM.from_pretrained"},
+        {"bert-base-uncased --task sequence-classification",
+         "AutoModelForSequenceClassification.from_pretrained"},
+        {"qwen3-vl-2b", "AutoModelForImageTextToText.from_pretrained"}}) {
+    CAPTURE(model);
+    CHECK(test::headroom("plan " + model + " --runtime transformers --gpu h100-80gb").says(line));
+  }
+  const test::TemporaryFolder folder;
+  std::string text = read_file(kRecording).value();
+  const std::string task = R"("task": "causal-lm")";
+  REQUIRE(text.find(task) != std::string::npos);
+  text.replace(text.find(task), task.size(), R"("task": "own")");
+  const std::string path = folder.path("own.json");
+  REQUIRE(write_file_atomically(path, text));
+  CHECK(test::headroom("plan " + path + " --gpu h100-80gb").says("model = make_model()"));
+}
+
 TEST_CASE("import: searches, timelines and configurations take the images of a recording") {
   const std::string images = " --images 2x560x560 --seq 1024";
   const std::string model =

@@ -8,31 +8,10 @@
 #include "model_ir/json/json_writer.h"
 #include "runtimes/plan_json.h"
 #include "runtimes/registry.h"
+#include "runtimes/transformers/launch.h"
 
 namespace headroom::check {
 namespace {
-
-/// Class of transformers that makes the model with its head.
-/// Source: huggingface/transformers 5.17 models/auto/modeling_auto.py.
-std::string_view class_of(const ir::ModelSpec& model) {
-  switch (model.task) {
-    case ir::Task::kSequenceClassification:
-      return "AutoModelForSequenceClassification";
-    case ir::Task::kTokenClassification:
-      return "AutoModelForTokenClassification";
-    case ir::Task::kLanguage:
-      break;
-  }
-  switch (model.architecture) {
-    case ir::Architecture::kMaskedLm:
-      return "AutoModelForMaskedLM";
-    case ir::Architecture::kEncoderDecoder:
-      return "AutoModelForSeq2SeqLM";
-    case ir::Architecture::kCausalLm:
-      break;
-  }
-  return "AutoModelForCausalLM";
-}
 
 /// Keys of a config.json that say how a checkpoint was stored, not what the model is.
 constexpr std::array<std::string_view, 9> kOfTheCheckpoint = {
@@ -60,7 +39,7 @@ ir::JsonValue model_config(const ScriptModel& model) {
 Result<ir::JsonValue> training_case(const ScriptModel& model, const ir::ParallelPlan& plan) {
   ir::JsonFields about;
   about.add("name", model.name);
-  about.add("class", class_of(model.spec));
+  about.add("class", ir::transformers::auto_class(model.spec));
   about.add("config", model_config(model));
   ir::JsonFields document;
   document.add("schema_version", 1);

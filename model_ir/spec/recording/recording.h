@@ -237,6 +237,7 @@ struct RecordedBuffer {
 
 struct Recording {
   std::string model;    ///< `model_type`
+  std::string task;     ///< "causal-lm", "image-text", ..., or "own" for a function of the user's.
   std::string library;  ///< The release of the library that has the code.
   std::string torch;
   std::vector<std::string> missing;  ///< Packages whose kernels the code would run if it had them.

@@ -42,6 +42,7 @@ class Reader {
                             "record the model again with headroom import");
     }
     recording_->model = text_of(document.find("model"));
+    recording_->task = text_of(document.find("task"));
     if (const JsonValue* const versions = document.find("versions")) {
       recording_->library = text_of(versions->find("transformers"));
       recording_->torch = text_of(versions->find("torch"));
