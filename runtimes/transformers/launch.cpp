@@ -133,7 +133,9 @@ bool is_own(const ModelSpec& model) {
 std::string loading_line(const ModelSpec& model, const ParallelPlan& plan,
                          const std::string& name) {
   if (is_own(model)) {
-    return "model = make_model()";
+    const DType type = param_dtype(plan.precision);
+    const std::string cast = type == DType::kFp32 ? "" : ".to(" + torch_name(type) + ")";
+    return "model = " + model.recording->model + "()" + cast;
   }
   std::string line = "model = " + std::string(auto_class(model)) + ".from_pretrained(" +
                      to_json(JsonValue{name}) +
@@ -222,7 +224,7 @@ std::vector<std::string> checkpointing_lines(const ParallelPlan& plan) {
 std::vector<std::string> script_lines(const ModelSpec& model, const ParallelPlan& plan,
                                       const std::string& name) {
   std::vector<std::string> lines = {
-      is_own(model) ? "# make_model is the function that was recorded:"
+      is_own(model) ? "# the function that was recorded; attention and quantization are its own:"
                     : "# from_pretrained takes the path or the Hub id of your model:",
       loading_line(model, plan, name)};
   if (plan.attention == AttentionKind::kSdpaNoCudnn) {

@@ -135,7 +135,8 @@ class Transformers final : public Runtime {
   }
   [[nodiscard]] Launch launch(const ModelSpec& model, const ParallelPlan& plan,
                               const LaunchSite& site) const override {
-    Launch launch{.command = torchrun_words(plan, site), .code = script_lines(model, plan, site.model)};
+    Launch launch{.command = torchrun_words(plan, site),
+                  .code = script_lines(model, plan, site.model)};
     launch.command.emplace_back("train.py");
     append_words(launch.command, training_arguments(plan));
     return launch;

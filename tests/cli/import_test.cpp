@@ -95,7 +95,9 @@ TEST_CASE("import: the printed script makes a model with the class of its task")
   text.replace(text.find(task), task.size(), R"("task": "own")");
   const std::string path = folder.path("own.json");
   REQUIRE(write_file_atomically(path, text));
-  CHECK(test::headroom("plan " + path + " --gpu h100-80gb").says("model = make_model()"));
+  const std::string own = "plan " + path + " --gpu h100-80gb --precision ";
+  CHECK(test::headroom(own + "bf16").says("model = llama().to(torch.bfloat16)"));
+  CHECK(test::headroom(own + "autocast-bf16").says("model = llama()\n"));
 }
 
 TEST_CASE("import: searches, timelines and configurations take the images of a recording") {

@@ -30,6 +30,25 @@ TEST_CASE("stand-in GPU: an upload comes back as a whole at any time") {
   CHECK(got == sent);
 }
 
+TEST_CASE("stand-in GPU: what ranks send each other of stated values is known as a whole") {
+  Values values;
+  const std::array<std::int64_t, 3> sent = {5, 6, 7};
+  std::array<std::int64_t, 3> got{};
+  values.remember(at(4096), sent.data(), sizeof sent, 1);
+  CHECK(values.recall_counted(at(4096), sizeof got, 1, got.data()));
+  CHECK_FALSE(
+      values.recall_counted(at(4096), sizeof got, 2, got.data()));  // A kernel may have written.
+  values.receive(at(8192), sent.data(), sizeof sent, 1, true);
+  CHECK(values.recall_counted(at(8192), sizeof got, 99, got.data()));
+  CHECK(values.recall_counted(at(8200), sizeof(std::int64_t), 1, got.data()));
+  CHECK_FALSE(values.recall_counted(at(8200), sizeof(std::int64_t), 99, got.data()));
+  values.receive(at(8192), sent.data(), sizeof sent, 1, false);
+  CHECK_FALSE(values.recall_counted(at(8192), sizeof got, 99, got.data()));
+  values.state(at(12288), sent.data(), sizeof sent);
+  CHECK(values.recall_counted(at(12296), sizeof(std::int64_t), 99, got.data()));
+  CHECK(got[0] == 6);
+}
+
 TEST_CASE("stand-in GPU: stated values come back in any part until they are forgotten") {
   Values values;
   const std::array<std::int64_t, 3> sent = {5, 6, 7};

@@ -23,11 +23,9 @@ SOURCE = rows.MEASURED / "megatron_golden.json"
 MOST = 1.0  # Percent, the median
 VERSIONS = {"mcore": "0.16.1", "te": "2.11.0"}
 CAPABILITIES = {"A100": 80, "H100": 90, "GB200": 100}
-IGNORED = {  # Arguments that decide about no byte on the GPU, or that the driver has without being told
-    "train-iters", "train-samples", "use-mcore-models", "mock-data", "tokenizer-type", "decoupled-lr",
-    "decoupled-min-lr", "disable-gloo-process-groups", "use-tp-pp-dp-mapping", "overlap-p2p-communication-warmup-flush",
-    "overlap-param-gather-with-optimizer-step", "rotary-base", "rotary-interleaved", "enable-experimental",
-    "group-query-attention", "rampup-batch-size", "global-batch-size", "num-experts"}
+IGNORED = {  # Arguments that decide about no byte on the GPU
+    "train-iters", "train-samples", "use-mcore-models", "mock-data", "tokenizer-type", "disable-gloo-process-groups",
+    "use-tp-pp-dp-mapping", "rotary-base", "enable-experimental", "rampup-batch-size"}
 MODEL = {  # Arguments that are members of `model` in a case
     "num-layers": "layers", "hidden-size": "hidden", "ffn-hidden-size": "ffn", "num-attention-heads": "heads",
     "num-query-groups": "kv_heads", "kv-channels": "kv_channels", "seq-length": "seq", "swiglu": "swiglu",
@@ -50,13 +48,16 @@ CONFIG = {  # Arguments that are fields of TransformerConfig under another name
     "account-for-embedding-in-pipeline-split": "account_for_embedding_in_pipeline_split",
     "account-for-loss-in-pipeline-split": "account_for_loss_in_pipeline_split",
     "microbatch-group-size-per-virtual-pipeline-stage": "microbatch_group_size_per_vp_stage",
-    "apply-layernorm-1p": "layernorm_zero_centered_gamma", "norm-epsilon": "layernorm_epsilon",
+    "overlap-p2p-communication-warmup-flush": "overlap_p2p_comm_warmup_flush",
+    "rotary-interleaved": "rotary_interleaved", "apply-layernorm-1p": "layernorm_zero_centered_gamma", "norm-epsilon": "layernorm_epsilon",
     "cross-entropy-fusion-impl": "cross_entropy_fusion_impl",
     "overlap-moe-expert-parallel-comm": "overlap_moe_expert_parallel_comm",
     "delay-wgrad-compute": "delay_wgrad_compute", "mtp-num-layers": "mtp_num_layers",
     "mtp-loss-scaling-factor": "mtp_loss_scaling_factor", "fp8-format": "fp8", "fp8-recipe": "fp8_recipe",
     "fine-grained-activation-offloading": "fine_grained_activation_offloading", "offload-modules": "offload_modules",
     "pipeline-model-parallel-layout": "pipeline_model_parallel_layout"}
+OPTIMIZER = {  # Fields of OptimizerConfig with the names of their arguments
+    "decoupled-lr", "decoupled-min-lr", "overlap-param-gather-with-optimizer-step"}
 EXPERTS = {  # Fields of experts with the names of their arguments
     "moe-router-topk", "moe-ffn-hidden-size", "moe-shared-expert-intermediate-size", "moe-router-load-balancing-type",
     "moe-token-dispatcher-type", "moe-grouped-gemm", "moe-aux-loss-coeff", "moe-permute-fusion", "moe-router-dtype",
@@ -71,13 +72,19 @@ SWITCHED_OFF = {  # Arguments that switch a member of a case off
     "no-create-attention-mask-in-dataloader": "mask_in_dataloader"}
 SPECIAL = {"transformer-impl", "attention-backend", "bf16", "fp16", "disable-bias-linear", "vocab-size",
            "num-virtual-stages-per-pipeline-rank", "hierarchical-context-parallel-sizes", "recompute-granularity",
-           "recompute-method", "recompute-num-layers", "recompute-modules", "multi-latent-attention"}
+           "recompute-method", "recompute-num-layers", "recompute-modules", "multi-latent-attention", "num-experts",
+           "global-batch-size", "group-query-attention"}
 
 
 def pattern(text):
     """The layers that have experts: Megatron-LM takes an expression of lists, such as ([0]*1+[1]*15)."""
-    parts = re.findall(r"\[([01])\]\*(\d+)", text)
-    return [int(digit) for digit, times in parts for _ in range(int(times))]
+    layers = []
+    for part in text.strip("()").split("+"):
+        found = re.fullmatch(r"\[([01](?:,[01])*)\](?:\*(\d+))?", part)
+        if not found:
+            return text
+        layers += [int(digit) for digit in found[1].split(",")] * int(found[2] or 1)
+    return layers
 
 
 def typed(text):
@@ -99,12 +106,12 @@ def typed(text):
 
 def untranslated(arguments):
     """The arguments that no case expresses."""
-    known = IGNORED | set(MODEL) | set(CASE) | set(CONFIG) | EXPERTS | LATENT | set(SWITCHED_OFF) | SPECIAL
+    known = IGNORED | set(MODEL) | set(CASE) | set(CONFIG) | OPTIMIZER | EXPERTS | LATENT | set(SWITCHED_OFF) | SPECIAL
     return sorted(set(arguments) - known)
 
 
 def shape(arguments, vocabulary):
-    """`model` of a case. A tokenizer that only counts adds a token for the end of a document."""
+    """`model` of a case. --vocab-size is for NullTokenizer, which adds a token for the end of a document."""
     model = {name: arguments[key] for key, name in MODEL.items() if key in arguments}
     model["bias"] = not arguments.get("disable-bias-linear", False)
     model["vocab"] = arguments["vocab-size"] + 1 if "vocab-size" in arguments else vocabulary
@@ -120,18 +127,19 @@ def fields(arguments, names):
     return {name.replace("-", "_"): arguments[name] for name in sorted(names) if name in arguments}
 
 
-def attention(arguments, capability, nondeterministic, without_flash):
+def attention(arguments, capability, nondeterministic, without_exact_flash):
     """What the test asks for; without that, what Transformer Engine chooses on such a GPU.
 
-    Source: transformer_engine/pytorch/attention/dot_product_attention/utils.py, get_attention_backend. The containers
-    for long-term support had no FlashAttention before November 2025, and cuDNN has nothing deterministic on an A100."""
+    Source: transformer_engine/pytorch/attention/dot_product_attention/utils.py, get_attention_backend. Until November
+    2025, the containers for long-term support had no deterministic FlashAttention: their deterministic rows equal those
+    with --attention-backend unfused."""
     if arguments.get("transformer-impl") == "local":
         return "unfused"
     if "attention-backend" in arguments:
         return arguments["attention-backend"]
     if capability == 90 or capability > 90 and nondeterministic:
         return "fused"
-    return "unfused" if without_flash and not nondeterministic else "flash"
+    return "unfused" if without_exact_flash and not nondeterministic else "flash"
 
 
 def recomputation(arguments):
@@ -145,9 +153,7 @@ def layout(arguments):
     found = {}
     chunks = arguments.get("num-virtual-stages-per-pipeline-rank")
     if chunks:
-        slots = arguments["num-layers"] + sum(f"account-for-{end}-in-pipeline-split" in arguments
-                                              for end in ("embedding", "loss"))
-        found["vpp"] = slots // arguments["pipeline-model-parallel-size"] // chunks
+        found["chunks"] = chunks
     if "hierarchical-context-parallel-sizes" in arguments:
         sizes = arguments["hierarchical-context-parallel-sizes"]
         found["hier_cp"] = sizes if isinstance(sizes, list) else [int(size) for size in sizes.split()]
@@ -165,9 +171,15 @@ def case_of(row):
     unknown = untranslated(arguments)
     if unknown:
         return f"no translation of --{', --'.join(unknown)}"
+    if capability is None:
+        return f"the compute capability of {row['gpu']} is not known"
+    experts_by_layer = arguments.get("moe-layer-freq", [0] * arguments["num-layers"])
+    if len(experts_by_layer) != arguments["num-layers"]:
+        return f"no translation of --moe-layer-freq {row['other']['model_args']['moe-layer-freq']}"
     environment = row["other"].get("env", {})
     nondeterministic = environment.get("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1") != "0"
-    old = row["framework_version"].startswith("lts container") and "2025-10" in row["framework_version"]
+    changed = re.search(r"\d{4}-\d{2}", row["framework_version"])
+    old = row["framework_version"].startswith("lts container") and changed is not None and changed[0] < "2025-11"
     case = {name: arguments[key] for key, name in CASE.items() if key in arguments}
     case.update({name: not arguments[key] for key, name in SWITCHED_OFF.items() if key in arguments})
     case.setdefault("grad_accum_fusion", True)
@@ -177,9 +189,10 @@ def case_of(row):
     case["spec"] = "local" if arguments.get("transformer-impl") == "local" else "te"
     case["dtype"] = next((name for name in ("bf16", "fp16") if arguments.get(name)), "fp32")
     case["world"], case["rank"] = row["num_gpus"], row["num_gpus"] - 1
-    replicas = case["world"] // (case.get("tp", 1) * case.get("pp", 1) * case.get("cp", 1)) * case["micro_batch"]
-    case["microbatches"] = max(1, arguments.get("global-batch-size", replicas) // replicas)
+    together = case["world"] // (case.get("tp", 1) * case.get("pp", 1) * case.get("cp", 1)) * case["micro_batch"]
+    case["microbatches"] = max(1, arguments.get("global-batch-size", together) // together)  # Of sequences at a time
     case["config"] = {name: arguments[key] for key, name in CONFIG.items() if key in arguments}
+    case["opt"] = fields(arguments, OPTIMIZER)
     case["env"] = environment
     return {**case, **layout(arguments), "recompute": recomputation(arguments), "steps": 3, "gpu": {"cc": capability},
             "model": shape(arguments, row["model"].get("vocab"))}

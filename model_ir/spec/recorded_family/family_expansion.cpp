@@ -205,7 +205,7 @@ class FamilyExpansion {
     return JsonValue(std::move(result));
   }
 
-  /// One member of a variant that is `given` so many inputs.
+  /// One member of a variant. `given`: the number of its inputs.
   JsonValue expanded_member(const JsonMember& member, std::int64_t given,
                             const JsonValue& variant) {
     if (member.key == "inputs") {

@@ -236,7 +236,7 @@ struct RecordedBuffer {
 };
 
 struct Recording {
-  std::string model;    ///< `model_type`
+  std::string model;    ///< `model_type`, or the name of the user's function
   std::string task;     ///< "causal-lm", "image-text", ..., or "own" for a function of the user's.
   std::string library;  ///< The release of the library that has the code.
   std::string torch;

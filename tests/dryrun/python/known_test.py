@@ -141,10 +141,11 @@ class Values(unittest.TestCase):
             def _read(self):
                 return list(memory.values.get(self.address, [0, 0]))
 
-        for name in known._READERS:
+        names = dict.fromkeys((*known._READERS, *known._MOVERS))
+        for name in names:
             setattr(Readable, name, Readable._read)
         self.session.torch.Tensor = Readable
-        for address, name in enumerate(known._READERS, 1):
+        for address, name in enumerate(names, 1):
             counts = Readable((2,), INT64, 64 * address)
             self.known.tell(counts, [5, 6])
             self.assertEqual(getattr(counts, name)(), [5, 6], name)
@@ -155,7 +156,7 @@ class Values(unittest.TestCase):
         def read(tensor):
             return tensor.address
 
-        readable = type("Readable", (Tensor,), {name: read for name in known._READERS})
+        readable = type("Readable", (Tensor,), {name: read for name in (*known._READERS, *known._MOVERS)})
         self.session.torch.Tensor = readable
         self.known.of(readable((2,), INT64))
         self.assertIs(readable.to, read)  # Compilers trace it.
@@ -175,12 +176,36 @@ class Values(unittest.TestCase):
 
     def test_a_rank_counts_the_tokens_of_its_own_experts(self):
         config = types.SimpleNamespace(num_moe_experts=8, moe_router_topk=4)
-        for at, (indices, counts) in enumerate((([0, 1], [120, 40]), ([4, 5], [40, 40]), ([7], [40])), 1):
+        for at, (indices, counts) in enumerate((([0, 1], [100, 43]), ([4, 5], [43, 43]), ([7], [42])), 1):
             layer = types.SimpleNamespace(num_local_experts=len(indices), local_expert_indices=indices, experts=(), config=config)
             sums = Tensor((len(indices),), INT64, 64 * at)
             Layer.counts(layer, self.sums, sums, Tensor((100, len(indices)), INT64))
-            self.assertEqual(self.memory.values[sums.address], counts)  # 400 choices; a fifth goes to the first expert.
-        self.assertEqual((self.known.routed((2, 100)), self.known.routed((100, 1)), self.known.routed((100, 3))), (80, 40, None))
+            self.assertEqual(self.memory.values[sums.address], counts)  # A fifth of 400 choices, but 100 tokens at most.
+        self.assertEqual((self.known.routed((2, 100)), self.known.routed((100, 1)), self.known.routed((100, 3))), (86, 42, None))
+
+    def test_only_a_map_of_tokens_to_experts_is_one(self):
+        class Chosen:
+            num_experts, top_k = 4, 2
+
+            def count(self, sums, result, source):
+                sums._tell(result, source, None, lambda chosen, experts, frame: chosen.numel())  # As histc does.
+
+        sums = Tensor((4,), INT64, 64)
+        Chosen().count(self.sums, sums, Tensor((100, 2), INT64))
+        self.assertEqual(sum(self.memory.values[64]), 200)
+        self.assertIsNone(self.known.routed((100, 2)))
+
+    def test_counts_of_many_ranks_are_known_in_parts(self):
+        class Part(Tensor):
+            def stride(self):
+                return (256, 1)
+
+            def is_contiguous(self):
+                return False
+
+        gathered = Tensor((64, 256), INT64)
+        self.known.tell(gathered, list(range(64 * 256)))
+        self.assertEqual(self.known.of(Part((64, 2), INT64))[:4], [0, 1, 256, 257])
 
     def test_a_sum_that_is_no_routing_is_not_known(self):
         layer = Layer()

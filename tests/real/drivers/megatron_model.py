@@ -41,20 +41,15 @@ def dtype_of(case):
     return DTYPES[case.get("dtype", "bf16")]
 
 
-def slots_of(case):
-    """What the stages divide among them: layers, and the embedding and the loss where they count as layers."""
-    config = case.get("config", {})
-    return case["model"]["layers"] + sum(bool(config.get(f"account_for_{end}_in_pipeline_split"))
-                                         for end in ("embedding", "loss"))
-
-
 def chunks_of(case):
     """The number of chunks of a stage if stages are interleaved; None if each stage is one chunk."""
     layout, stages = case.get("config", {}).get("pipeline_model_parallel_layout"), case.get("pp", 1)
-    if layout:
+    if case.get("chunks"):
+        chunks = case["chunks"]
+    elif layout:
         chunks = PipelineParallelLayerLayout.get_num_stages_from_str(layout) // stages
     elif case.get("vpp"):
-        chunks = slots_of(case) // stages // case["vpp"]
+        chunks = case["model"]["layers"] // stages // case["vpp"]
     else:
         return None
     return chunks if chunks > 1 else None

@@ -49,8 +49,9 @@ def replicate(case, config, chunks):
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        wrapped = [DistributedDataParallel(config=config, ddp_config=settings, module=chunk, disable_bucketing=i > 0)
-                   for i, chunk in enumerate(chunks)]
+        whole = case.get("opt", {}).get("overlap_param_gather_with_optimizer_step", False)
+        wrapped = [DistributedDataParallel(config=config, ddp_config=settings, module=chunk,
+                                           disable_bucketing=i > 0 or whole) for i, chunk in enumerate(chunks)]
     torch.cuda.current_stream().wait_stream(stream)
     return wrapped
 

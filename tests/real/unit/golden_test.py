@@ -20,7 +20,7 @@ class Cases(unittest.TestCase):
     def test_degrees_batches_and_the_last_rank(self):
         case = golden.case_of(row(tensor_model_parallel_size="2", pipeline_model_parallel_size="2",
                                   num_virtual_stages_per_pipeline_rank="2"))
-        self.assertEqual((case["tp"], case["pp"], case["vpp"], case["world"], case["rank"]), (2, 2, 1, 8, 7))
+        self.assertEqual((case["tp"], case["pp"], case["chunks"], case["world"], case["rank"]), (2, 2, 2, 8, 7))
         self.assertEqual(case["microbatches"], 8)  # 32 sequences, 2 replicas, 2 sequences in a micro-batch
         self.assertEqual((case["dtype"], case["gpu"]), ("bf16", {"cc": 90}))
 
@@ -54,6 +54,22 @@ class Cases(unittest.TestCase):
         self.assertEqual(golden.case_of(row(use_megatron_fsdp="true", moe_top="2")),
                          "no translation of --moe-top, --use-megatron-fsdp")
         self.assertEqual(golden.case_of(row(gpus=None)), "the number of GPUs is not stated")
+        self.assertIn("T4", golden.case_of(row(gpu="NVIDIA T4")))
+        for pattern in ("([0]*1+[1]*2)", "[1]*4"):  # Too few layers, and no list of layers that is known
+            self.assertIn("moe-layer-freq", golden.case_of(row(num_experts="8", moe_layer_freq=pattern)))
+
+    def test_patterns_of_layers_with_experts(self):
+        self.assertEqual(golden.pattern("([0]*1+[1]*2+[0])"), [0, 1, 1, 0])
+        self.assertEqual(golden.pattern("([0,1]*2)"), [0, 1, 0, 1])
+
+    def test_lists_of_sizes_and_recomputation(self):
+        case = golden.case_of(row(hierarchical_context_parallel_sizes="2 2", recompute_granularity="selective",
+                                  recompute_modules="[layernorm mlp]", decoupled_lr="1e-4",
+                                  overlap_p2p_communication_warmup_flush="true"))
+        self.assertEqual(case["hier_cp"], [2, 2])
+        self.assertEqual(golden.case_of(row(hierarchical_context_parallel_sizes="[2 2]"))["hier_cp"], [2, 2])
+        self.assertEqual(case["recompute"], {"granularity": "selective", "modules": ["layernorm", "mlp"]})
+        self.assertEqual((case["opt"], case["config"]["overlap_p2p_comm_warmup_flush"]), ({"decoupled_lr": 1e-4}, True))
 
     def test_rows_of_one_case_run_once(self):
         rows = [{**row(), "id": "a"}, {**row(), "id": "b"}, {**row(bf16="false"), "id": "c"}]

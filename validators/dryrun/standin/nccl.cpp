@@ -54,10 +54,11 @@ void repeat_values(const void* from, void* to, std::size_t bytes, int times) {
     }
     return;
   }
+  const bool counted = gpu->values.recall_counted(from, bytes, gpu->kernels, values.data());
   for (std::size_t at = bytes; at < all; at += bytes) {
     std::memcpy(values.data() + at, values.data(), bytes);
   }
-  gpu->values.remember(to, values.data(), all, gpu->kernels);
+  gpu->values.receive(to, values.data(), all, gpu->kernels, counted);
 }
 
 template <class Number>

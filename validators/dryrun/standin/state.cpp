@@ -88,7 +88,7 @@ void headroom_gpu_forget_values(const void* address, std::size_t size) {
 /// Writes what is known of `size` bytes into `to`; 0: nothing is.
 int headroom_gpu_known_values(const void* address, std::size_t size, void* to) {
   Locked gpu;
-  return gpu->values.recall(address, size, gpu->kernels, to) ? 1 : 0;
+  return gpu->values.recall_counted(address, size, gpu->kernels, to) ? 1 : 0;
 }
 /// The next communicator that is split off has `ranks` ranks, and this process is `rank` of it.
 void headroom_gpu_next_group(int ranks, int rank) {

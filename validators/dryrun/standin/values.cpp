@@ -17,7 +17,7 @@ void Values::remember(const void* address, const void* bytes, std::size_t size,
     total_ = 0;
   }
   const auto* from = static_cast<const unsigned char*>(bytes);
-  entries_[static_cast<const char*>(address)] = {{from, from + size}, kernels, false};
+  entries_[static_cast<const char*>(address)] = {{from, from + size}, kernels, Origin::kWritten};
   total_ += size;
 }
 
@@ -25,7 +25,16 @@ void Values::state(const void* address, const void* bytes, std::size_t size) {
   remember(address, bytes, size, 0);
   if (const auto found = entries_.find(static_cast<const char*>(address));
       found != entries_.end()) {
-    found->second.stated = true;
+    found->second.origin = Origin::kStated;
+  }
+}
+
+void Values::receive(const void* address, const void* bytes, std::size_t size,
+                     std::uint64_t kernels, bool counted) {
+  remember(address, bytes, size, kernels);
+  const auto found = entries_.find(static_cast<const char*>(address));
+  if (counted && found != entries_.end()) {
+    found->second.origin = Origin::kReceived;
   }
 }
 
@@ -38,6 +47,11 @@ bool Values::recall_untouched(const void* address, std::size_t size, std::uint64
   return find(address, size, kernels, Which::kUntouched, to);
 }
 
+bool Values::recall_counted(const void* address, std::size_t size, std::uint64_t kernels,
+                            void* to) const {
+  return find(address, size, kernels, Which::kCounted, to);
+}
+
 bool Values::find(const void* address, std::size_t size, std::uint64_t kernels, Which which,
                   void* to) const {
   const char* at = static_cast<const char*>(address);
@@ -47,9 +61,10 @@ bool Values::find(const void* address, std::size_t size, std::uint64_t kernels, 
   }
   const auto& [begin, entry] = *std::prev(after);
   const auto offset = static_cast<std::size_t>(at - begin);
-  const bool untouched = entry.stated || entry.kernels == kernels;
-  const bool exact =
-      which == Which::kAny && offset == 0 && size == entry.bytes.size() && size >= kSmallestKept;
+  const bool untouched = entry.origin == Origin::kStated || entry.kernels == kernels;
+  const bool whole = offset == 0 && size == entry.bytes.size() && size >= kSmallestKept;
+  const bool exact = whole && (which == Which::kAny ||
+                               (which == Which::kCounted && entry.origin == Origin::kReceived));
   const bool inside = offset + size <= entry.bytes.size();
   if (!exact && !(inside && untouched)) {
     return false;

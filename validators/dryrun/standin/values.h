@@ -19,7 +19,8 @@ namespace headroom::standin {
 ///          program's allocator uses memory again, and the count of a nonzero must not be an old
 ///          number. Stated values are those that the program's observer knows a kernel to write;
 ///          every part of them is handed out until the observer, who sees the tensor go or counts
-///          a write to it, forgets them. Every other download gets zeros.
+///          a write to it, forgets them. What ranks send each other of stated values is handed out
+///          as a whole even after kernels. Every other download gets zeros.
 /// Not safe for threads; the caller holds the device's lock.
 class Values {
  public:
@@ -36,18 +37,25 @@ class Values {
   /// The same while no kernel ran since it was remembered.
   bool recall_untouched(const void* address, std::size_t size, std::uint64_t kernels,
                         void* to) const;
+  /// What follows from stated values: they themselves, what ranks sent each other of them as a
+  /// whole, and anything that no kernel ran after.
+  bool recall_counted(const void* address, std::size_t size, std::uint64_t kernels, void* to) const;
+  /// Remembers what a rank received; `counted`: it follows from stated values.
+  void receive(const void* address, const void* bytes, std::size_t size, std::uint64_t kernels,
+               bool counted);
   /// What is known of `from` is known of `to` as well, and what was known of `to` is forgotten.
   void copy(const void* from, const void* to, std::size_t size, std::uint64_t kernels);
   void forget(const void* address, std::size_t size);
 
  private:
-  enum class Which { kAny, kUntouched };
+  enum class Which { kAny, kUntouched, kCounted };
+  enum class Origin { kWritten, kStated, kReceived };
   bool find(const void* address, std::size_t size, std::uint64_t kernels, Which which,
             void* to) const;
   struct Entry {
     std::vector<unsigned char> bytes;
     std::uint64_t kernels = 0;  ///< Launched when it was written.
-    bool stated = false;
+    Origin origin = Origin::kWritten;
   };
   std::map<const char*, Entry> entries_;
   std::size_t total_ = 0;

@@ -10,9 +10,10 @@ from . import frames
 from .routing import EVERYWHERE, EXPERTS, PICKED, caller, from_owner, is_compiling, place, tokens_of
 
 _MOST = 4096  # Elements: more than a layer has experts.
+_WIDEST = 1 << 17  # Elements from the first to the last of a view: counts that many ranks sent each other.
 # Methods of a tensor that read its values, or copy them to where they are read.
-_READERS = ("tolist", "item", "cpu", "numpy", "to", "clone", "__bool__", "__int__", "__float__", "__index__")
-# Methods whose result has the numbers of the tensor in the same order, perhaps of another type.
+_READERS = ("tolist", "item", "cpu", "numpy", "__bool__", "__int__", "__float__", "__index__")
+# Methods whose result has the numbers of the tensor in the same order, perhaps of another type or on the host.
 _MOVERS = ("contiguous", "long", "int", "to", "clone")
 
 
@@ -83,11 +84,15 @@ class Known:
 
     def _moving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         compiling, plain = is_compiling(self._torch), self._torch.Tensor
-        find, tell = self._of_safely, self._tell_safely
+        told, forget_written, find, tell = self._told, self.forget_written, self._of_safely, self._tell_safely
 
         @functools.wraps(original)
         def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-            numbers = find(self) if type(self) is plain and not compiling() else None  # Before a kernel runs.
+            numbers = None
+            if type(self) is plain and not compiling():
+                if told:
+                    forget_written()
+                numbers = find(self)  # Before a kernel runs.
             result = original(self, *args, **kwargs)
             if numbers is not None and type(result) is plain and result.is_cuda and result.data_ptr() != self.data_ptr():
                 tell(result, numbers)
@@ -131,11 +136,11 @@ class Known:
     def of(self, tensor: Any) -> Optional[List[int]]:
         """The known values of `tensor` in the order of its elements, or None."""
         code = self._codes.get(tensor.dtype)
-        if code is None or not tensor.is_cuda or not 0 < tensor.numel() <= _MOST:
+        if code is None or not tensor.is_cuda or not 0 < tensor.numel() <= _WIDEST or not self._is_dense(tensor):
             return None
         shape, strides = tuple(tensor.shape), tuple(tensor.stride())
         span = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
-        if span > _MOST:
+        if span > _WIDEST:
             return None
         self.forget_written()
         values = array.array(code, bytes(array.array(code).itemsize * span))
@@ -143,6 +148,12 @@ class Known:
             return None
         places = itertools.product(*(range(size) for size in shape))
         return [values[sum(at * stride for at, stride in zip(place, strides))] for place in places]
+
+    def _is_dense(self, tensor: Any) -> bool:
+        """Whether the tensor has strides and an address: neither sparse nor wrapped by functorch."""
+        wraps = getattr(getattr(self._torch, "_C", None), "_functorch", None)
+        is_wrapped = getattr(wraps, "is_functorch_wrapped_tensor", lambda one: False)
+        return getattr(tensor, "layout", None) is getattr(self._torch, "strided", None) and not is_wrapped(tensor)
 
     def tell_places(self, condition: Any, found: Any, count: int) -> None:
         """`found`, the one result of a search in `condition`, has every place of it if that is how many were found."""
@@ -217,10 +228,14 @@ class KnownSums:
             routing = self._session.settings.routing
             tokens = assignments(source, experts, frame)
             first, everywhere = _share_of(frame, experts)
-            counts = [tokens_of(first + i, everywhere, tokens, routing) for i in range(experts)]
-            if tokens and self._known.tell(result, counts):
+            is_map = source.dim() == 2 and assignments == self._assignments  # Of tokens to experts.
+            most = source.numel() // experts if is_map else None
+            counts = [tokens_of(first + i, everywhere, tokens, routing, most) for i in range(experts)]
+            if not tokens or not self._known.tell(result, counts):
+                return
+            if is_map:
                 self._known.note_routing(source.shape, sum(counts))
-                self._session.guess(f"The tokens of each expert were counted by the routing `{routing}`", place(frame))
+            self._session.guess(f"The tokens of each expert were counted by the routing `{routing}`", place(frame))
         except Exception as error:
             self._session.report_failure("tokens of experts", error)
 
@@ -256,7 +271,7 @@ def _share_of(frame: Any, experts: int) -> Tuple[int, int]:
     everywhere = from_owner(frame, EVERYWHERE) or experts
     indices = getattr(frames.local_variables(frame).get("self"), "local_expert_indices", None)
     own = everywhere > experts and isinstance(indices, (list, tuple)) and len(indices) == experts
-    return (indices[0] if own else 0), everywhere
+    return (indices[0], everywhere) if own else (0, experts)
 
 
 def _experts_of(frame: Any) -> Optional[int]:

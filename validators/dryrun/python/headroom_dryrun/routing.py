@@ -18,10 +18,14 @@ def skew(routing: str) -> float:
     return min(max(float(share or "0"), 0.0), 1.0)
 
 
-def tokens_of(expert: int, experts: int, tokens: int, routing: str) -> int:
-    """The number of `tokens` that the router sends to `expert`; over all experts they sum to `tokens`."""
+def tokens_of(expert: int, experts: int, tokens: int, routing: str, most: Optional[int] = None) -> int:
+    """The number of `tokens` that the router sends to `expert`; over all experts they sum to `tokens`.
+
+    A token that chooses several experts counts for each of them; `most` is how many tokens there are."""
     share = skew(routing)
     favoured = int(tokens * share) if experts > 1 else 0
+    if most is not None and experts > 1:
+        favoured = max(0, min(favoured, (most * experts - tokens) // (experts - 1)))
     rest = tokens - favoured
     count = rest // experts + (1 if expert < rest % experts else 0)
     return count + (favoured if expert == 0 else 0)

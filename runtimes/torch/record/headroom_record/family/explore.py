@@ -203,10 +203,11 @@ class Explorer:
         return self.dimensions + self.counts + [key for group in self.coupled for key in group]
 
     def narrow(self, level: int) -> None:
-        """Varies less: 1, what configurations of one family differ in most often; 2, numbers of layers; 3, nothing."""
+        """Varies less: -1, nothing less; 0, little of towers; 1, what configurations of one family differ in most often;
+        2, numbers of layers; 3, nothing at all."""
         def stays(key: str) -> bool:
             is_tower = any(one in key for one in ("vision", "audio"))  # Of which most models of a family have one.
-            return level == 0 and not is_tower or level <= 1 and key.rsplit(".", 1)[-1] in _USUAL
+            return level < 0 or level == 0 and not is_tower or level <= 1 and key.rsplit(".", 1)[-1] in _USUAL
 
         self.dimensions = [key for key in self.dimensions if stays(key)]
         self.coupled = [group for group in self.coupled if all(stays(key) for key in group)]

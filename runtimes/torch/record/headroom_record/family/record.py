@@ -62,7 +62,8 @@ def _gathered(explorer: Any, count: int) -> Optional[Dict[str, Any]]:
     if not recordings:
         return None
     kind = explorer.fields["model_type"]
-    return {"recordings": recordings, "written": keys.written_of(kind, explorer.fields, recordings[0]["config"]),
+    asked = explorer.with_changes(explorer.draw(0) if count > 1 else {})  # With the layers of the first recording.
+    return {"recordings": recordings, "written": keys.written_of(kind, asked, recordings[0]["config"]),
             "free": explorer.still_free(), "values": list(explorer.values),
             "absent": explorer.absent(), "varied": explorer.varied(),
             "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
