@@ -130,13 +130,20 @@ bool is_own(const ModelSpec& model) {
   return model.recording != nullptr && model.recording->task == "own";
 }
 
+/// How the model of a recorded function is made: with the types in which it was recorded.
+std::vector<std::string> making_lines(const Recording& recording, const ParallelPlan& plan) {
+  std::vector<std::string> lines = {
+      "# the function that was recorded; attention and quantization are its own:",
+      "model = " + recording.model + "()"};
+  if (const DType type = param_dtype(plan.precision); type != DType::kFp32) {
+    lines.insert(lines.begin() + 1, "torch.set_default_dtype(" + torch_name(type) + ")");
+    lines.emplace_back("torch.set_default_dtype(torch.float32)");
+  }
+  return lines;
+}
+
 std::string loading_line(const ModelSpec& model, const ParallelPlan& plan,
                          const std::string& name) {
-  if (is_own(model)) {
-    const DType type = param_dtype(plan.precision);
-    const std::string cast = type == DType::kFp32 ? "" : ".to(" + torch_name(type) + ")";
-    return "model = " + model.recording->model + "()" + cast;
-  }
   std::string line = "model = " + std::string(auto_class(model)) + ".from_pretrained(" +
                      to_json(JsonValue{name}) +
                      ", dtype=" + torch_name(param_dtype(plan.precision)) +
@@ -223,10 +230,11 @@ std::vector<std::string> checkpointing_lines(const ParallelPlan& plan) {
 
 std::vector<std::string> script_lines(const ModelSpec& model, const ParallelPlan& plan,
                                       const std::string& name) {
-  std::vector<std::string> lines = {
-      is_own(model) ? "# the function that was recorded; attention and quantization are its own:"
-                    : "# from_pretrained takes the path or the Hub id of your model:",
-      loading_line(model, plan, name)};
+  std::vector<std::string> lines = {"# from_pretrained takes the path or the Hub id of your model:",
+                                    loading_line(model, plan, name)};
+  if (is_own(model)) {
+    lines = making_lines(*model.recording, plan);
+  }
   if (plan.attention == AttentionKind::kSdpaNoCudnn) {
     lines.emplace_back("torch.backends.cuda.enable_cudnn_sdp(False)");
   }

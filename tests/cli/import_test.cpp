@@ -96,8 +96,10 @@ TEST_CASE("import: the printed script makes a model with the class of its task")
   const std::string path = folder.path("own.json");
   REQUIRE(write_file_atomically(path, text));
   const std::string own = "plan " + path + " --gpu h100-80gb --precision ";
-  CHECK(test::headroom(own + "bf16").says("model = llama().to(torch.bfloat16)"));
-  CHECK(test::headroom(own + "autocast-bf16").says("model = llama()\n"));
+  const test::Answer narrow = test::headroom(own + "bf16");
+  CHECK(narrow.says("torch.set_default_dtype(torch.bfloat16)"));
+  CHECK(narrow.says("model = llama()"));
+  CHECK_FALSE(test::headroom(own + "autocast-bf16").says("set_default_dtype"));
 }
 
 TEST_CASE("import: searches, timelines and configurations take the images of a recording") {

@@ -303,14 +303,17 @@ TEST_CASE("measured: families that are recorded, all exact") {
 }
 
 TEST_CASE("measured: families that are recorded, with 4-bit and int8 weights") {
-  for (const SummaryLine& line : summary_of("family_qlora")) {
+  const std::vector<SummaryLine> lines = summary_of("family_qlora");
+  CHECK_FALSE(lines.empty());
+  for (const SummaryLine& line : lines) {
     CAPTURE(key_of(line));
     const bool reserved =
         line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
     const bool allocated =
         line.metric == Metric::kPeakAllocated || line.metric == Metric::kAllocatedAfter;
-    // Blocks of Qwen3-VL keep other remainders, and Fuyu reserves one segment of 256 MiB less.
-    CHECK((line.exact_share == 1 || (reserved && line.worst < 0.013) ||
+    // Three runs of Qwen3-VL keep other blocks (0.04 %), and one of Fuyu reserves 256 MiB less than
+    // predicted.
+    CHECK((line.exact_share == 1 || (reserved && line.exact_share > 0.97 && line.worst < 0.013) ||
            (allocated && line.exact_share > 0.94 && line.worst < 5e-4)));
   }
 }

@@ -49,7 +49,8 @@ CONFIG = {  # Arguments that are fields of TransformerConfig under another name
     "account-for-loss-in-pipeline-split": "account_for_loss_in_pipeline_split",
     "microbatch-group-size-per-virtual-pipeline-stage": "microbatch_group_size_per_vp_stage",
     "overlap-p2p-communication-warmup-flush": "overlap_p2p_comm_warmup_flush",
-    "rotary-interleaved": "rotary_interleaved", "apply-layernorm-1p": "layernorm_zero_centered_gamma", "norm-epsilon": "layernorm_epsilon",
+    "rotary-interleaved": "rotary_interleaved", "apply-layernorm-1p": "layernorm_zero_centered_gamma",
+    "norm-epsilon": "layernorm_epsilon",
     "cross-entropy-fusion-impl": "cross_entropy_fusion_impl",
     "overlap-moe-expert-parallel-comm": "overlap_moe_expert_parallel_comm",
     "delay-wgrad-compute": "delay_wgrad_compute", "mtp-num-layers": "mtp_num_layers",
@@ -174,7 +175,7 @@ def case_of(row):
     if capability is None:
         return f"the compute capability of {row['gpu']} is not known"
     experts_by_layer = arguments.get("moe-layer-freq", [0] * arguments["num-layers"])
-    if len(experts_by_layer) != arguments["num-layers"]:
+    if not isinstance(experts_by_layer, list) or len(experts_by_layer) != arguments["num-layers"]:
         return f"no translation of --moe-layer-freq {row['other']['model_args']['moe-layer-freq']}"
     environment = row["other"].get("env", {})
     nondeterministic = environment.get("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "1") != "0"

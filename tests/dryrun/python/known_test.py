@@ -183,6 +183,13 @@ class Values(unittest.TestCase):
             self.assertEqual(self.memory.values[sums.address], counts)  # A fifth of 400 choices, but 100 tokens at most.
         self.assertEqual((self.known.routed((2, 100)), self.known.routed((100, 1)), self.known.routed((100, 3))), (86, 42, None))
 
+    def test_experts_without_tokens_are_a_routing_too(self):
+        self.session.settings.routing = "skewed:1"
+        config = types.SimpleNamespace(num_moe_experts=8, moe_router_topk=1)
+        layer = types.SimpleNamespace(num_local_experts=1, local_expert_indices=[7], experts=(), config=config)
+        Layer.counts(layer, self.sums, Tensor((1,), INT64, 64), Tensor((100, 1), INT64))
+        self.assertEqual(self.known.routed((100, 1)), 0)
+
     def test_only_a_map_of_tokens_to_experts_is_one(self):
         class Chosen:
             num_experts, top_k = 4, 2

@@ -55,7 +55,7 @@ class Cases(unittest.TestCase):
                          "no translation of --moe-top, --use-megatron-fsdp")
         self.assertEqual(golden.case_of(row(gpus=None)), "the number of GPUs is not stated")
         self.assertIn("T4", golden.case_of(row(gpu="NVIDIA T4")))
-        for pattern in ("([0]*1+[1]*2)", "[1]*4"):  # Too few layers, and no list of layers that is known
+        for pattern in ("([0]*1+[1]*2)", "[1]*4", "1"):  # Too few layers, and no lists of layers
             self.assertIn("moe-layer-freq", golden.case_of(row(num_experts="8", moe_layer_freq=pattern)))
 
     def test_patterns_of_layers_with_experts(self):

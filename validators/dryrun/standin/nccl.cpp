@@ -54,7 +54,8 @@ void repeat_values(const void* from, void* to, std::size_t bytes, int times) {
     }
     return;
   }
-  const bool counted = gpu->values.recall_counted(from, bytes, gpu->kernels, values.data());
+  // One kernel later, so that what is merely untouched does not count.
+  const bool counted = gpu->values.recall_counted(from, bytes, gpu->kernels + 1, values.data());
   for (std::size_t at = bytes; at < all; at += bytes) {
     std::memcpy(values.data() + at, values.data(), bytes);
   }

@@ -37,8 +37,8 @@ class Values {
   /// The same while no kernel ran since it was remembered.
   bool recall_untouched(const void* address, std::size_t size, std::uint64_t kernels,
                         void* to) const;
-  /// What follows from stated values: they themselves, what ranks sent each other of them as a
-  /// whole, and anything that no kernel ran after.
+  /// Stated values, what ranks sent each other of them (as a whole), and, as in `recall_untouched`,
+  /// anything while no kernel ran since.
   bool recall_counted(const void* address, std::size_t size, std::uint64_t kernels, void* to) const;
   /// Remembers what a rank received; `counted`: it follows from stated values.
   void receive(const void* address, const void* bytes, std::size_t size, std::uint64_t kernels,

@@ -89,10 +89,11 @@ class Known:
         @functools.wraps(original)
         def move(self: Any, *args: Any, **kwargs: Any) -> Any:
             numbers = None
-            if type(self) is plain and not compiling():
+            if not compiling():
                 if told:
                     forget_written()
-                numbers = find(self)  # Before a kernel runs.
+                if type(self) is plain:
+                    numbers = find(self)  # Before a kernel runs.
             result = original(self, *args, **kwargs)
             if numbers is not None and type(result) is plain and result.is_cuda and result.data_ptr() != self.data_ptr():
                 tell(result, numbers)
@@ -119,7 +120,8 @@ class Known:
 
     def routed(self, shape: Tuple[int, ...]) -> Optional[int]:
         """The assignments of the last routing of this shape or its transposed; None: there was none."""
-        return self._routed.get(tuple(shape)) or self._routed.get(tuple(reversed(shape)))
+        found = self._routed.get(tuple(shape))
+        return self._routed.get(tuple(reversed(shape))) if found is None else found
 
     def is_counting(self) -> bool:
         """Whether anything was told: only then are the results of other kernels followed."""

@@ -203,8 +203,8 @@ class Explorer:
         return self.dimensions + self.counts + [key for group in self.coupled for key in group]
 
     def narrow(self, level: int) -> None:
-        """Varies less: -1, nothing less; 0, little of towers; 1, what configurations of one family differ in most often;
-        2, numbers of layers; 3, nothing at all."""
+        """Keeps of what varies: -1, all; 0, all but most of the towers; 1, what configurations of one family differ in
+        most often; 2, numbers of layers; 3, nothing."""
         def stays(key: str) -> bool:
             is_tower = any(one in key for one in ("vision", "audio"))  # Of which most models of a family have one.
             return level < 0 or level == 0 and not is_tower or level <= 1 and key.rsplit(".", 1)[-1] in _USUAL
