@@ -6,6 +6,7 @@
 
 #include "model_ir/base/counted.h"
 #include "model_ir/json/json_value.h"
+#include "model_ir/spec/auto_class.h"
 #include "model_ir/spec/recording/recording.h"
 #include "runtimes/torch/ddp_plan.h"
 
@@ -161,28 +162,6 @@ std::string loading_line(const ModelSpec& model, const ParallelPlan& plan,
 }
 
 }  // namespace
-
-std::string_view auto_class(const ModelSpec& model) {
-  switch (model.task) {
-    case Task::kSequenceClassification:
-      return "AutoModelForSequenceClassification";
-    case Task::kTokenClassification:
-      return "AutoModelForTokenClassification";
-    case Task::kLanguage:
-      break;
-  }
-  const std::string_view task = model.recording != nullptr ? model.recording->task : "";
-  if (task == "image-text") {
-    return "AutoModelForImageTextToText";
-  }
-  if (task == "masked-lm" || model.architecture == Architecture::kMaskedLm) {
-    return "AutoModelForMaskedLM";
-  }
-  if (task == "seq2seq-lm" || model.architecture == Architecture::kEncoderDecoder) {
-    return "AutoModelForSeq2SeqLM";
-  }
-  return "AutoModelForCausalLM";
-}
 
 std::vector<std::string> training_arguments(const ParallelPlan& plan) {
   // Source: huggingface/transformers src/transformers/training_args.py, TrainingArguments.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "model_ir/plan/parallel_plan.h"
@@ -12,11 +11,6 @@ namespace headroom::ir::transformers {
 
 /// The command-line arguments of transformers' `TrainingArguments` that a plan stands for.
 [[nodiscard]] std::vector<std::string> training_arguments(const ParallelPlan& plan);
-
-/// The class of transformers that makes a model with its head.
-///
-/// Source: huggingface/transformers 5.17.0, src/transformers/models/auto/modeling_auto.py.
-[[nodiscard]] std::string_view auto_class(const ModelSpec& model);
 
 /// Lines of a training script that no argument stands for: how the model is loaded, adapters, which
 /// layers are checkpointed. `name`: the model as the user named it.

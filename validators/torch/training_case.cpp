@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "model_ir/json/json_writer.h"
+#include "model_ir/spec/auto_class.h"
 #include "runtimes/plan_json.h"
 #include "runtimes/registry.h"
-#include "runtimes/transformers/launch.h"
 
 namespace headroom::check {
 namespace {
@@ -39,7 +39,7 @@ ir::JsonValue model_config(const ScriptModel& model) {
 Result<ir::JsonValue> training_case(const ScriptModel& model, const ir::ParallelPlan& plan) {
   ir::JsonFields about;
   about.add("name", model.name);
-  about.add("class", ir::transformers::auto_class(model.spec));
+  about.add("class", ir::auto_class(model.spec));
   about.add("config", model_config(model));
   ir::JsonFields document;
   document.add("schema_version", 1);
