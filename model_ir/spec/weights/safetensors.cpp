@@ -60,9 +60,9 @@ class EntryReader {
   [[nodiscard]] Error fault(const JsonMember& member, std::string_view key, const JsonValue* got,
                             std::string_view wanted, std::string_view fix = {}) const {
     std::string text = got == nullptr ? "nothing" : to_json(*got);
-    constexpr std::size_t kShown = 80;
-    if (text.size() > kShown) {
-      text = text.substr(0, kShown) + "...";
+    constexpr std::size_t kShownCharacters = 80;
+    if (text.size() > kShownCharacters) {
+      text = text.substr(0, kShownCharacters) + "...";
     }
     return Error::invalid_input(file_, json_pointer({member.key, key}), text, wanted, fix);
   }
