@@ -1,5 +1,7 @@
 #include "model_ir/spec/auto_class.h"
 
+#include <string>
+
 #include "model_ir/spec/recording/recording.h"
 
 namespace headroom::ir {
@@ -13,7 +15,7 @@ std::string_view auto_class(const ModelSpec& model) {
     case Task::kLanguage:
       break;
   }
-  const std::string_view task = model.recording != nullptr ? model.recording->task : "";
+  const std::string task = model.recording != nullptr ? model.recording->task : std::string();
   if (task == "image-text") {
     return "AutoModelForImageTextToText";
   }
