@@ -227,20 +227,20 @@ Result<LoadedModel> model_of_program(const Arguments& arguments, const JsonValue
   // The program may have changed the configuration of a model that it names, so its name says
   // less than its dimensions.
   const Result<ConfigDir> folder = config_dir_of(arguments);
-  const Result<std::vector<ir::ModelEntry>> entries =
-      folder ? ir::list_models(folder->path + "/models")
-             : Result<std::vector<ir::ModelEntry>>(folder.error());
+  const Result<std::vector<ir::ModelTitle>> titles =
+      folder ? ir::list_titles(folder->path + "/models")
+             : Result<std::vector<ir::ModelTitle>>(folder.error());
   const std::int64_t parameters = ir::count_parameters(model.spec).total();
-  for (const ir::ModelEntry& entry : entries ? *entries : std::vector<ir::ModelEntry>{}) {
+  for (const ir::ModelTitle& title : titles ? *titles : std::vector<ir::ModelTitle>{}) {
     // Models that were trained further have the dimensions of their base, whose name is shorter.
-    if (entry.parameters != parameters ||
-        (!model.label.empty() && entry.name.size() >= model.label.size())) {
+    if (title.parameters != parameters ||
+        (!model.label.empty() && title.name.size() >= model.label.size())) {
       continue;
     }
-    Result<ir::ModelSpec> same = ir::load_model(folder->path + "/models", entry.name);
+    Result<ir::ModelSpec> same = ir::load_model(folder->path + "/models", title.name);
     if (same) {
       same->name = model.spec.name;
-      model.label = *same == model.spec ? entry.name : model.label;
+      model.label = *same == model.spec ? title.name : model.label;
     }
   }
   return model;

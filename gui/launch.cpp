@@ -106,7 +106,7 @@ Error no_fonts(const std::string& got) {
 }
 
 std::vector<CatalogueEntry> model_entries(const std::string& config_dir) {
-  if (const auto models = ir::list_models(config_dir + "/models")) {
+  if (const auto models = ir::list_titles(config_dir + "/models")) {
     return entries_of(*models);
   }
   const auto names = ir::model_names(config_dir + "/models");

@@ -40,6 +40,9 @@ namespace headroom::gui {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{300};
+/// Remedies are looked for after no change for this long: they would slow the answers to a slider
+/// that is being dragged.
+constexpr std::chrono::milliseconds kRest{100};
 constexpr qsizetype kRecentFiles = 8;
 
 /// Lines of text that wrap and that can be copied.
@@ -83,6 +86,8 @@ MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
   showNotes(setup.notes);
   patience_.setSingleShot(true);
   patience_.setInterval(kPatience);
+  remedies_due_.setSingleShot(true);
+  remedies_due_.setInterval(kRest);
   editor_->setScenario(scenario());
   nameWindow();
   worker_.ask(scenario(), EstimateWorker::Urgency::kNow);
@@ -142,6 +147,8 @@ void MainWindow::connectParts() {
   });
   connect(&worker_, &EstimateWorker::answered, this, &MainWindow::showAnswer);
   if (remedies_ != nullptr) {
+    connect(&remedies_due_, &QTimer::timeout, this,
+            [this] { remedies_->ask(answer_->scenario, EstimateWorker::Urgency::kNow); });
     connect(remedies_.get(), &EstimateWorker::answered, this, &MainWindow::showRemedies);
   }
   connect(editor_, &ScenarioEditor::edited, &what_if_, &WhatIf::change);
@@ -222,13 +229,14 @@ void MainWindow::setLook(Look look) {
 }
 
 void MainWindow::ask(const Scenario& scenario) {
-  editor_->setScenario(scenario);
-  nameWindow();
-  patience_.start();
+  remedies_due_.stop();
   if (remedies_ != nullptr) {
     remedies_->cancel();
   }
-  worker_.ask(scenario);
+  worker_.ask(scenario);  // First, so that it is at work while the panel is painted.
+  editor_->setScenario(scenario);
+  nameWindow();
+  patience_.start();
 }
 
 void MainWindow::showFigures(const Appraisal& appraisal, const Scenario& scenario) {
@@ -271,7 +279,7 @@ void MainWindow::lookForRemedies(const Answer& answer) {
     return;
   }
   header_->remedies()->showSearching();
-  remedies_->ask(answer.scenario, EstimateWorker::Urgency::kNow);
+  remedies_due_.start();
 }
 
 void MainWindow::showRemedies(const Answer& answer) {

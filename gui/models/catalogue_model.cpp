@@ -30,9 +30,9 @@ QString count_text(qlonglong count) {
 
 }  // namespace
 
-std::vector<CatalogueEntry> entries_of(const std::vector<ir::ModelEntry>& models) {
+std::vector<CatalogueEntry> entries_of(const std::vector<ir::ModelTitle>& models) {
   std::vector<CatalogueEntry> entries;
-  for (const ir::ModelEntry& model : models) {
+  for (const ir::ModelTitle& model : models) {
     const auto count = static_cast<qlonglong>(model.parameters);
     entries.push_back({.name = QString::fromStdString(model.name),
                        .title = QString::fromStdString(model.hf_id),

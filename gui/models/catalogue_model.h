@@ -19,7 +19,7 @@ struct CatalogueEntry {
   QString exact;         ///< "8,030,261,248 parameters"
 };
 
-[[nodiscard]] std::vector<CatalogueEntry> entries_of(const std::vector<ir::ModelEntry>& models);
+[[nodiscard]] std::vector<CatalogueEntry> entries_of(const std::vector<ir::ModelTitle>& models);
 [[nodiscard]] std::vector<CatalogueEntry> entries_of(const std::vector<cost::DeviceSpec>& devices);
 /// Entries with names only, for a catalogue that has a faulty entry.
 [[nodiscard]] std::vector<CatalogueEntry> entries_of(const std::vector<std::string>& names);

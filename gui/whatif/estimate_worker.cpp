@@ -10,6 +10,7 @@ namespace headroom::gui {
 EstimateWorker::EstimateWorker(Estimator estimator, QObject* parent)
     : QObject(parent), estimator_(std::move(estimator)) {
   debounce_.setSingleShot(true);
+  debounce_.setInterval(kDebounce);
   connect(&debounce_, &QTimer::timeout, this, &EstimateWorker::handOver);
   thread_ = std::jthread([this](const std::stop_token& quit) { run(quit); });
 }
@@ -24,13 +25,12 @@ quint64 EstimateWorker::ask(const Scenario& scenario, Urgency urgency) {
   asked_ = scenario;
   ++newest_;
   current_.request_stop();  // Its answer would not be used.
-  if (urgency == Urgency::kNow) {
+  const bool single = !last_asked_.isValid() || last_asked_.elapsed() > kDebounce.count();
+  if (single || urgency == Urgency::kNow) {
     debounce_.stop();
     handOver();
   } else {
-    // A single change is answered at once, when all changes of the same event have been made.
-    const bool single = !last_asked_.isValid() || last_asked_.elapsed() > kDebounce.count();
-    debounce_.start(single ? std::chrono::milliseconds{0} : kDebounce);
+    debounce_.start();
   }
   last_asked_.start();
   return newest_;

@@ -68,8 +68,8 @@ class EstimateWorker : public QObject {
  public:
   /// When a request is sent to the thread.
   enum class Urgency : std::uint8_t {
-    /// When the event loop runs again. If another request came less than `kDebounce` before, when
-    /// no other has come for `kDebounce`.
+    /// At once. If another request came less than `kDebounce` before, when no other has come for
+    /// `kDebounce`.
     kDebounced,
     kNow,
   };

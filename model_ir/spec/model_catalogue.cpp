@@ -98,6 +98,27 @@ Result<ModelEntry> open_entry(const EntryFolder& folder, const std::string& name
   return entry;
 }
 
+/// The title of the entry of the file `path`.
+Result<ModelTitle> read_title(const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  if (!text) {
+    return text.error();
+  }
+  const Result<JsonReader> reader = JsonReader::from_text(*text, path);
+  if (!reader) {
+    return reader.error();
+  }
+  const JsonObject root = reader->root();
+  ModelTitle title;
+  title.name = root.text("name");
+  title.hf_id = root.optional_text("hf_id").value_or("");
+  title.parameters = root.integer("parameters", kParameters);
+  if (Status status = reader->finish(); !status) {
+    return std::move(status).error();
+  }
+  return title;
+}
+
 }  // namespace
 
 Result<ModelEntry> parse_entry(std::string_view text, std::string_view file) {
@@ -123,6 +144,22 @@ Result<ModelSpec> load_model(const std::string& catalogue, std::string_view name
 
 Result<std::vector<std::string>> model_names(const std::string& catalogue) {
   return entry_names(folder_of(catalogue));
+}
+
+Result<std::vector<ModelTitle>> list_titles(const std::string& catalogue) {
+  const Result<std::vector<std::string>> names = model_names(catalogue);
+  if (!names) {
+    return names.error();
+  }
+  std::vector<ModelTitle> titles;
+  for (const std::string& name : *names) {
+    Result<ModelTitle> title = read_title(entry_path(folder_of(catalogue), name));
+    if (!title) {
+      return std::move(title).error();
+    }
+    titles.push_back(std::move(title).value());
+  }
+  return titles;
 }
 
 Result<std::vector<ModelEntry>> list_models(const std::string& catalogue) {

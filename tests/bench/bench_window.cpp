@@ -38,7 +38,7 @@ WindowSetup setup_for(const std::string& model, const std::string& runtime) {
   return setup;
 }
 
-/// Runs events until the window shows figures for its scenario.
+/// Runs events until the window shows figures for its scenario and is painted.
 class Figures {
  public:
   explicit Figures(MainWindow& window) : window_(window) {
@@ -52,7 +52,8 @@ class Figures {
     while (shown_ == before) {
       wait_.exec(QEventLoop::ExcludeUserInputEvents);
     }
-    window_.repaint();
+    // Everything that the change has marked to be laid out and painted.
+    QApplication::sendPostedEvents();
   }
 
  private:

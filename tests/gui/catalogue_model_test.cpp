@@ -9,12 +9,8 @@
 namespace headroom::gui {
 namespace {
 
-ir::ModelEntry model_entry(const std::string& name, std::int64_t parameters) {
-  ir::ModelEntry entry;
-  entry.name = name;
-  entry.hf_id = "maker/" + name;
-  entry.parameters = parameters;
-  return entry;
+ir::ModelTitle title(const std::string& name, std::int64_t parameters) {
+  return {.name = name, .hf_id = "maker/" + name, .parameters = parameters};
 }
 
 }  // namespace
@@ -31,8 +27,8 @@ TEST_CASE("CatalogueModel: keeps Qt's rules") {
 }
 
 TEST_CASE("CatalogueModel: models show their size, sort by their count, and say both") {
-  CatalogueModel model(entries_of(std::vector<ir::ModelEntry>{model_entry("big", 8'030'261'248),
-                                                              model_entry("small", 124'439'808)}));
+  CatalogueModel model(entries_of(
+      std::vector<ir::ModelTitle>{title("big", 8'030'261'248), title("small", 124'439'808)}));
   const QModelIndex size = model.index(0, CatalogueModel::kSizeColumn);
   CHECK(size.data().toString() == QStringLiteral("8.03\u00a0B"));
   CHECK(size.data(CatalogueModel::kAmountRole).toLongLong() == 8'030'261'248);

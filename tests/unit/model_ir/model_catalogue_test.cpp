@@ -49,6 +49,29 @@ TEST_CASE("model catalogue: every entry reads, names its sources and adds up") {
   CHECK(families.size() == kFamilies.size() + 1);  // And those that were recorded.
 }
 
+TEST_CASE("model catalogue: titles are those of the entries") {
+  const auto entries = list_models(catalogue());
+  const auto titles = list_titles(catalogue());
+  REQUIRE(entries);
+  REQUIRE_MESSAGE(titles, to_text(titles.error()));
+  REQUIRE(titles->size() == entries->size());
+  for (std::size_t index = 0; index < titles->size(); ++index) {
+    const ModelEntry& entry = (*entries)[index];
+    CHECK((*titles)[index] ==
+          ModelTitle{
+              .name = entry.name, .hf_id = entry.hf_id, .parameters = entry.parameters});
+  }
+}
+
+TEST_CASE("model catalogue: a file without a title is named") {
+  const test::TemporaryFolder folder;
+  folder.write("half.json", R"({"name": "half"})");
+  const auto titles = list_titles(folder.path());
+  REQUIRE_FALSE(titles);
+  CHECK(titles.error().file.find("half.json") != std::string::npos);
+  CHECK(to_text(titles.error()).find("parameters") != std::string::npos);
+}
+
 TEST_CASE("model catalogue: published counts") {
   struct Published {
     const char* name;
