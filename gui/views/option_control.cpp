@@ -18,6 +18,7 @@
 #include <QMenu>
 #include <QPainter>
 #include <QPainterPath>
+#include <QPixmapCache>
 #include <QSignalBlocker>
 #include <QStandardItemModel>
 #include <QToolButton>
@@ -90,9 +91,18 @@ class ProbingBox : public QComboBox {
   }
 };
 
-/// A padlock, open if the axis is free.
+/// A padlock, open if the axis is free. All controls share the same few pictures: Qt keeps an entry
+/// for every new one that was painted.
 QIcon padlock(bool open, const QColor& colour, int side) {
-  QPixmap pixmap(side * 2, side * 2);
+  const QString key = QStringLiteral("headroom-padlock-%1-%2-%3")
+                          .arg(open ? QLatin1String("open") : QLatin1String("closed"),
+                               colour.name(QColor::HexArgb))
+                          .arg(side);
+  QPixmap pixmap;
+  if (QPixmapCache::find(key, &pixmap)) {
+    return pixmap;
+  }
+  pixmap = QPixmap(side * 2, side * 2);
   pixmap.setDevicePixelRatio(2);
   pixmap.fill(Qt::transparent);
   QPainter painter(&pixmap);
@@ -111,6 +121,8 @@ QIcon padlock(bool open, const QColor& colour, int side) {
   painter.setBrush(open ? QBrush(Qt::NoBrush) : QBrush(colour));
   painter.drawRoundedRect(QRectF(unit * 0.22, unit * 0.48, unit * 0.56, unit * 0.4), unit / 14,
                           unit / 14);
+  painter.end();
+  QPixmapCache::insert(key, pixmap);
   return pixmap;
 }
 
