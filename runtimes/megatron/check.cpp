@@ -290,12 +290,17 @@ Status check_model(const ModelSpec& model) {
 Status check_groups(const ParallelPlan& plan) {
   const MegatronPlan& megatron = megatron_of(plan);
   const bool interleaved = is_interleaved(plan);
-  if (!interleaved && megatron.micro_batch_group > 0) {
-    return Error::invalid_argument(
-        "megatron",
-        "has micro-batch-group, which needs layers-per-virtual-stage, or a pipeline-layout with "
-        "several chunks per stage",
-        {}, "leave out micro-batch-group");
+  // Source of the second: megatron/core/model_parallel_config.py, __post_init__.
+  for (const auto& [name, given] :
+       {std::pair("micro-batch-group", megatron.micro_batch_group > 0),
+        std::pair("overlap-p2p-communication-warmup-flush", megatron.overlap_warmup_flush)}) {
+    if (given && !interleaved) {
+      return Error::invalid_argument("megatron",
+                                     std::string("has ") + name +
+                                         ", which needs layers-per-virtual-stage, or a "
+                                         "pipeline-layout with several chunks per stage",
+                                     {}, std::string("leave out ") + name);
+    }
   }
   const std::int64_t group =
       megatron.micro_batch_group > 0 ? megatron.micro_batch_group : plan.mesh.pipeline;

@@ -204,6 +204,11 @@ constexpr std::array kMegatronFields = {
         .between(0, kMostRanks)
         .means("Consecutive micro-batches on one virtual pipeline stage; 0: as many as there are "
                "stages."),
+    field<&M::overlap_warmup_flush>("overlap_p2p_communication_warmup_flush")
+        .key_of("megatron")
+        .spelled({.name = "--overlap-p2p-communication-warmup-flush"})
+        .means("While the pipeline fills and empties, a virtual stage receives the next tensor "
+               "during a pass instead of after it; requires virtual stages."),
     field<&M::optimizer_instances>("optimizer_instances")
         .key_of("megatron")
         .spelled({.name = "--num-distributed-optimizer-instances"})

@@ -18,7 +18,7 @@ namespace headroom::ir::megatron {
 namespace {
 
 /// Arguments that do not affect PyTorch's allocator on the device.
-constexpr std::array<std::string_view, 22> kIgnoredArguments = {
+constexpr std::array<std::string_view, 21> kIgnoredArguments = {
     "train-iters",
     "train-samples",
     "use-mcore-models",
@@ -30,7 +30,6 @@ constexpr std::array<std::string_view, 22> kIgnoredArguments = {
     "calculate-per-token-loss",
     "ddp-average-in-collective",
     "use-tp-pp-dp-mapping",
-    "overlap-p2p-communication-warmup-flush",
     "overlap-param-gather-with-optimizer-step",
     "norm-epsilon",
     "rotary-base",
@@ -160,6 +159,7 @@ void read_degree_arguments(RunReader& args, ParallelPlan& plan) {
   megatron.account_for_loss = args.flag("account-for-loss-in-pipeline-split", false);
   megatron.micro_batch_group =
       args.integer("microbatch-group-size-per-virtual-pipeline-stage", 0, {0, kDegreeRange.high});
+  megatron.overlap_warmup_flush = args.flag("overlap-p2p-communication-warmup-flush", false);
   megatron.sequence_parallel = args.flag("sequence-parallel", false) && plan.mesh.tensor > 1;
   plan.workload.micro_batch = args.integer("micro-batch-size", 0, kBatchRange);
   const std::int64_t ranks = plan.world /

@@ -326,14 +326,15 @@ void read_case_switches(RunReader& row, ParallelPlan& plan, ModelSpec& spec) {
   megatron.pipeline_layout = config.text("pipeline_model_parallel_layout", "");
   megatron.micro_batch_group =
       config.integer("microbatch_group_size_per_vp_stage", 0, {0, kDegreeRange.high});
+  megatron.overlap_warmup_flush = config.flag("overlap_p2p_comm_warmup_flush", false);
   megatron.defer_head_gradient = config.flag("defer_embedding_wgrad_compute", false);
   read_activation_offload(config, megatron);
   read_layer_offload(config, megatron);
   megatron.overlap_expert_exchange = config.flag("overlap_moe_expert_parallel_comm", false);
   megatron.delayed_weight_gradients = config.flag("delay_wgrad_compute", false);
   megatron.mtp_layers = config.integer("mtp_num_layers", 0, {0, kDegreeRange.high});
-  constexpr std::array<std::string_view, 3> kAside = {
-      "overlap_p2p_comm_warmup_flush", "wgrad_deferral_limit", "mtp_loss_scaling_factor"};
+  constexpr std::array<std::string_view, 2> kAside = {"wgrad_deferral_limit",
+                                                      "mtp_loss_scaling_factor"};
   config.ignore(kAside);
   read_sinks_and_windows(config, spec);
   read_activation(row, config, spec);

@@ -169,6 +169,7 @@ class Interleaved {
         sync_(sync),
         overlapped_(run.context.megatron.overlap_grad_reduce),
         together_(run.context.megatron.overlap_expert_exchange),
+        flush_(run.context.megatron.overlap_warmup_flush),
         chunks_(static_cast<std::int64_t>(stage.chunk_count())),
         order_(chunk_order(run.context.plan.workload.accumulation, chunks_, group_of(run))),
         total_(run.context.plan.workload.accumulation * chunks_),
@@ -311,10 +312,22 @@ class Interleaved {
   void warm_up(std::int64_t k) {
     Transfer next = transfer(k, true);
     next.receives = next.receives && k != total_ - 1;
+    if (flush_ && k != 0 && !stage_.chunk(chunk_of(k, true)).first) {
+      waited_input_ = ahead_of(k).input;
+    }
+    const bool before = flush_ && !grid_.first_stage();
+    Tensor received = before && next.receives ? stage_.receive() : Tensor{};
     forward(k);
-    input_ = exchange(output_, next.receives);
+    if (before) {
+      static_cast<void>(exchange(output_, false));
+    } else {
+      received = exchange(output_, next.receives);
+    }
     if (next.receives) {
-      inputs_[next.chunk].push_back(input_);
+      inputs_[next.chunk].push_back(received);
+    }
+    if (!flush_) {
+      input_ = std::move(received);
     }
     stage_.deallocate(output_);
     if (k == warmup_ - 1 && warmup_ != total_ && !grid_.last_stage()) {
@@ -383,11 +396,25 @@ class Interleaved {
       // A local name of the Python function, which keeps it alive to the end.
       last_request_ = std::move(request);
     }
+    const bool before = flush_ && !grid_.last_stage();
+    const Tensor early = before ? receive_gradient(k, k != total_ - 1) : Tensor{};
     input_gradient_ = run_backward(k);
-    if (stage_.chunk(chunk_of(k, false)).first) {
+    const bool sends = !stage_.chunk(chunk_of(k, false)).first;
+    if (!sends) {
       input_gradient_.reset();
     }
-    received_gradient_ = send_back(input_gradient_, k, k != total_ - 1);
+    Tensor received = before ? early : receive_gradient(k, k != total_ - 1);
+    if (sends) {
+      stage_.send(input_gradient_);
+    }
+    if (!flush_) {
+      received_gradient_ = std::move(received);
+      return;
+    }
+    sent_gradient_ = input_gradient_;
+    if (received.defined()) {
+      requests_.push_back(std::move(received));
+    }
   }
 
   /// Takes the oldest request for a gradient. A backward waits for it unless it begins with the
@@ -396,14 +423,20 @@ class Interleaved {
     return requests_.empty() || stage_.chunk(chunk_of(k, false)).last ? Tensor{} : take(requests_);
   }
 
+  /// The gradient that is received in exchange for that of pass `k`; none if no stage sends one.
+  [[nodiscard]] Tensor receive_gradient(std::int64_t k, bool may_receive) {
+    const Transfer next = transfer(k, false);
+    if (!next.receives || !may_receive) {
+      return {};
+    }
+    Tensor received = stage_.receive();
+    gradients_[next.chunk].push_back(received);
+    return received;
+  }
+
   /// Sends a gradient back and returns the one that is received in exchange.
   [[nodiscard]] Tensor send_back(const Tensor& gradient, std::int64_t k, bool may_receive) {
-    const Transfer next = transfer(k, false);
-    Tensor received;
-    if (next.receives && may_receive) {
-      received = stage_.receive();
-      gradients_[next.chunk].push_back(received);
-    }
+    Tensor received = receive_gradient(k, may_receive);
     if (!stage_.chunk(chunk_of(k, false)).first) {
       stage_.send(gradient);
     }
@@ -429,6 +462,7 @@ class Interleaved {
   GradientSync& sync_;
   bool overlapped_;  ///< Gradients are reduced while backward runs.
   bool together_;    ///< Forward and backward run at the same time.
+  bool flush_;       ///< The next tensor is received during a pass, also outside the steady state.
   std::int64_t chunks_;
   std::vector<std::int64_t> order_;
   std::int64_t total_;
@@ -445,6 +479,7 @@ class Interleaved {
   Tensor buffered_;  ///< The first gradient; it is alive until the next one replaces it.
   std::deque<Tensor> requests_;
   Tensor last_request_;
+  Tensor waited_input_;  ///< The last request that a forward of the warm-up has waited for.
 };
 
 }  // namespace

@@ -53,6 +53,7 @@ ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model, boo
   plan.mesh.pipeline = random.pick<std::int64_t>({1, 2, 4, 8});
   megatron.layers_per_chunk = 0;
   megatron.first_stage_layers = megatron.last_stage_layers = megatron.micro_batch_group = 0;
+  megatron.overlap_warmup_flush = false;
   megatron.account_for_embedding = megatron.account_for_loss = false;
   if (plan.mesh.pipeline > 1 && random.chance(1, 3)) {
     megatron.layers_per_chunk = random.pick<std::int64_t>({1, 2, layers / plan.mesh.pipeline});
@@ -281,7 +282,7 @@ TEST_CASE("plan memory: plans with joint passes are lowered whole, and bounded f
           {.joint = true});
 }
 
-TEST_CASE("plan memory: micro-batches in groups are lowered whole, and that is counted") {
+TEST_CASE("plan memory: other orders of an interleaved schedule are lowered whole, and counted") {
   const ir::ModelSpec model = narrow_model("llama", 8);
   PlanMemory memory(model, ampere());
   ir::ParallelPlan plan;
@@ -289,7 +290,12 @@ TEST_CASE("plan memory: micro-batches in groups are lowered whole, and that is c
   edit_megatron(plan) = ir::MegatronPlan{};
   plan.mesh.pipeline = 2;
   edit_megatron(plan).layers_per_chunk = 2;
-  edit_megatron(plan).micro_batch_group = 4;
+  SUBCASE("micro-batches in groups") {
+    edit_megatron(plan).micro_batch_group = 4;
+  }
+  SUBCASE("the next tensor received during a pass") {
+    edit_megatron(plan).overlap_warmup_flush = true;
+  }
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 2;
   plan.workload.accumulation = 8;

@@ -6,6 +6,7 @@
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/megatron/options.h"
 #include "runtimes/megatron/plan.h"
+#include "runtimes/megatron/stage_layers.h"
 #include "runtimes/torch/ddp_plan.h"
 #include "runtimes/torchtitan/plan.h"
 #include "tests/support/random.h"
@@ -201,6 +202,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
         &ir::MegatronPlan::delayed_weight_gradients, &ir::MegatronPlan::fused_experts}) {
     megatron.*refused = usual.*refused;
   }
+  megatron.overlap_warmup_flush = megatron.overlap_warmup_flush && ir::is_interleaved(plan);
   megatron.precision_aware = megatron.precision_aware && megatron.distributed_optimizer &&
                              plan.precision == ir::Precision::kBf16Master;
   megatron.bf16_moments = megatron.bf16_moments && megatron.precision_aware;

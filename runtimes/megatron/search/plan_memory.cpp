@@ -29,10 +29,11 @@ bool is_steady(const SampleForm& form) {
          form.micro_batches == (form.chunks > 1 ? 2 * form.stages : form.stages + 2);
 }
 
-/// Whether micro-batches have the usual order, and there are no multi-token prediction layers, as
-/// in the samples.
+/// Whether micro-batches have the usual order, tensors are received after a pass, and there are no
+/// multi-token prediction layers, as in the samples.
 bool fits_samples(const ir::MegatronPlan& megatron) {
-  return megatron.micro_batch_group == 0 && megatron.mtp_layers == 0;
+  return megatron.micro_batch_group == 0 && megatron.mtp_layers == 0 &&
+         !megatron.overlap_warmup_flush;
 }
 
 }  // namespace
