@@ -63,6 +63,7 @@ Result<FitAnswer> answer_fit(const Arguments& arguments, Question question, cost
         .budget = answer.question.budget,
         .tree = tree,
         .machine = answer.time.machine ? &*answer.time.machine : nullptr,
+        .load = judged.routing ? judged.routing->load.p95 : 1,
         .judge = judged.judge};
     answer.remedies = cost::find_remedies(asked, answer.estimate);
     spread_evenly(*answer.remedies, answer.question.request.plan, judged.plan);

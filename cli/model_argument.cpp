@@ -226,6 +226,10 @@ Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arg
   }
   std::string label = spec->name.empty() ? name : spec->name;
   std::vector<std::string> notes;
+  if (ends_with(label, "-text") && name.find("text") == std::string::npos) {
+    notes.push_back(name + ": the catalogue has the text part of this model, " + label +
+                    "; its vision tower is not counted");
+  }
   for (const std::string& note : ir::recording_notes(*spec)) {
     notes.push_back(label + ": " + note);
   }

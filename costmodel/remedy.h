@@ -86,6 +86,8 @@ struct RemedyQuestion {
   std::size_t count = 3;  ///< Number of remedies wanted of those that train the same.
   TreeWalk tree = TreeWalk::kAlways;
   const Machine* machine = nullptr;  ///< Null: remedies are ordered by their prices.
+  /// The load of experts (`with_load`) that `plan` has. Step times are those of an even share.
+  double load = 1;
   /// No replay starts after this time. Half of it is for the plan's own number of GPUs. The answer
   /// does not depend on the clock before.
   Seconds limit{20};

@@ -5,8 +5,10 @@
 #include <tuple>
 #include <utility>
 
+#include "costmodel/expert_load.h"
 #include "costmodel/layer_bound.h"
 #include "costmodel/memory_floor.h"
+#include "costmodel/routed_estimate.h"
 #include "runtimes/plan_check.h"
 
 namespace headroom::cost {
@@ -169,7 +171,13 @@ Result<StepEstimate> RemedyJudge::bare_replay_of(const ParallelPlan& plan) const
     same.time = found_.time;
     return same;
   }
-  return estimate(question_.model, plan, question_.device, question_.budget, question_.machine);
+  return replayed(question_, plan);
+}
+
+Result<StepEstimate> replayed(const RemedyQuestion& question, const ParallelPlan& plan) {
+  const ParallelPlan even = question.load == 1 ? plan : with_load(plan, 1);
+  return estimate_with_load(question.model, even, question.load, question.device, question.budget,
+                            question.machine);
 }
 
 double slowdown_of(const Remedy& remedy) {

@@ -21,6 +21,13 @@ using Deadline = std::chrono::steady_clock::time_point;
 /// Copies verdict, peaks and margins of a replay into a remedy.
 void take_result(const StepEstimate& replayed, Remedy& remedy);
 
+/// The estimate of `plan`, which has the question's load of experts, with the step time of an even
+/// share.
+///
+/// Errors:  those of `estimate`.
+[[nodiscard]] Result<StepEstimate> replayed(const RemedyQuestion& question,
+                                            const ir::ParallelPlan& plan);
+
 /// Replays changed plans for one search. No plan is replayed twice.
 class RemedyJudge {
  public:

@@ -92,8 +92,7 @@ class WiderSearch {
     if (!ir::check_plan(question_.model, plan)) {
       return std::nullopt;
     }
-    Result<StepEstimate> alone =
-        estimate(question_.model, plan, question_.device, question_.budget, question_.machine);
+    Result<StepEstimate> alone = replayed(question_, plan);
     if (!alone) {
       return std::nullopt;
     }
@@ -114,6 +113,7 @@ class WiderSearch {
                          .count = 1,
                          .tree = TreeWalk::kNone,
                          .machine = question_.machine,
+                         .load = question_.load,
                          .judge = question_.judge};
     RemedyJudge judge(asked, *alone, deadline_);
     Combinations combined = combined_remedies(judge, Training::kSame);

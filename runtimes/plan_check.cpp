@@ -114,8 +114,9 @@ Status check_images(const ModelSpec& model, const ParallelPlan& plan) {
   const std::string images = text_of(*plan.workload.images);
   return Error::invalid_argument(
       "images", images, "none: this model is known for batches of text alone",
-      "record it with its images: headroom import config.json --images " + images +
-          " --output my-model.json");
+      "record it with its images, which needs PyTorch and the model's config.json: headroom import "
+      "FOLDER/config.json --images " +
+          images + " --output my-model.json");
 }
 
 Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {

@@ -455,6 +455,10 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
         return std::move(infeasible).error();
       }
       answer.infeasible = std::move(infeasible).value();
+      if (answer.infeasible->leanest) {
+        answer.held_changes = changes_of_leanest(arguments, answer.search, question,
+                                                 answer.infeasible->leanest->plan);
+      }
     }
     answer.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -44,6 +46,14 @@ std::optional<Use> use_of(const PlanAnswer& answer, std::size_t type,
     return std::nullopt;
   }
   return Use{.step = *estimate->time, .run = run_figures(*estimate->time, answer.run.costs[type])};
+}
+
+/// The GPUs with which a run of `days` on `gpus` takes no longer than `within`, if its speed grows
+/// with their number.
+std::int64_t gpus_in_time(std::int64_t gpus, double days, Seconds within) {
+  constexpr double kSecondsPerDay = 86400;
+  return static_cast<std::int64_t>(
+      std::ceil(static_cast<double>(gpus) * days * kSecondsPerDay / within.value()));
 }
 
 /// The days of a run whose tokens are known.
@@ -184,7 +194,10 @@ std::string late_lines(const PlanAnswer& answer, const Terminal& terminal) {
     const plan::RatedPlan& best = *answer.fastest->best;
     text += std::string(proven ? "; the fastest takes " : "; the fastest that it found takes ") +
             three_digits(*use->run.days) + " days: " + counted(best.plan.world, "GPU") + ", step " +
-            duration_text(use->step.total.value()) + ", " + plan_words(best.plan);
+            duration_text(use->step.total.value()) + ", " + plan_words(best.plan) +
+            ". If the speed grows with the number of GPUs, about " +
+            std::to_string(gpus_in_time(best.plan.world, *use->run.days, *answer.run.within)) +
+            " are enough";
   }
   return wrap(text, terminal.width - 2, 2) + "\n";
 }

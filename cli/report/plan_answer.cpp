@@ -305,6 +305,16 @@ JsonValue would_fit_json(const PlanAnswer& answer) {
   if (!answer.infeasible) {
     return JsonValue{std::move(array)};
   }
+  for (const HeldChange& change : answer.held_changes) {
+    JsonFields fields;
+    fields.add("change", "options that the search holds");
+    fields.add("command", one_line(change.command));
+    fields.add("smallest", false);
+    fields.add("verdict", name_of(change.remedy.verdict));
+    fields.add("summary", plan_words(change.remedy.plan));
+    fields.add("plan", ir::plan_to_json(change.remedy.plan));
+    array.push_back(std::move(fields).finish());
+  }
   for (const plan::Mend& mend : answer.infeasible->mends) {
     JsonFields fields;
     fields.add("change", mend_words(mend));
@@ -473,11 +483,13 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   }
   text += "\n" + wrap(counts, terminal.width - 2, 2) + "\n" + held_lines(answer, terminal);
   if (!answer.why.empty() || answer.infeasible) {
-    text += "\n" + wrapped_lines(answer.why, terminal) +
-            (answer.infeasible
-                 ? wrapped_lines(mend_lines(answer.arguments, answer.search, *answer.infeasible),
-                                 terminal)
-                 : "");
+    text +=
+        "\n" + wrapped_lines(answer.why, terminal) +
+        (answer.infeasible
+             ? wrapped_lines(held_change_lines(answer.held_changes) +
+                                 mend_lines(answer.arguments, answer.search, *answer.infeasible),
+                             terminal)
+             : "");
   }
   if (!answer.placements.empty()) {
     text += "\n" + placement_lines(answer.placements, {.result = result,

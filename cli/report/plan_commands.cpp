@@ -88,6 +88,7 @@ PlanCommands commands_of(const ir::PlanFile& file, const ir::ModelSpec& model,
   commands.launch = runtime.launch(
       model, file.plan,
       {.gpus_per_node = std::max<std::int64_t>(1, gpus_per_node), .model = file.model});
+  commands.clips = file.plan.clip_norm.has_value() || commands.launch.clips;
   return commands;
 }
 
@@ -98,7 +99,8 @@ std::string commands_text(const PlanCommands& commands, const Terminal& terminal
   };
   std::string text =
       "\non " + counted(commands.gpus, "GPU") + "; the same plan again:\n" + shown(commands.fit);
-  text += "to run it:\n";
+  text += commands.clips ? "to run it:\n"
+                         : "to run it, without clipping of gradients (--clip-norm 1 is usual):\n";
   if (!commands.emit.empty()) {
     text += shown(commands.emit);
   }

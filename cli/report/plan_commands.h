@@ -19,6 +19,7 @@ struct PlanCommands {
   std::vector<std::string> emit;  ///< The command that writes the framework's file; none: no words.
   std::vector<std::string> environment;  ///< "PYTORCH_ALLOC_CONF=expandable_segments:True".
   ir::Launch launch;
+  bool clips = true;  ///< Gradients are clipped.
 };
 
 /// `gpus_per_node`: of the machine that the plan runs on.

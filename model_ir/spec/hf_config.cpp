@@ -302,10 +302,18 @@ std::vector<std::string> recording_notes(const ModelSpec& model) {
     notes.emplace_back(
         "transformers has no fused attention for this model: sdpa means eager attention here");
   }
-  if (std::ranges::any_of(recording.variants,
-                          [](const RecordedVariant& one) { return one.images.has_value(); })) {
+  const bool sees = std::ranges::any_of(
+      recording.variants, [](const RecordedVariant& one) { return one.images.has_value(); });
+  const bool has_tower = std::ranges::any_of(recording.modules, [](const RecordedModule& one) {
+    return one.type.find("Vision") != std::string::npos;
+  });
+  if (sees) {
     notes.emplace_back(
         "cuDNN's workspace for the convolution that cuts images into patches is not counted");
+  } else if (has_tower) {
+    notes.emplace_back(
+        "the answer is for batches of text alone: the vision tower is in memory, and no image "
+        "runs through it");
   }
   if (!recording.missing.empty()) {
     std::string packages;

@@ -13,8 +13,8 @@ namespace {
 
 /// Cells of another framework into which the comparison looks: fewer where a cell is much work.
 std::uint64_t compared_cells(const SearchQuestion& question) {
-  constexpr std::uint64_t kOfFew = 32;
-  constexpr std::uint64_t kOfMany = 1;
+  constexpr std::uint64_t kOfFew = 1024;
+  constexpr std::uint64_t kOfMany = 128;
   constexpr std::int64_t kMany = 64;  // GPUs; plans of more are lowered for more micro-batches.
   const AxisValues& gpus = question.space.constraints.of(Axis::kGpus);
   const std::int64_t most = gpus.empty() ? question.space.base.world : gpus.back();

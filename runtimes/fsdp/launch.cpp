@@ -83,13 +83,15 @@ Launch accelerate_launch(const ModelSpec& model, const ParallelPlan& plan, const
   }
   if (fsdp.version == 2 && fsdp.reduce_dtype != fsdp.param_dtype) {
     // Source: huggingface/accelerate src/accelerate/utils/dataclasses.py,
-    // FullyShardedDataParallelPlugin.set_mixed_precision: one type for both.
+    // FullyShardedDataParallelPlugin.set_mixed_precision: one type for both. fsdp_utils.py,
+    // fsdp2_prepare_model reads the policy when the Trainer prepares its model.
     launch.code.push_back(
-        "# --mixed_precision reduces in the parameters' type; to reduce in another:");
+        "# --mixed_precision reduces in the parameters' type. To reduce in another, after "
+        "trainer = Trainer(...):");
     launch.code.push_back(
-        "plugin = FullyShardedDataParallelPlugin(mixed_precision_policy=MixedPrecisionPolicy("
+        "trainer.accelerator.state.fsdp_plugin.mixed_precision_policy = MixedPrecisionPolicy("
         "param_dtype=" +
-        torch_dtype(fsdp.param_dtype) + ", reduce_dtype=" + torch_dtype(fsdp.reduce_dtype) + "))");
+        torch_dtype(fsdp.param_dtype) + ", reduce_dtype=" + torch_dtype(fsdp.reduce_dtype) + ")");
   }
   return launch;
 }

@@ -31,6 +31,7 @@ struct Launch {
   /// Lines that the script needs because no argument says the same: Python, or comments about what
   /// the user adds.
   std::vector<std::string> code;
+  bool clips = false;  ///< The framework clips gradients without being told to.
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

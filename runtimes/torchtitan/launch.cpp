@@ -110,11 +110,14 @@ std::vector<std::string> overrides(const ParallelPlan& plan) {
       "--training.local_batch_size=" + std::to_string(plan.workload.micro_batch),
       "--training.global_batch_size=" + batch,
       "--training.seq_len=" + std::to_string(plan.workload.sequence),
-      "--training.max_norm=" + to_json(JsonValue{plan.clip_norm.value_or(0)}),
       "--parallelism.data_parallel_replicate_degree=" + std::to_string(plan.mesh.replicas),
       "--parallelism.data_parallel_shard_degree=-1",
       "--parallelism.fsdp_reshard_after_forward=" +
           std::string(word_of(titan_reshard_words(), titan.reshard))};
+  // torchtitan always clips; without a norm of the plan, its default stays.
+  if (plan.clip_norm) {
+    words.push_back("--training.max_norm=" + to_json(JsonValue{*plan.clip_norm}));
+  }
   const std::array<std::pair<std::string_view, std::int64_t>, 4> degrees = {
       {{"tensor", plan.mesh.tensor},
        {"context", plan.mesh.context},
@@ -154,7 +157,7 @@ std::vector<std::string> overrides(const ParallelPlan& plan) {
 }  // namespace
 
 Launch titan_launch(const ParallelPlan& plan, const LaunchSite& site) {
-  Launch launch{.command = torchrun_words(plan, site), .code = {}};
+  Launch launch{.command = torchrun_words(plan, site), .code = {}, .clips = true};
   if (plan.world == 1) {
     launch.command = {"torchrun", "--standalone", "--nproc-per-node", "1"};
   }

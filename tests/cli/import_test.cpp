@@ -68,7 +68,8 @@ TEST_CASE("import: a recording of batches with images is asked with its images")
   CHECK(answer.err.find("cuDNN's workspace") != std::string::npos);
   const test::Answer other = test::headroom(question + " --images 1x560x560");
   CHECK(other.code == ExitCode::kUsage);
-  CHECK(other.err.find("headroom import config.json --images 1x560x560") != std::string::npos);
+  CHECK(other.err.find("headroom import FOLDER/config.json --images 1x560x560") !=
+        std::string::npos);
   const test::Answer wrong = test::headroom(question + " --images two");
   CHECK(wrong.code == ExitCode::kUsage);
   CHECK(wrong.err.find("COUNTxHEIGHTxWIDTH") != std::string::npos);

@@ -382,8 +382,32 @@ TEST_CASE("plan: the commands of an infeasible answer are feasible when they are
   for (std::size_t index = 0; index < document.array("would_fit").size(); ++index) {
     const std::string command = document.text("would_fit/" + std::to_string(index) + "/command");
     CAPTURE(command);
-    const Document again = test::json_of(command.substr(std::string("headroom ").size()));
-    CHECK(again.text("status") != "infeasible");
+    CHECK(test::headroom(command.substr(std::string("headroom ").size())).code == ExitCode::kYes);
+  }
+}
+
+TEST_CASE("plan: where nothing fits, options that the search holds are tried") {
+  const Document document =
+      test::json_of("plan gpt2 --gpu a10g --budget 2GiB --runtime transformers");
+  REQUIRE(document.text("status") == "infeasible");
+  const std::string command = document.text("would_fit/0/command");
+  CHECK(document.text("would_fit/0/change") == "options that the search holds");
+  REQUIRE(command.starts_with("headroom fit gpt2 "));
+  CHECK(test::headroom(command.substr(std::string("headroom ").size())).code == ExitCode::kYes);
+}
+
+TEST_CASE("plan: autocast is offered for quantised weights whose attention would be fp32") {
+  const Document document =
+      test::json_of("plan llama-3.2-1b --gpu rtx-4090 --qlora r=16 --runtime transformers");
+  REQUIRE(document.text("status") != "infeasible");
+  CHECK(document.text("offers/0/value") == "bf16-autocast");
+}
+
+TEST_CASE("plan: every framework that trains the model has a plan in the table") {
+  const Document document = test::json_of(
+      "plan llama-3.1-8b --gpu h100-80gb --gpus 128 --runtime fsdp,torchtitan --work-limit 2000");
+  for (const std::string index : {"0", "1"}) {
+    CHECK(document.number("frameworks/" + index + "/step_seconds") > 0);
   }
 }
 

@@ -33,6 +33,17 @@ TEST_CASE("fit: uneven routing of tokens raises the peak of the busiest rank") {
   CHECK(even.integer("routing/balanced_reserved_bytes") == even.integer("peak/reserved_bytes"));
 }
 
+TEST_CASE("fit: remedies have the step times that they have when they are typed") {
+  const std::string question =
+      "fit qwen3-30b-a3b --gpu h200 --gpus 16 --megatron tp=1,ep=8,distributed-optimizer "
+      "--seq 4096 ";
+  const Document found = test::json_of(question + "--micro-batch 4 --accumulation 4");
+  REQUIRE(found.text("remedies/0/options") == "--micro-batch 2 --accumulation 8");
+  const Document typed = test::json_of(question + found.text("remedies/0/options"));
+  CHECK(found.number("remedies/0/time_ratio") ==
+        doctest::Approx(typed.number("time/step_seconds") / found.number("time/step_seconds")));
+}
+
 TEST_CASE("fit: the routing that needs the most memory is a line, with its witness in JSON") {
   const std::string megatron =
       "fit mixtral-8x7b --gpu h200 --gpus 64 --accumulation 8 --megatron "

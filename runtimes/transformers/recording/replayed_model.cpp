@@ -114,9 +114,11 @@ std::optional<Error> images_trouble(const ModelSpec& spec, const ParallelPlan& p
   }
   return Error::invalid_argument(
       "images", asked ? text_of(*asked) : "none", "what the recording holds: " + join(recorded),
-      asked ? "record the model with these images: headroom import config.json --images " +
-                  text_of(*asked) + " --output my-model.json"
-            : "add --images " + recorded.front());
+      asked
+          ? "record the model with these images, which needs PyTorch and the model's config.json: "
+            "headroom import FOLDER/config.json --images " +
+                text_of(*asked) + " --output my-model.json"
+          : "add --images " + recorded.front());
 }
 
 /// The micro-batches that were recorded one by one, for a model whose code depends on the number

@@ -69,6 +69,21 @@ class TransformersSearch final : public FrameworkSearch {
     ir::transformers::complete_data_parallel(walk.plan);
     return true;
   }
+
+  /// Autocast for quantised weights that are prepared for training. PEFT's preparation casts all
+  /// other weights to fp32, so that attention gets fp32 queries and keys, which no fused kernel
+  /// takes.
+  /// Source: huggingface/peft src/peft/utils/other.py, prepare_model_for_kbit_training.
+  [[nodiscard]] std::vector<OfferedChange> offered_changes(
+      const SpaceQuestion& /*question*/, const ir::ParallelPlan& plan) const override {
+    if (!plan.quant || !plan.quant->prepare_kbit || plan.precision != ir::Precision::kBf16) {
+      return {};
+    }
+    ir::ParallelPlan cast = plan;
+    cast.precision = ir::Precision::kBf16AutocastBf16;
+    cast.attention = ir::AttentionKind::kSdpa;
+    return {{.alternative = {Axis::kPrecision, precision_value(cast.precision)}, .plan = cast}};
+  }
 };
 
 }  // namespace

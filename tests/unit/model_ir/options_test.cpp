@@ -53,10 +53,10 @@ std::size_t members(const FsdpPlan& part) {
 }
 std::size_t members(const MegatronPlan& part) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B,
-               C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, R, S, T, U, V, W, X, Y] = part;
+               C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, R, S, T, U, V, W, X, Y, Z] = part;
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r,
                                              s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, I, J,
-                                             K, L, M, N, O, P, Q, R, S, T, U, V, W, X, Y))>;
+                                             K, L, M, N, O, P, Q, R, S, T, U, V, W, X, Y, Z))>;
 }
 std::size_t members(const TitanPlan& part) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = part;

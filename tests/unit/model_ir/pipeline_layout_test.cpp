@@ -113,4 +113,15 @@ TEST_CASE("pipeline layout: a plan has chunks for its stages and the layers of i
             .starts_with("pipeline-layout=Et|tttttX: E (embedding)"));
 }
 
+TEST_CASE("pipeline: receiving during a pass needs several chunks on a stage") {
+  ModelSpec model = test::small_llama();
+  model.layers.resize(8, model.layers.front());
+  ParallelPlan plan = pipelined_plan(2, {.overlap_warmup_flush = true});
+  const Status refused = check_plan(model, plan);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().fix == "leave out overlap-p2p-communication-warmup-flush");
+  edit_megatron(plan).layers_per_chunk = 2;
+  CHECK(check_plan(model, plan));
+}
+
 }  // namespace headroom::ir

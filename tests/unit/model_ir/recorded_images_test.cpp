@@ -171,7 +171,7 @@ TEST_CASE("recorded images: other images, and none, are refused with what was re
   CHECK(other.error().key == "images");
   CHECK(other.error().got == "1x560x560");
   CHECK(other.error().wanted.find("2x560x560") != std::string::npos);
-  CHECK(other.error().fix.find("headroom import config.json --images 1x560x560") !=
+  CHECK(other.error().fix.find("headroom import FOLDER/config.json --images 1x560x560") !=
         std::string::npos);
   plan.workload.images.reset();
   const auto none = lower(model, plan, Rank{0}, DeviceTraits{});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <variant>
 
 #include <doctest/doctest.h>
@@ -11,6 +12,7 @@
 #include "model_ir/plan/device_work.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/plan_check.h"
+#include "runtimes/torchtitan/launch.h"
 #include "runtimes/torchtitan/plan.h"
 #include "tests/support/event_text.h"
 #include "tests/support/random_plan.h"
@@ -444,6 +446,20 @@ TEST_CASE("torchtitan: 8-bit products in eager blocks are refused, and gathers w
   CHECK(refused_by_lowering(titan_model("llama"), plan) == "titan");
   edit_titan(plan).float8 = Float8Recipe::kNone;
   CHECK(refused_by_lowering(titan_model("llama"), plan) == "titan");
+}
+
+TEST_CASE("torchtitan: without a norm of the plan, the launched run clips to torchtitan's own") {
+  const auto norms = [](const ParallelPlan& plan) {
+    const Launch launch = titan_launch(plan, {});
+    CHECK(launch.clips);
+    return std::ranges::count_if(launch.command, [](const std::string& word) {
+      return word.starts_with("--training.max_norm=");
+    });
+  };
+  ParallelPlan plan = titan_plan(2);
+  CHECK(norms(plan) == 0);  // A norm of 0 would make every gradient 0.
+  plan.clip_norm = 0.5;
+  CHECK(norms(plan) == 1);
 }
 
 }  // namespace headroom::ir

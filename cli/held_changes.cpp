@@ -1,0 +1,67 @@
+#include "cli/held_changes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/plan_file.h"
+#include "cli/report/plan_commands.h"
+#include "cli/report/why_text.h"
+#include "costmodel/remedies.h"
+#include "costmodel/remedy_judge.h"
+
+namespace headroom::cli {
+
+std::vector<HeldChange> changes_of_leanest(const Arguments& arguments, const PlanSearch& search,
+                                           const plan::SearchQuestion& question,
+                                           const ir::ParallelPlan& leanest) {
+  // The search for a plan has taken long already.
+  constexpr Seconds kLimit{5};
+  Result<cost::StepEstimate> found = cost::estimate(search.model.spec, leanest, question.device,
+                                                    question.budget, &question.machine);
+  if (!found) {
+    return {};
+  }
+  if (question.judge) {
+    question.judge(leanest, found.value());
+  }
+  const cost::RemedyQuestion asked{.model = search.model.spec,
+                                   .plan = leanest,
+                                   .device = question.device,
+                                   .budget = question.budget,
+                                   .count = 2,
+                                   .tree = cost::TreeWalk::kNone,
+                                   .machine = &question.machine,
+                                   .limit = kLimit,
+                                   .judge = question.judge};
+  std::vector<HeldChange> changes;
+  for (cost::Remedy& remedy : cost::find_remedies(asked, *found).cheapest) {
+    // The best of each kind is enough: the search has other answers, too.
+    const bool known = std::ranges::any_of(changes, [&](const HeldChange& other) {
+      return trains_otherwise(other.remedy) == trains_otherwise(remedy);
+    });
+    if (known || !cost::is_yes(remedy.verdict, remedy.chance)) {
+      continue;
+    }
+    const ir::PlanFile file = plan_file_of(arguments, search.model, &search.device, remedy.plan);
+    changes.push_back(
+        {.remedy = std::move(remedy),
+         .command =
+             commands_of(file, search.model.spec, search.machine.topology.devices_per_node).fit});
+  }
+  return changes;
+}
+
+std::string held_change_lines(const std::vector<HeldChange>& changes) {
+  std::string text;
+  for (const HeldChange& change : changes) {
+    const cost::Remedy& remedy = change.remedy;
+    text += std::string(cost::trains_otherwise(remedy) ? "would fit with another training"
+                                                       : "would fit with options that the search "
+                                                         "holds") +
+            " (replayed: " + std::string(cost::verdict_words(remedy.verdict, remedy.chance)) +
+            "): " + plan_words(remedy.plan) + "\n  " + one_line(change.command) + "\n";
+  }
+  return text;
+}
+
+}  // namespace headroom::cli
