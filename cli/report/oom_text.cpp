@@ -71,15 +71,19 @@ std::string headline(const OomReading& reading) {
 }
 
 std::string processes_text(const OomReading& reading) {
-  if (reading.account.assumed_self) {
-    return {};
-  }
+  const auto& self = reading.account.assumed_self;
   std::string text;
-  const auto& others = reading.message.others;
-  for (std::size_t at = 0; at < std::min(others.size(), kMostNamed); ++at) {
-    text += (text.empty() ? "process " : ", ") + others[at].number;
+  std::size_t named = 0;
+  for (const check::OtherProcess& other : reading.message.others) {
+    if (self && other == *self) {
+      continue;
+    }
+    if (named == kMostNamed) {
+      return text + ", ...";
+    }
+    text += (named++ == 0 ? "process " : ", ") + other.number;
   }
-  return text + (others.size() > kMostNamed ? ", ..." : "");
+  return text;
 }
 
 std::string account_rows(const OomReading& reading) {

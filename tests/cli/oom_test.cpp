@@ -123,6 +123,24 @@ TEST_CASE("explain --oom: with other processes, the run is judged by what they l
   CHECK(answer.text("next").find("--budget 37201MiB") != std::string::npos);
 }
 
+TEST_CASE("explain --oom: inside a container, the run itself is not one of the others") {
+  const test::TemporaryFolder folder;
+  const std::string log = folder.write(
+      "train.log",
+      "CUDA out of memory. Tried to allocate 734.00 MiB. GPU 0 has a total capacity of 23.64 GiB "
+      "of which 580.00 MiB is free. Process 1234 has 9.99 GiB memory in use. Process 99 has 13.07 "
+      "GiB memory in use. Of the allocated memory 12.40 GiB is allocated by PyTorch, and 200.00 "
+      "MiB is reserved by PyTorch but unallocated.");
+  const Answer text = test::headroom("explain --oom " + log);
+  CHECK(text.says("9.99 GiB  process 1234\n"));
+  CHECK(text.says("process 99 is taken to be this one"));
+  CHECK(text.says("Other processes hold 9.99 GiB"));
+  CHECK_FALSE(text.says("do not add up"));
+  const test::Document answer = test::json_of("explain --oom " + log + " gpt2 --gpu rtx-4090");
+  // 23.64 - 9.99 GiB, in whole MiB.
+  CHECK(answer.integer("fit/device_total_bytes") == 13'977 * kMiB);
+}
+
 TEST_CASE("explain --oom: a plan file names the run, and the answer is a plan file again") {
   const test::TemporaryFolder folder;
   const test::Document fit = test::json_of("fit gpt2 --gpu t4 --micro-batch 32 --seq 1024");

@@ -30,15 +30,18 @@ struct OomAccount {
   std::optional<Bytes> other_processes;
   std::optional<Bytes> unaccounted;  ///< The capacity less everything that is named.
   std::optional<Bytes> missing;      ///< Asked for and not free.
-  /// The process that is taken to be this one: inside a container, PyTorch does not find itself
-  /// among the processes that the driver lists.
+  /// The process of `OutOfMemoryMessage::others` that is taken to be this one: inside a container,
+  /// PyTorch does not find itself among the processes that the driver lists.
   std::optional<OtherProcess> assumed_self;
   std::vector<std::string> contradictions;  ///< Sums that do not add up, in words.
 };
 
 /// Adds the figures of a message up.
 ///
-/// Model:   outside = process - reserved; other processes are summed; unaccounted = capacity - free
+/// Model:   if the processes and what PyTorch reserved are together more than the GPU has, one of
+/// the
+///          processes is this one: of those that hold what PyTorch reserved, the smallest. outside
+///          = process - reserved; other processes are summed; unaccounted = capacity - free
 ///          - this process (or what PyTorch reserved) - other processes. Differences below the
 ///          rounding of the printed figures are 0. Sums that exceed the rounding are
 ///          contradictions.

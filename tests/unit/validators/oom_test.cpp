@@ -240,6 +240,43 @@ TEST_CASE("out-of-memory message: inside a container, the only process is this o
   CHECK(account.outside_pytorch == gib(22.29) - gib(21.92) - mib(16.47));
 }
 
+TEST_CASE("out-of-memory message: inside a container, one of several processes is this one") {
+  // 12.40 GiB + 200 MiB of PyTorch + 0.47 GiB of context = 13.07 GiB, the second process.
+  const std::string begin =
+      "CUDA out of memory. Tried to allocate 734.00 MiB. GPU 0 has a total capacity of 23.64 GiB "
+      "of which 580.00 MiB is free. ";
+  const std::string other = "Process 1234 has 9.99 GiB memory in use. ";
+  const std::string self = "Process 99 has 13.07 GiB memory in use. ";
+  const std::string rest =
+      "Of the allocated memory 12.40 GiB is allocated by PyTorch, and 200.00 MiB is reserved by "
+      "PyTorch but unallocated.";
+  for (const std::string& processes : {other + self, self + other}) {
+    const OutOfMemoryMessage message = only(begin + processes + rest);
+    const OomAccount account = account_of(message);
+    REQUIRE(account.assumed_self);
+    CHECK(account.assumed_self->number == "99");
+    CHECK(account.other_processes == gib(9.99));
+    CHECK(account.outside_pytorch == gib(13.07) - gib(12.40) - mib(200));
+    CHECK(account.contradictions.empty());
+    CHECK(causes_of(message, account).front() == OomCause::kOtherProcesses);
+  }
+  // The larger process is another one if a smaller one, too, holds what PyTorch reserved.
+  const std::string small =
+      "Of the allocated memory 9.40 GiB is allocated by PyTorch, and 100.00 MiB is reserved by "
+      "PyTorch but unallocated.";
+  const OutOfMemoryMessage smaller = only(begin + self + other + small);
+  REQUIRE(account_of(smaller).assumed_self);
+  CHECK(account_of(smaller).assumed_self->number == "1234");
+  CHECK(account_of(smaller).other_processes == gib(13.07));
+  // Both are others if PyTorch's memory fits beside them: the driver does not list this process.
+  const OutOfMemoryMessage beside =
+      only(begin + "Process 1 has 8.00 GiB memory in use. Process 2 has 5.00 GiB memory in use. " +
+           "Of the allocated memory 4.00 GiB is allocated by PyTorch, and 0 bytes is reserved by "
+           "PyTorch but unallocated.");
+  CHECK_FALSE(account_of(beside).assumed_self);
+  CHECK(account_of(beside).other_processes == gib(13));
+}
+
 TEST_CASE("out-of-memory message: sums that do not add up are named") {
   const OutOfMemoryMessage message = only(
       "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 10.00 GiB of "
