@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cli/scalars.h"
 #include "model_ir/base/units.h"
 #include "model_ir/json/json_value.h"
 #include "model_ir/json/json_writer.h"
@@ -102,6 +103,44 @@ TEST_CASE(
   CHECK(answer.at("messages/0/match/agrees").as_bool() == true);
   CHECK(std::abs(answer.integer("messages/0/match/off_bytes")) < 64 * kMiB);
   CHECK(answer.text("messages/0/causes/0/cause") == "not enough memory");
+}
+
+TEST_CASE("explain --oom: a GPU that is full to the brim is not blamed on fragmentation") {
+  const test::TemporaryFolder folder;
+  const std::string log = folder.write(
+      "train.log",
+      "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 15.90 GiB "
+      "of which 11.75 MiB is free. Including non-PyTorch memory, this process has 15.88 GiB memory "
+      "in use. Of the allocated memory 14.90 GiB is allocated by PyTorch, and 307.00 MiB is "
+      "reserved by PyTorch but unallocated. If reserved but unallocated memory is large try "
+      "setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.");
+  const test::Document answer = test::json_of("explain --oom " + log);
+  REQUIRE(answer.array("messages/0/causes").size() == 1);
+  const std::string text = answer.text("messages/0/causes/0/text");
+  CAPTURE(text);
+  for (const char* const part :
+       {"The GPU is too full for this request",
+        "Only 307 MiB (2.0 % of what PyTorch reserved) is lost to fragmentation",
+        "has to need less"}) {
+    CHECK(text.find(part) != std::string::npos);
+  }
+  CHECK(text.find("expandable_segments") == std::string::npos);
+}
+
+TEST_CASE("explain --oom: a difference is a share of the prediction") {
+  const test::TemporaryFolder folder;
+  const test::Document fit = test::json_of("fit gpt2 --gpu t4 --micro-batch 32 --seq 1024");
+  std::string message = predicted_message(fit);
+  const std::string predicted = printed(fit.integer("out_of_memory/allocated_bytes"));
+  message.replace(message.find(predicted), predicted.size(), "1.00 MiB");
+  const test::Document answer =
+      test::json_of("explain --oom " + folder.write("train.log", message) +
+                    " gpt2 --gpu t4 --micro-batch 32 --seq 1024");
+  const auto off = static_cast<double>(answer.integer("messages/0/match/off_bytes"));
+  const auto allocated = static_cast<double>(answer.integer("messages/0/match/allocated_bytes"));
+  REQUIRE(off > 0.6 * allocated);  // More than the message itself says.
+  CHECK(answer.text("messages/0/match/text")
+            .find("than predicted (" + percent_text(off / allocated) + ")") != std::string::npos);
 }
 
 TEST_CASE("explain --oom: a run with other options is recognised as another run") {

@@ -57,6 +57,12 @@ std::optional<OtherProcess> unrecognised_self(const OutOfMemoryMessage& message)
   return self;
 }
 
+bool is_fragmented(const OutOfMemoryMessage& message) {
+  return message.unallocated && message.reserved &&
+         message.unallocated->bytes >= message.asked.bytes &&
+         kFragmentedShare * message.unallocated->bytes >= message.reserved->bytes;
+}
+
 void check_sums(const OutOfMemoryMessage& message, const std::optional<PrintedSize>& own,
                 const std::optional<PrintedSize>& used, OomAccount& account) {
   if (message.reserved && own) {
@@ -137,13 +143,12 @@ std::vector<OomCause> causes_of(const OutOfMemoryMessage& message, const OomAcco
       message.reserved->bytes + asked > message.allowed->bytes) {
     causes.push_back(OomCause::kLimit);
   }
-  const Bytes unallocated = message.unallocated ? message.unallocated->bytes : Bytes{0};
   const Bytes others = account.other_processes.value_or(Bytes{0});
   const Bytes outside = account.outside_pytorch.value_or(Bytes{0});
   if (missing > Bytes{0} && covers(others)) {
     causes.push_back(OomCause::kOtherProcesses);
   }
-  if (missing > Bytes{0} && covers(unallocated)) {
+  if (missing > Bytes{0} && is_fragmented(message)) {
     causes.push_back(OomCause::kFragmentation);
   }
   if (missing > Bytes{0} && outside >= Bytes{kMuchOutside} && covers(outside)) {

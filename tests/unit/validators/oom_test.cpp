@@ -227,6 +227,24 @@ TEST_CASE("out-of-memory message: who holds the memory, and what follows") {
   CHECK(causes_of(huge, account_of(huge)) == std::vector{OomCause::kLargerThanGpu});
 }
 
+TEST_CASE("out-of-memory message: the slack of a full GPU is not fragmentation") {
+  const auto causes = [](const std::string& asked, const std::string& unallocated) {
+    const OutOfMemoryMessage message =
+        only("CUDA out of memory. Tried to allocate " + asked +
+             ". GPU 0 has a total capacity of 15.90 GiB of which 11.75 MiB is free. Including "
+             "non-PyTorch memory, this process has 15.88 GiB memory in use. Of the allocated "
+             "memory 14.00 GiB is allocated by PyTorch, and " +
+             unallocated + " is reserved by PyTorch but unallocated.");
+    return causes_of(message, account_of(message));
+  };
+  // 14.00 GiB * 1 / 19 is 754.5 MiB: then a twentieth of what is reserved is unallocated.
+  CHECK(causes("20.00 MiB", "307.00 MiB") == std::vector{OomCause::kNotEnough});
+  CHECK(causes("20.00 MiB", "754.00 MiB") == std::vector{OomCause::kNotEnough});
+  CHECK(causes("20.00 MiB", "755.00 MiB") == std::vector{OomCause::kFragmentation});
+  CHECK(causes("1.00 GiB", "1.00 GiB") == std::vector{OomCause::kFragmentation});
+  CHECK(causes("1.00 GiB", "1023.00 MiB") == std::vector{OomCause::kNotEnough});
+}
+
 TEST_CASE("out-of-memory message: inside a container, the only process is this one") {
   const OutOfMemoryMessage message = only(
       "CUDA out of memory. Tried to allocate 14.00 MiB. GPU 0 has a total capacity of 22.30 GiB of "
