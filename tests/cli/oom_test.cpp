@@ -253,6 +253,19 @@ TEST_CASE(
   CHECK(test::headroom("explain --oom " + path).complains("36 messages after the first 64"));
 }
 
+TEST_CASE("explain --oom: a failure outside of PyTorch's allocator is told from other messages") {
+  const test::TemporaryFolder folder;
+  const Answer answer = test::headroom(
+      "explain --oom " +
+      folder.write("train.log", "RuntimeError: CUDA error: out of memory\nCUDA kernel errors"));
+  CHECK(answer.code == ExitCode::kBadInput);
+  CHECK(answer.complains("train.log: \"CUDA error: out of memory\" means that an allocation"));
+  CHECK(answer.complains("has no figures"));
+  CHECK(answer.complains("nvidia-smi"));
+  CHECK(answer.complains("headroom fit MODEL"));
+  CHECK_FALSE(answer.complains("other programs are not read"));
+}
+
 TEST_CASE("explain --oom: what is no message is refused, and standard input is read once") {
   const test::TemporaryFolder folder;
   const std::string log = folder.write("train.log", "Killed\n");

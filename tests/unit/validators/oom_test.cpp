@@ -245,6 +245,16 @@ TEST_CASE("out-of-memory message: the slack of a full GPU is not fragmentation")
   CHECK(causes("1.00 GiB", "1023.00 MiB") == std::vector{OomCause::kNotEnough});
 }
 
+TEST_CASE("out-of-memory message: failures outside of PyTorch's allocator are known") {
+  CHECK(outside_allocation_failure("RuntimeError: CUDA error: out of memory\nCompile with") ==
+        "CUDA error: out of memory");
+  CHECK(outside_allocation_failure("x\nCUBLAS_STATUS_ALLOC_FAILED\nCUDA error: out of memory") ==
+        "CUBLAS_STATUS_ALLOC_FAILED");
+  CHECK(outside_allocation_failure("[1] NCCL WARN Cuda failure 2 'out of memory'") ==
+        "Cuda failure 2 'out of memory'");
+  CHECK(outside_allocation_failure("Killed").empty());
+}
+
 TEST_CASE("out-of-memory message: inside a container, the only process is this one") {
   const OutOfMemoryMessage message = only(
       "CUDA out of memory. Tried to allocate 14.00 MiB. GPU 0 has a total capacity of 22.30 GiB of "
