@@ -67,7 +67,7 @@ Result<std::vector<OwnRun>> read_runs(const std::string& path) {
   if (!text) {
     return text.error();
   }
-  const Result<JsonValue> document = ir::parse_json(*text, path);
+  const Result<JsonValue> document = ir::JsonReader::parse_root(*text, path);
   if (!document) {
     return document.error();
   }

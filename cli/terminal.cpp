@@ -75,6 +75,7 @@ Terminal standard_terminal(ColorChoice choice) {
         is_terminal && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
   }
   if (is_terminal) {
+    terminal.interactive = true;
     terminal.width = width_of(STDOUT_FILENO);
     terminal.unicode = speaks_utf8();
   }
@@ -82,7 +83,10 @@ Terminal standard_terminal(ColorChoice choice) {
 }
 
 Terminal plain_terminal(ColorChoice choice) {
-  return {.color = choice == ColorChoice::kAlways, .unicode = true, .width = Terminal{}.width};
+  return {.interactive = false,
+          .color = choice == ColorChoice::kAlways,
+          .unicode = true,
+          .width = Terminal{}.width};
 }
 
 std::string styled(const Terminal& terminal, Style style, std::string_view text) {

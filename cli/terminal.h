@@ -15,6 +15,7 @@ enum class Style : std::uint8_t { kPlain, kStrong, kGood, kWarning, kBad, kFaint
 
 /// How to print text.
 struct Terminal {
+  bool interactive = false;  ///< People read it: it is not a file or a pipe.
   bool color = false;
   bool unicode = true;     ///< Block characters in pictures; otherwise ASCII.
   std::size_t width = 80;  ///< Columns; never below 60.

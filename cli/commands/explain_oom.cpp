@@ -78,6 +78,27 @@ class Readings {
   std::size_t left_out_ = 0;
 };
 
+/// The error about a text without a message of PyTorch's caching allocator.
+Error without_message(const std::string& name, const std::string& text) {
+  const std::string failure(check::outside_allocation_failure(text));
+  if (failure.empty()) {
+    return Error::invalid_input(
+        name, {}, "no out-of-memory message",
+        "PyTorch's text with \"CUDA out of memory. Tried to allocate ...\"",
+        "copy the last lines of the traceback; messages of other programs are not read");
+  }
+  return Error::invalid_input(
+      name, {},
+      "\"" + failure +
+          "\" means that an allocation outside of PyTorch's caching allocator failed: a CUDA "
+          "context, a library such as cuBLAS or NCCL, or a kernel that was loaded. The message "
+          "has no figures, so it does not say who held the memory",
+      {},
+      "look at nvidia-smi for other processes on the GPU, also for those of an earlier run, and "
+      "end them; if there are none, headroom fit MODEL --gpu NAME with the options of the run "
+      "says how much memory the run needs");
+}
+
 /// The messages of the file, each once; those after the first `kMostReadings` are left out.
 Result<std::vector<OomReading>> read_messages(const std::string& path, const Context& context) {
   const std::string name = path == "-" ? "standard input" : path;
@@ -96,10 +117,7 @@ Result<std::vector<OomReading>> read_messages(const std::string& path, const Con
   }
   std::vector<OomReading> readings = all.take();
   if (readings.empty()) {
-    return Error::invalid_input(
-        name, "/", "no out-of-memory message",
-        "PyTorch's text with \"CUDA out of memory. Tried to allocate ...\"",
-        "copy the last lines of the traceback; messages of other programs are not read");
+    return without_message(name, *text);
   }
   return readings;
 }

@@ -12,6 +12,7 @@
 #include "cli/ranks.h"
 #include "cli/report/plan_answer.h"
 #include "cli/report/plan_commands.h"
+#include "cli/report/sweep_table.h"
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
 #include "cli/sweep_file.h"
@@ -102,7 +103,28 @@ void add_command(const ir::PlanFile& file, const PlanSearch& search, ir::JsonFie
   fields.add("plan_file", ir::plan_file_to_json(file));
 }
 
-Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
+/// Why no plan fits.
+std::string none_fits(const plan::PlanResult& found) {
+  if (const auto& lean = found.leanest) {
+    return "the smallest peak found is " + to_text(lean->peak) + ", and " +
+           to_text(lean->capacity) + " can be allocated: " + plan_words(lean->plan);
+  }
+  if (const auto& host = found.least_host) {
+    return "with offloading, the host would need at least " + to_text(host->host) +
+           ", and the node has " + to_text(host->host_capacity);
+  }
+  return found.status == plan::PlanStatus::kInfeasible
+             ? "the parameters and optimizer states alone are too large in every plan"
+             : "the search stopped before a plan that fits was found";
+}
+
+/// An answer, and why it has no plan.
+struct SweepAnswer {
+  ir::JsonValue json;
+  std::string reason;
+};
+
+Result<SweepAnswer> answer_of(const Arguments& all, const SweepItem& item) {
   Arguments arguments = arguments_of(all, item);
   Result<PlanSearch> read = read_plan_search(arguments);
   if (!read) {
@@ -125,8 +147,9 @@ Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
   fields.add("options", item.options);
   if (!found) {
     fields.add("status", "refused");
-    fields.add("error", "got " + found.error().got + ", expected " + found.error().wanted);
-    return std::move(fields).finish();
+    const std::string error = "got " + found.error().got + ", expected " + found.error().wanted;
+    fields.add("error", error);
+    return SweepAnswer{.json = std::move(fields).finish(), .reason = error};
   }
   fields.add("status", name_of(found->status));
   fields.add("space", found->space);
@@ -143,22 +166,37 @@ Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
   } else if (found->least_host) {
     add_host(found->least_host->host, found->least_host->host_capacity, fields);
   }
-  return std::move(fields).finish();
+  return SweepAnswer{.json = std::move(fields).finish(), .reason = none_fits(*found)};
 }
 
-Result<SweepFormat> read_format(const Arguments& arguments, bool json) {
+Result<SweepFormat> read_format(const Arguments& arguments, const Ranks& ranks, bool json) {
   const std::string text = arguments.value("format").value_or("jsonl");
   if (json && text == "csv" && !arguments.has("output")) {
     return Error::invalid_argument("json", "needs --output FILE here: CSV is not JSON", {},
                                    "add --output FILE, or leave out --format csv");
   }
-  if (text == "jsonl") {
+  if (text == "table" && (json || arguments.has("output") || ranks.size() > 1)) {
+    return Error::invalid_argument(
+        "format",
+        std::string("table does not go with ") + (json                      ? "--json"
+                                                  : arguments.has("output") ? "--output FILE"
+                                                                            : "several processes"),
+        {}, "use --format jsonl");
+  }
+  if (text == "jsonl" || text == "table") {
     return SweepFormat::kJsonLines;
   }
   if (text == "csv") {
     return SweepFormat::kCsv;
   }
-  return Error::invalid_argument("format", text, "jsonl or csv", "use --format jsonl");
+  return Error::invalid_argument("format", text, "table, jsonl or csv", "use --format jsonl");
+}
+
+/// Whether people read the answers as they come.
+bool shows_table(const Arguments& arguments, const Context& context, const Ranks& ranks) {
+  const std::optional<std::string> format = arguments.value("format");
+  const bool wanted = format ? *format == "table" : context.terminal.interactive;
+  return wanted && !context.json && !arguments.has("output") && ranks.size() == 1;
 }
 
 /// The checks that every rank makes before it begins.
@@ -197,6 +235,9 @@ class Sweep {
         ranks_(ranks),
         format_(format),
         items_(items_of(arguments)) {
+    if (shows_table(arguments, context, ranks)) {
+      table_.emplace(items_, context.terminal);
+    }
     if (const std::optional<std::string> path = arguments.value("output")) {
       file_.emplace(*path, format);
       lines_ = file_->lines();
@@ -229,23 +270,27 @@ class Sweep {
         return status;
       }
     }
-    if (streams() && format_ == SweepFormat::kCsv) {
+    if (table_) {
+      context_.out << table_->header();
+    } else if (streams() && format_ == SweepFormat::kCsv) {
       context_.out << sweep_header(format_) << "\n";
     }
     for (std::size_t i = 0; i < items_.size(); ++i) {
       if (!is_mine(i) || lines_.contains(items_[i])) {
         continue;
       }
-      const Result<ir::JsonValue> answer = answer_of(arguments_, items_[i]);
+      const Result<SweepAnswer> answer = answer_of(arguments_, items_[i]);
       if (!answer) {
         return answer.error();
       }
-      const std::string line = sweep_line(format_, *answer);
+      const std::string line = sweep_line(format_, answer->json);
       lines_.emplace(items_[i], line);
       if (file_) {
         if (Status status = file_->add(items_[i], line); !status) {
           return status;
         }
+      } else if (table_) {
+        context_.out << table_->lines(answer->json, answer->reason) << std::flush;
       } else if (streams()) {
         context_.out << line << "\n" << std::flush;
       }
@@ -322,6 +367,7 @@ class Sweep {
   const Ranks& ranks_;
   SweepFormat format_;
   std::vector<SweepItem> items_;
+  std::optional<SweepTable> table_;
   std::optional<SweepFile> file_;
   std::map<SweepItem, std::string> lines_;
 };
@@ -366,7 +412,7 @@ Result<ExitCode> run_sweep(const Arguments& typed, const Context& context) {
   if (ranks->is_first()) {
     add_notes(context, filed_notes(arguments));
   }
-  const Result<SweepFormat> format = read_format(arguments, context.json);
+  const Result<SweepFormat> format = read_format(arguments, *ranks, context.json);
   const Status wrong = !input    ? input.error()
                        : !format ? Status(format.error())
                                  : check_sweep(arguments, *format);
@@ -386,8 +432,9 @@ std::vector<OptionSpec> sweep_options() {
   options.push_back(
       {.name = "format",
        .value = "FORM",
-       .fallback = "jsonl",
-       .help = "jsonl (one JSON object per line) or csv (a header, then one line per answer)"});
+       .fallback = "table on a terminal, else jsonl",
+       .help = "table (for people), jsonl (one JSON object per line) or csv (a header, then one "
+               "line per answer)"});
   options.push_back({.name = "output",
                      .value = "FILE",
                      .fallback = "standard output",
@@ -408,7 +455,8 @@ Command sweep_command() {
                    "Each MODEL is what headroom fit takes; - is read once, and does not go with "
                    "--output or mpirun. --gpu takes several names and "
                    "--gpus several counts, separated by commas. The answer has one line "
-                   "for each combination. mpirun -n N headroom sweep ... splits the work "
+                   "for each combination; on a terminal, the plan or the reason why none fits "
+                   "follows below it. mpirun -n N headroom sweep ... splits the work "
                    "over processes and machines, with the same answer. If a sweep with "
                    "--output FILE is interrupted, the same command completes the file. "
                    "--json prints one document in place of lines. Other verbs take a file "

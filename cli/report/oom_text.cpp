@@ -71,15 +71,19 @@ std::string headline(const OomReading& reading) {
 }
 
 std::string processes_text(const OomReading& reading) {
-  if (reading.account.assumed_self) {
-    return {};
-  }
+  const auto& self = reading.account.assumed_self;
   std::string text;
-  const auto& others = reading.message.others;
-  for (std::size_t at = 0; at < std::min(others.size(), kMostNamed); ++at) {
-    text += (text.empty() ? "process " : ", ") + others[at].number;
+  std::size_t named = 0;
+  for (const check::OtherProcess& other : reading.message.others) {
+    if (self && other == *self) {
+      continue;
+    }
+    if (named == kMostNamed) {
+      return text + ", ...";
+    }
+    text += (named++ == 0 ? "process " : ", ") + other.number;
   }
-  return text + (others.size() > kMostNamed ? ", ..." : "");
+  return text;
 }
 
 std::string account_rows(const OomReading& reading) {
@@ -144,6 +148,32 @@ std::string reading_text(const OomReading& reading, const Terminal& terminal) {
   return text;
 }
 
+double byte_share(Bytes part, Bytes whole) {
+  return static_cast<double>(part.value()) / static_cast<double>(whole.value());
+}
+
+/// That the run has to need less, and that what fragmentation takes would not help.
+std::string not_enough_sentence(const OomReading& reading) {
+  const OutOfMemoryMessage& message = reading.message;
+  const Bytes missing = reading.account.missing.value_or(message.asked.bytes);
+  std::string text = "The GPU is too full for this request";
+  if (message.reserved) {
+    text += ": PyTorch needs at least " + to_text(message.reserved->bytes + message.asked.bytes);
+  }
+  if (message.reserved && message.unallocated && message.unallocated->bytes >= missing) {
+    text += ". Only " + to_text(message.unallocated->bytes) + " (" +
+            percent_text(byte_share(message.unallocated->bytes, message.reserved->bytes)) +
+            " of what PyTorch reserved) is lost to fragmentation, and no other process explains "
+            "what is missing";
+  } else {
+    text += ". Neither fragmentation nor other processes explain what is missing";
+  }
+  return text +
+         ", so the run has to need less. headroom fit MODEL --gpu NAME with the options of the "
+         "run lists the changes; checkpointing, a smaller micro-batch, a fused loss and sharding "
+         "are the usual ones.";
+}
+
 /// What the prediction for the run says, and what to change.
 std::string run_text(const FitAnswer& fit, const Terminal& terminal) {
   const cost::StepEstimate& estimate = fit.estimate;
@@ -199,15 +229,7 @@ std::string cause_sentence(const OomReading& reading, OomCause cause) {
     case OomCause::kNotEnough:
       break;
   }
-  const std::string need =
-      message.reserved ? "PyTorch needs at least " +
-                             to_text(message.reserved->bytes + message.asked.bytes) + " here"
-                       : std::string("The run needs more than the GPU has");
-  return need +
-         ", and neither fragmentation nor other processes explain what is missing: the run "
-         "has to need less. headroom fit MODEL --gpu NAME with the options of the run lists "
-         "the changes; checkpointing, a smaller micro-batch, a fused loss and sharding are "
-         "the usual ones.";
+  return not_enough_sentence(reading);
 }
 
 std::string match_sentence(const OomReading& reading) {
@@ -234,12 +256,12 @@ std::string match_sentence(const OomReading& reading) {
   if (message.allocated->holds(match.allocated)) {
     return text + ", the same to the digits that it prints.";
   }
-  const double share = message.allocated->bytes > Bytes{0}
-                           ? std::abs(static_cast<double>(off.value())) /
-                                 static_cast<double>(message.allocated->bytes.value())
-                           : 1;
   text += ", " + to_text(off < Bytes{0} ? -off : off) + (off < Bytes{0} ? " more" : " less") +
-          " than predicted (" + percent_text(share) + ").";
+          " than predicted";
+  if (match.allocated > Bytes{0}) {
+    text += " (" + percent_text(std::abs(byte_share(off, match.allocated))) + ")";
+  }
+  text += ".";
   return check::agrees(match, message)
              ? text
              : text +

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model_ir/base/file.h"
+#include "model_ir/json/json_reader.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/deepspeed/config_section.h"
@@ -515,12 +516,9 @@ Error joined(std::vector<Error> errors) {
 
 Result<ConfigReading> parse_config(std::string_view text, std::string_view file,
                                    const ModelSpec& model, const ParallelPlan& arguments) {
-  const Result<JsonValue> document = parse_json(text, file);
+  const Result<JsonValue> document = JsonReader::parse_root(text, file);
   if (!document) {
     return document.error();
-  }
-  if (document->as_object() == nullptr) {
-    return Error::invalid_input(file, "", describe(*document), "a JSON object");
   }
   Findings findings{.file = std::string(file), .errors = {}, .notes = {}};
   ConfigSection root(&*document, "", findings);

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cli/scalars.h"
 #include "model_ir/base/units.h"
 #include "model_ir/json/json_value.h"
 #include "model_ir/json/json_writer.h"
@@ -104,6 +105,44 @@ TEST_CASE(
   CHECK(answer.text("messages/0/causes/0/cause") == "not enough memory");
 }
 
+TEST_CASE("explain --oom: a GPU that is full to the brim is not blamed on fragmentation") {
+  const test::TemporaryFolder folder;
+  const std::string log = folder.write(
+      "train.log",
+      "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 15.90 GiB "
+      "of which 11.75 MiB is free. Including non-PyTorch memory, this process has 15.88 GiB memory "
+      "in use. Of the allocated memory 14.90 GiB is allocated by PyTorch, and 307.00 MiB is "
+      "reserved by PyTorch but unallocated. If reserved but unallocated memory is large try "
+      "setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.");
+  const test::Document answer = test::json_of("explain --oom " + log);
+  REQUIRE(answer.array("messages/0/causes").size() == 1);
+  const std::string text = answer.text("messages/0/causes/0/text");
+  CAPTURE(text);
+  for (const char* const part :
+       {"The GPU is too full for this request",
+        "Only 307 MiB (2.0 % of what PyTorch reserved) is lost to fragmentation",
+        "has to need less"}) {
+    CHECK(text.find(part) != std::string::npos);
+  }
+  CHECK(text.find("expandable_segments") == std::string::npos);
+}
+
+TEST_CASE("explain --oom: a difference is a share of the prediction") {
+  const test::TemporaryFolder folder;
+  const test::Document fit = test::json_of("fit gpt2 --gpu t4 --micro-batch 32 --seq 1024");
+  std::string message = predicted_message(fit);
+  const std::string predicted = printed(fit.integer("out_of_memory/allocated_bytes"));
+  message.replace(message.find(predicted), predicted.size(), "1.00 MiB");
+  const test::Document answer =
+      test::json_of("explain --oom " + folder.write("train.log", message) +
+                    " gpt2 --gpu t4 --micro-batch 32 --seq 1024");
+  const auto off = static_cast<double>(answer.integer("messages/0/match/off_bytes"));
+  const auto allocated = static_cast<double>(answer.integer("messages/0/match/allocated_bytes"));
+  REQUIRE(off > 0.6 * allocated);  // More than the message itself says.
+  CHECK(answer.text("messages/0/match/text")
+            .find("than predicted (" + percent_text(off / allocated) + ")") != std::string::npos);
+}
+
 TEST_CASE("explain --oom: a run with other options is recognised as another run") {
   const test::TemporaryFolder folder;
   const test::Document fit = test::json_of("fit gpt2 --gpu t4 --micro-batch 32 --seq 1024");
@@ -121,6 +160,24 @@ TEST_CASE("explain --oom: with other processes, the run is judged by what they l
   // 44.39 - 8.06 GiB, in whole MiB.
   CHECK(answer.integer("fit/device_total_bytes") == 37'201 * kMiB);
   CHECK(answer.text("next").find("--budget 37201MiB") != std::string::npos);
+}
+
+TEST_CASE("explain --oom: inside a container, the run itself is not one of the others") {
+  const test::TemporaryFolder folder;
+  const std::string log = folder.write(
+      "train.log",
+      "CUDA out of memory. Tried to allocate 734.00 MiB. GPU 0 has a total capacity of 23.64 GiB "
+      "of which 580.00 MiB is free. Process 1234 has 9.99 GiB memory in use. Process 99 has 13.07 "
+      "GiB memory in use. Of the allocated memory 12.40 GiB is allocated by PyTorch, and 200.00 "
+      "MiB is reserved by PyTorch but unallocated.");
+  const Answer text = test::headroom("explain --oom " + log);
+  CHECK(text.says("9.99 GiB  process 1234\n"));
+  CHECK(text.says("process 99 is taken to be this one"));
+  CHECK(text.says("Other processes hold 9.99 GiB"));
+  CHECK_FALSE(text.says("do not add up"));
+  const test::Document answer = test::json_of("explain --oom " + log + " gpt2 --gpu rtx-4090");
+  // 23.64 - 9.99 GiB, in whole MiB.
+  CHECK(answer.integer("fit/device_total_bytes") == 13'977 * kMiB);
 }
 
 TEST_CASE("explain --oom: a plan file names the run, and the answer is a plan file again") {
@@ -194,6 +251,19 @@ TEST_CASE(
   const std::string path = folder.write("train.log", log);
   CHECK(test::json_of("explain --oom " + path).array("messages").size() == 64);
   CHECK(test::headroom("explain --oom " + path).complains("36 messages after the first 64"));
+}
+
+TEST_CASE("explain --oom: a failure outside of PyTorch's allocator is told from other messages") {
+  const test::TemporaryFolder folder;
+  const Answer answer = test::headroom(
+      "explain --oom " +
+      folder.write("train.log", "RuntimeError: CUDA error: out of memory\nCUDA kernel errors"));
+  CHECK(answer.code == ExitCode::kBadInput);
+  CHECK(answer.complains("train.log: \"CUDA error: out of memory\" means that an allocation"));
+  CHECK(answer.complains("has no figures"));
+  CHECK(answer.complains("nvidia-smi"));
+  CHECK(answer.complains("headroom fit MODEL"));
+  CHECK_FALSE(answer.complains("other programs are not read"));
 }
 
 TEST_CASE("explain --oom: what is no message is refused, and standard input is read once") {

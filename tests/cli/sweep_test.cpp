@@ -109,6 +109,26 @@ TEST_CASE("sweep: --json prints one document, of the answers or of the file that
   CHECK(test::Document(refused.out).text("error/message").find("--output") != std::string::npos);
 }
 
+TEST_CASE("sweep: a table has a line of figures and the plan, or why no plan fits") {
+  const std::string sweep =
+      "sweep gpt2 llama-3.1-70b --gpu t4 --gpus 1 --runtime megatron --tp 1 --micro-batch 1";
+  const test::Answer table = test::headroom(sweep + " --format table");
+  CHECK(table.code == cli::ExitCode::kYes);
+  const std::vector<std::string> lines = lines_of(table.out);
+  REQUIRE(lines.size() >= 5);
+  CHECK(lines[0].starts_with("model          gpu  gpus  answer"));
+  CHECK(lines[1].starts_with("gpt2           t4      1  fits"));
+  CHECK(lines[2].starts_with("  "));
+  CHECK(table.says("\nllama-3.1-70b  t4      1  infeasible\n  the "));
+  for (const std::string& line : lines) {
+    CHECK(line.size() <= 80);
+  }
+  // What is piped stays as it was.
+  CHECK(test::headroom(sweep).out == test::headroom(sweep + " --format jsonl").out);
+  CHECK(test::headroom(sweep).out.starts_with("{"));
+  CHECK(test::headroom(sweep + " --format table --json").complains("does not go with --json"));
+}
+
 TEST_CASE("sweep: what the file has already is not done again") {
   const test::TemporaryFolder folder;
   const std::string mark =

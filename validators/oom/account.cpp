@@ -24,19 +24,43 @@ void check_within(const PrintedSize& part, const PrintedSize& whole, const std::
   }
 }
 
-/// The process that must be this one although PyTorch did not recognise it.
+/// The sum of what processes hold, `self` left out.
+PrintedSize sum_besides(const std::vector<OtherProcess>& processes,
+                        const std::optional<OtherProcess>& self) {
+  PrintedSize sum;
+  for (const OtherProcess& process : processes) {
+    sum = self && process == *self ? sum : plus(sum, process.used);
+  }
+  return sum;
+}
+
+/// The process that must be this one although PyTorch did not recognise it: the one that holds
+/// least beyond what PyTorch reserved, since the rest of it is a CUDA context and libraries.
 std::optional<OtherProcess> unrecognised_self(const OutOfMemoryMessage& message) {
-  if (message.process || !message.reserved || message.others.size() != 1) {
+  if (message.process || !message.reserved) {
     return std::nullopt;
   }
-  const OtherProcess& only = message.others.front();
-  const bool holds_all =
-      only.used.bytes + only.used.slack >= message.reserved->bytes - message.reserved->slack;
-  // If it were another one, PyTorch's own memory would have to fit beside it.
-  const bool both_fit = message.capacity && message.free &&
-                        only.used.bytes + message.reserved->bytes + message.free->bytes <=
-                            message.capacity->bytes + message.capacity->slack;
-  return holds_all && !both_fit ? std::optional(only) : std::nullopt;
+  // If all of them were others, PyTorch's own memory would have to fit beside them.
+  const Bytes all = sum_besides(message.others, std::nullopt).bytes + message.reserved->bytes;
+  if (message.capacity && message.free &&
+      all + message.free->bytes <= message.capacity->bytes + message.capacity->slack) {
+    return std::nullopt;
+  }
+  std::optional<OtherProcess> self;
+  for (const OtherProcess& process : message.others) {
+    const bool holds_all = process.used.bytes + process.used.slack >=
+                           message.reserved->bytes - message.reserved->slack;
+    if (holds_all && (!self || process.used.bytes < self->used.bytes)) {
+      self = process;
+    }
+  }
+  return self;
+}
+
+bool is_fragmented(const OutOfMemoryMessage& message) {
+  return message.unallocated && message.reserved &&
+         message.unallocated->bytes >= message.asked.bytes &&
+         kFragmentedShare * message.unallocated->bytes >= message.reserved->bytes;
 }
 
 void check_sums(const OutOfMemoryMessage& message, const std::optional<PrintedSize>& own,
@@ -93,12 +117,7 @@ OomAccount account_of(const OutOfMemoryMessage& message) {
   }
   std::optional<PrintedSize> used = own ? own : message.reserved;
   if (message.process || account.assumed_self || !message.others.empty()) {
-    PrintedSize others;
-    for (const OtherProcess& other : message.others) {
-      if (!account.assumed_self) {
-        others = plus(others, other.used);
-      }
-    }
+    const PrintedSize others = sum_besides(message.others, account.assumed_self);
     account.other_processes = others.bytes;
     used = used ? plus(*used, others) : others;
   }
@@ -124,13 +143,12 @@ std::vector<OomCause> causes_of(const OutOfMemoryMessage& message, const OomAcco
       message.reserved->bytes + asked > message.allowed->bytes) {
     causes.push_back(OomCause::kLimit);
   }
-  const Bytes unallocated = message.unallocated ? message.unallocated->bytes : Bytes{0};
   const Bytes others = account.other_processes.value_or(Bytes{0});
   const Bytes outside = account.outside_pytorch.value_or(Bytes{0});
   if (missing > Bytes{0} && covers(others)) {
     causes.push_back(OomCause::kOtherProcesses);
   }
-  if (missing > Bytes{0} && covers(unallocated)) {
+  if (missing > Bytes{0} && is_fragmented(message)) {
     causes.push_back(OomCause::kFragmentation);
   }
   if (missing > Bytes{0} && outside >= Bytes{kMuchOutside} && covers(outside)) {

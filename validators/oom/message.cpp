@@ -392,4 +392,21 @@ std::vector<OutOfMemoryMessage> read_out_of_memory(std::string_view text) {
   return messages;
 }
 
+std::string_view outside_allocation_failure(std::string_view text) {
+  constexpr std::array<std::string_view, 7> kFailures = {
+      "CUDA error: out of memory",        "HIP error: out of memory",
+      "CUDA driver error: out of memory", "Triton Error [CUDA]: out of memory",
+      "Cuda failure 'out of memory'",     "Cuda failure 2 'out of memory'",
+      "CUBLAS_STATUS_ALLOC_FAILED"};
+  std::string_view first;
+  std::size_t before = std::string_view::npos;
+  for (const std::string_view failure : kFailures) {
+    if (const std::size_t at = text.find(failure); at < before) {
+      before = at;
+      first = failure;
+    }
+  }
+  return first;
+}
+
 }  // namespace headroom::check

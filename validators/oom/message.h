@@ -66,4 +66,12 @@ struct OutOfMemoryMessage {
 ///          free", which 2.1 spells "capacty".
 [[nodiscard]] std::vector<OutOfMemoryMessage> read_out_of_memory(std::string_view text);
 
+/// What a text prints where an allocation outside of PyTorch's caching allocator failed: "CUDA
+/// error: out of memory". Empty if it has none of these messages, which have no figures.
+///
+/// Source:  c10/cuda/CUDAException.cpp and c10/cuda/driver_api.h of PyTorch 2.11; the driver of
+///          Triton 3.6 (third_party/nvidia/backend); NCCL 2.28, src/include/checks.h; the status of
+///          cuBLAS where it creates a handle.
+[[nodiscard]] std::string_view outside_allocation_failure(std::string_view text);
+
 }  // namespace headroom::check

@@ -50,6 +50,12 @@ TEST_CASE("deepspeed config: auto sizes are the trainer's, of the hidden size") 
   CHECK(two.param_persistence_threshold == 100'000);
 }
 
+TEST_CASE("deepspeed config: text that is no JSON is refused with line and column") {
+  CHECK(read("{\n  \"zero_optimization\": {,}\n}").error().pointer == "line 2, column 25");
+  CHECK(read("").error().got == "an empty file");
+  CHECK(read("[]").error().wanted == "a JSON object");
+}
+
 TEST_CASE("deepspeed config: numbers may be written as 5e8") {
   CHECK(zero_of(read(R"({"zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8}})")->plan)
             .reduce_bucket_size == 200'000'000);

@@ -227,6 +227,34 @@ TEST_CASE("out-of-memory message: who holds the memory, and what follows") {
   CHECK(causes_of(huge, account_of(huge)) == std::vector{OomCause::kLargerThanGpu});
 }
 
+TEST_CASE("out-of-memory message: the slack of a full GPU is not fragmentation") {
+  const auto causes = [](const std::string& asked, const std::string& unallocated) {
+    const OutOfMemoryMessage message =
+        only("CUDA out of memory. Tried to allocate " + asked +
+             ". GPU 0 has a total capacity of 15.90 GiB of which 11.75 MiB is free. Including "
+             "non-PyTorch memory, this process has 15.88 GiB memory in use. Of the allocated "
+             "memory 14.00 GiB is allocated by PyTorch, and " +
+             unallocated + " is reserved by PyTorch but unallocated.");
+    return causes_of(message, account_of(message));
+  };
+  // 14.00 GiB * 1 / 19 is 754.5 MiB: then a twentieth of what is reserved is unallocated.
+  CHECK(causes("20.00 MiB", "307.00 MiB") == std::vector{OomCause::kNotEnough});
+  CHECK(causes("20.00 MiB", "754.00 MiB") == std::vector{OomCause::kNotEnough});
+  CHECK(causes("20.00 MiB", "755.00 MiB") == std::vector{OomCause::kFragmentation});
+  CHECK(causes("1.00 GiB", "1.00 GiB") == std::vector{OomCause::kFragmentation});
+  CHECK(causes("1.00 GiB", "1023.00 MiB") == std::vector{OomCause::kNotEnough});
+}
+
+TEST_CASE("out-of-memory message: failures outside of PyTorch's allocator are known") {
+  CHECK(outside_allocation_failure("RuntimeError: CUDA error: out of memory\nCompile with") ==
+        "CUDA error: out of memory");
+  CHECK(outside_allocation_failure("x\nCUBLAS_STATUS_ALLOC_FAILED\nCUDA error: out of memory") ==
+        "CUBLAS_STATUS_ALLOC_FAILED");
+  CHECK(outside_allocation_failure("[1] NCCL WARN Cuda failure 2 'out of memory'") ==
+        "Cuda failure 2 'out of memory'");
+  CHECK(outside_allocation_failure("Killed").empty());
+}
+
 TEST_CASE("out-of-memory message: inside a container, the only process is this one") {
   const OutOfMemoryMessage message = only(
       "CUDA out of memory. Tried to allocate 14.00 MiB. GPU 0 has a total capacity of 22.30 GiB of "
@@ -238,6 +266,43 @@ TEST_CASE("out-of-memory message: inside a container, the only process is this o
   CHECK(account.assumed_self->number == "860120");
   CHECK(account.other_processes == Bytes{0});
   CHECK(account.outside_pytorch == gib(22.29) - gib(21.92) - mib(16.47));
+}
+
+TEST_CASE("out-of-memory message: inside a container, one of several processes is this one") {
+  // 12.40 GiB + 200 MiB of PyTorch + 0.47 GiB of context = 13.07 GiB, the second process.
+  const std::string begin =
+      "CUDA out of memory. Tried to allocate 734.00 MiB. GPU 0 has a total capacity of 23.64 GiB "
+      "of which 580.00 MiB is free. ";
+  const std::string other = "Process 1234 has 9.99 GiB memory in use. ";
+  const std::string self = "Process 99 has 13.07 GiB memory in use. ";
+  const std::string rest =
+      "Of the allocated memory 12.40 GiB is allocated by PyTorch, and 200.00 MiB is reserved by "
+      "PyTorch but unallocated.";
+  for (const std::string& processes : {other + self, self + other}) {
+    const OutOfMemoryMessage message = only(begin + processes + rest);
+    const OomAccount account = account_of(message);
+    REQUIRE(account.assumed_self);
+    CHECK(account.assumed_self->number == "99");
+    CHECK(account.other_processes == gib(9.99));
+    CHECK(account.outside_pytorch == gib(13.07) - gib(12.40) - mib(200));
+    CHECK(account.contradictions.empty());
+    CHECK(causes_of(message, account).front() == OomCause::kOtherProcesses);
+  }
+  // The larger process is another one if a smaller one, too, holds what PyTorch reserved.
+  const std::string small =
+      "Of the allocated memory 9.40 GiB is allocated by PyTorch, and 100.00 MiB is reserved by "
+      "PyTorch but unallocated.";
+  const OutOfMemoryMessage smaller = only(begin + self + other + small);
+  REQUIRE(account_of(smaller).assumed_self);
+  CHECK(account_of(smaller).assumed_self->number == "1234");
+  CHECK(account_of(smaller).other_processes == gib(13.07));
+  // Both are others if PyTorch's memory fits beside them: the driver does not list this process.
+  const OutOfMemoryMessage beside =
+      only(begin + "Process 1 has 8.00 GiB memory in use. Process 2 has 5.00 GiB memory in use. " +
+           "Of the allocated memory 4.00 GiB is allocated by PyTorch, and 0 bytes is reserved by "
+           "PyTorch but unallocated.");
+  CHECK_FALSE(account_of(beside).assumed_self);
+  CHECK(account_of(beside).other_processes == gib(13));
 }
 
 TEST_CASE("out-of-memory message: sums that do not add up are named") {
