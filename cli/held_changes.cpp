@@ -6,8 +6,10 @@
 #include "cli/plan_file.h"
 #include "cli/report/plan_commands.h"
 #include "cli/report/why_text.h"
+#include "costmodel/expert_load.h"
 #include "costmodel/remedies.h"
 #include "costmodel/remedy_judge.h"
+#include "planner/search/evaluator.h"
 
 namespace headroom::cli {
 
@@ -16,21 +18,24 @@ std::vector<HeldChange> changes_of_leanest(const Arguments& arguments, const Pla
                                            const ir::ParallelPlan& leanest) {
   // The search for a plan has taken long already.
   constexpr Seconds kLimit{5};
-  Result<cost::StepEstimate> found = cost::estimate(search.model.spec, leanest, question.device,
-                                                    question.budget, &question.machine);
+  if (question.stop.asked()) {
+    return {};
+  }
+  const Result<cost::StepEstimate> found =
+      plan::judged_replay(question, leanest, question.budget, &question.machine);
   if (!found) {
     return {};
   }
-  if (question.judge) {
-    question.judge(leanest, found.value());
-  }
+  const double load = cost::busy_load_of(search.model.spec, leanest, question.imbalance);
+  const ir::ParallelPlan loaded = load == 1 ? leanest : cost::with_load(leanest, load);
   const cost::RemedyQuestion asked{.model = search.model.spec,
-                                   .plan = leanest,
+                                   .plan = loaded,
                                    .device = question.device,
                                    .budget = question.budget,
                                    .count = 2,
                                    .tree = cost::TreeWalk::kNone,
                                    .machine = &question.machine,
+                                   .load = load,
                                    .limit = kLimit,
                                    .judge = question.judge};
   std::vector<HeldChange> changes;
@@ -39,8 +44,12 @@ std::vector<HeldChange> changes_of_leanest(const Arguments& arguments, const Pla
     const bool known = std::ranges::any_of(changes, [&](const HeldChange& other) {
       return trains_otherwise(other.remedy) == trains_otherwise(remedy);
     });
-    if (known || !cost::is_yes(remedy.verdict, remedy.chance)) {
+    const bool sure = !remedy.chance || *remedy.chance >= question.confidence;
+    if (known || !sure || !cost::is_yes(remedy.verdict, remedy.chance)) {
       continue;
+    }
+    if (load != 1) {
+      remedy.plan = cost::with_load(remedy.plan, 1);  // It is assumed of every plan.
     }
     const ir::PlanFile file = plan_file_of(arguments, search.model, &search.device, remedy.plan);
     changes.push_back(
@@ -51,13 +60,22 @@ std::vector<HeldChange> changes_of_leanest(const Arguments& arguments, const Pla
   return changes;
 }
 
+std::string change_words(const HeldChange& change) {
+  std::string text;
+  for (const cost::Change& one : change.remedy.changes) {
+    text += (text.empty() ? "" : ", ") + std::string(one.what);
+  }
+  return text;
+}
+
 std::string held_change_lines(const std::vector<HeldChange>& changes) {
   std::string text;
   for (const HeldChange& change : changes) {
     const cost::Remedy& remedy = change.remedy;
-    text += std::string(cost::trains_otherwise(remedy) ? "would fit with another training"
-                                                       : "would fit with options that the search "
-                                                         "holds") +
+    const std::string kind = trains_otherwise(remedy)
+                                 ? "would fit with another training: "
+                                 : "would fit with options that the search holds: ";
+    text += kind + change_words(change) +
             " (replayed: " + std::string(cost::verdict_words(remedy.verdict, remedy.chance)) +
             "): " + plan_words(remedy.plan) + "\n  " + one_line(change.command) + "\n";
   }

@@ -24,6 +24,8 @@ struct HeldChange {
                                                          const plan::SearchQuestion& question,
                                                          const ir::ParallelPlan& leanest);
 
+/// What changes, in words.
+[[nodiscard]] std::string change_words(const HeldChange& change);
 /// The changes as text, each with its command.
 [[nodiscard]] std::string held_change_lines(const std::vector<HeldChange>& changes);
 

@@ -118,7 +118,7 @@ class MainWindow : public QMainWindow {
   std::optional<Pinned> pinned_;
   QActionGroup looks_{this};
   QTimer remedies_due_;  ///< When it expires, changes that help are looked for.
-  QTimer patience_;  ///< When it expires, the window says that it is computing.
+  QTimer patience_;      ///< When it expires, the window says that it is computing.
   ScenarioEditor* editor_ = nullptr;
   VerdictHeader* header_ = nullptr;
   QLabel* notes_ = nullptr;

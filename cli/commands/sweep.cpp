@@ -107,7 +107,9 @@ void add_command(const ir::PlanFile& file, const PlanSearch& search, ir::JsonFie
 std::string none_fits(const plan::PlanResult& found) {
   if (const auto& lean = found.leanest) {
     return "the smallest peak found is " + to_text(lean->peak) + ", and " +
-           to_text(lean->capacity) + " can be allocated: " + plan_words(lean->plan);
+           to_text(lean->capacity) + " can be allocated" +
+           (lean->peak <= lean->capacity ? ", but PyTorch reserves more than it allocates" : "") +
+           ": " + plan_words(lean->plan);
   }
   if (const auto& host = found.least_host) {
     return "with offloading, the host would need at least " + to_text(host->host) +

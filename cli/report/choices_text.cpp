@@ -195,7 +195,7 @@ std::string late_lines(const PlanAnswer& answer, const Terminal& terminal) {
     text += std::string(proven ? "; the fastest takes " : "; the fastest that it found takes ") +
             three_digits(*use->run.days) + " days: " + counted(best.plan.world, "GPU") + ", step " +
             duration_text(use->step.total.value()) + ", " + plan_words(best.plan) +
-            ". If the speed grows with the number of GPUs, about " +
+            ". If the speed grows in proportion to the number of GPUs, about " +
             std::to_string(gpus_in_time(best.plan.world, *use->run.days, *answer.run.within)) +
             " are enough";
   }

@@ -307,7 +307,7 @@ JsonValue would_fit_json(const PlanAnswer& answer) {
   }
   for (const HeldChange& change : answer.held_changes) {
     JsonFields fields;
-    fields.add("change", "options that the search holds");
+    fields.add("change", change_words(change));
     fields.add("command", one_line(change.command));
     fields.add("smallest", false);
     fields.add("verdict", name_of(change.remedy.verdict));

@@ -94,10 +94,10 @@ class ProbingBox : public QComboBox {
 /// A padlock, open if the axis is free. All controls share the same few pictures: Qt keeps an entry
 /// for every new one that was painted.
 QIcon padlock(bool open, const QColor& colour, int side) {
-  const QString key = QStringLiteral("headroom-padlock-%1-%2-%3")
-                          .arg(open ? QLatin1String("open") : QLatin1String("closed"),
-                               colour.name(QColor::HexArgb))
-                          .arg(side);
+  const QString key =
+      QStringLiteral("headroom-padlock-%1-%2-%3")
+          .arg(open ? QLatin1String("open") : QLatin1String("closed"), colour.name(QColor::HexArgb))
+          .arg(side);
   QPixmap pixmap;
   if (QPixmapCache::find(key, &pixmap)) {
     return pixmap;

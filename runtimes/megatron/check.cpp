@@ -284,42 +284,6 @@ Status check_model(const ModelSpec& model) {
   return ok();
 }
 
-/// Interleaved stages process micro-batches in groups, of which the last may be smaller.
-/// Source: megatron/core/pipeline_parallel/schedules.py,
-///         forward_backward_pipelining_with_interleaving.
-Status check_groups(const ParallelPlan& plan) {
-  const MegatronPlan& megatron = megatron_of(plan);
-  const bool interleaved = is_interleaved(plan);
-  // Source of the second: megatron/core/model_parallel_config.py, __post_init__.
-  for (const auto& [name, given] :
-       {std::pair("micro-batch-group", megatron.micro_batch_group > 0),
-        std::pair("overlap-p2p-communication-warmup-flush", megatron.overlap_warmup_flush)}) {
-    if (given && !interleaved) {
-      return Error::invalid_argument("megatron",
-                                     std::string("has ") + name +
-                                         ", which needs layers-per-virtual-stage, or a "
-                                         "pipeline-layout with several chunks per stage",
-                                     {}, std::string("leave out ") + name);
-    }
-  }
-  const std::int64_t group =
-      megatron.micro_batch_group > 0 ? megatron.micro_batch_group : plan.mesh.pipeline;
-  if (group < plan.mesh.pipeline) {
-    return unsupported_megatron("micro-batch-group=" + std::to_string(group),
-                                "pp=" + std::to_string(plan.mesh.pipeline) + " or more");
-  }
-  const std::int64_t rest = plan.workload.accumulation % group;
-  if (interleaved && rest != 0 &&
-      (rest < plan.mesh.pipeline || plan.workload.accumulation < group)) {
-    return Error::invalid_argument(
-        "accumulation", std::to_string(plan.workload.accumulation),
-        "a multiple of " + std::to_string(group) + " for interleaved stages, or at least " +
-            std::to_string(plan.mesh.pipeline) + " more than such a multiple",
-        "use --accumulation " + std::to_string(group));
-  }
-  return ok();
-}
-
 /// The heads must be divisible among the ranks that exchange them.
 Status check_exchange(const ModelSpec& model, const ParallelPlan& plan) {
   const std::int64_t ranks = plan.mesh.tensor * plan.mesh.context;
@@ -552,7 +516,7 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (const Status order = check_order(model, plan); !order) {
     return order;
   }
-  return check_groups(plan);
+  return check_micro_batch_groups(plan);
 }
 
 /// The error for options of other runtimes, which would silently have no effect.

@@ -400,4 +400,37 @@ Status check_megatron_exchange_overlap(const ModelSpec& model, const ParallelPla
   return ok();
 }
 
+Status check_micro_batch_groups(const ParallelPlan& plan) {
+  const MegatronPlan& megatron = megatron_of(plan);
+  const bool interleaved = is_interleaved(plan);
+  // Source of the second: megatron/core/model_parallel_config.py, __post_init__.
+  for (const auto& [name, given] :
+       {std::pair("micro-batch-group", megatron.micro_batch_group > 0),
+        std::pair("overlap-p2p-communication-warmup-flush", megatron.overlap_warmup_flush)}) {
+    if (given && !interleaved) {
+      constexpr std::string_view kNeeds =
+          ", which needs layers-per-virtual-stage, or a pipeline-layout with several chunks per "
+          "stage";
+      return Error::invalid_argument("megatron", "has " + std::string(name) + std::string(kNeeds),
+                                     {}, "leave out " + std::string(name));
+    }
+  }
+  const std::int64_t group =
+      megatron.micro_batch_group > 0 ? megatron.micro_batch_group : plan.mesh.pipeline;
+  if (group < plan.mesh.pipeline) {
+    return unsupported_megatron("micro-batch-group=" + std::to_string(group),
+                                "pp=" + std::to_string(plan.mesh.pipeline) + " or more");
+  }
+  const std::int64_t rest = plan.workload.accumulation % group;
+  if (interleaved && rest != 0 &&
+      (rest < plan.mesh.pipeline || plan.workload.accumulation < group)) {
+    return Error::invalid_argument(
+        "accumulation", std::to_string(plan.workload.accumulation),
+        "a multiple of " + std::to_string(group) + " for interleaved stages, or at least " +
+            std::to_string(plan.mesh.pipeline) + " more than such a multiple",
+        "use --accumulation " + std::to_string(group));
+  }
+  return ok();
+}
+
 }  // namespace headroom::ir

@@ -69,4 +69,11 @@ namespace headroom::ir {
 [[nodiscard]] Status check_megatron_exchange_overlap(const ModelSpec& model,
                                                      const ParallelPlan& plan);
 
+/// Interleaved stages process micro-batches in groups, of which the last may be smaller.
+///
+/// Source:  megatron/core/pipeline_parallel/schedules.py,
+///          forward_backward_pipelining_with_interleaving.
+/// Errors:  kInvalidArgument for other groups, and for options of interleaved stages without them.
+[[nodiscard]] Status check_micro_batch_groups(const ParallelPlan& plan);
+
 }  // namespace headroom::ir

@@ -81,7 +81,7 @@ struct MegatronPlan {
   std::int64_t last_stage_layers = 0;   ///< --decoder-last-pipeline-num-layers; 0: as others.
   /// --pipeline-model-parallel-layout: the layers of every chunk; empty: the fields above decide.
   std::string pipeline_layout{};
-  std::int64_t micro_batch_group = 0;    ///< Consecutive micro-batches on one chunk; 0: PP.
+  std::int64_t micro_batch_group = 0;  ///< Consecutive micro-batches on one chunk; 0: PP.
   /// --overlap-p2p-communication-warmup-flush: what a pass receives is asked for one pass earlier.
   bool overlap_warmup_flush = false;
   std::int64_t optimizer_instances = 1;  ///< --num-distributed-optimizer-instances

@@ -57,9 +57,9 @@ std::optional<OtherProcess> unrecognised_self(const OutOfMemoryMessage& message)
   return self;
 }
 
+/// Whether much of what PyTorch reserved is unallocated.
 bool is_fragmented(const OutOfMemoryMessage& message) {
   return message.unallocated && message.reserved &&
-         message.unallocated->bytes >= message.asked.bytes &&
          kFragmentedShare * message.unallocated->bytes >= message.reserved->bytes;
 }
 
@@ -148,7 +148,8 @@ std::vector<OomCause> causes_of(const OutOfMemoryMessage& message, const OomAcco
   if (missing > Bytes{0} && covers(others)) {
     causes.push_back(OomCause::kOtherProcesses);
   }
-  if (missing > Bytes{0} && is_fragmented(message)) {
+  const Bytes unallocated = message.unallocated ? message.unallocated->bytes : Bytes{0};
+  if (missing > Bytes{0} && covers(unallocated) && is_fragmented(message)) {
     causes.push_back(OomCause::kFragmentation);
   }
   if (missing > Bytes{0} && outside >= Bytes{kMuchOutside} && covers(outside)) {

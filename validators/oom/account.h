@@ -38,21 +38,19 @@ struct OomAccount {
 
 /// Adds the figures of a message up.
 ///
-/// Model:   if the processes and what PyTorch reserved are together more than the GPU has, one of
-/// the
-///          processes is this one: of those that hold what PyTorch reserved, the smallest. outside
-///          = process - reserved; other processes are summed; unaccounted = capacity - free
-///          - this process (or what PyTorch reserved) - other processes. Differences below the
-///          rounding of the printed figures are 0. Sums that exceed the rounding are
-///          contradictions.
+/// Model:   if the processes, what PyTorch reserved and what is free are together more than the GPU
+///          has, one of the processes is this one: of those that hold what PyTorch reserved, the
+///          smallest. outside = process - reserved; other processes are summed; unaccounted =
+///          capacity - free - this process (or what PyTorch reserved) - other processes.
+///          Differences below the rounding of the printed figures are 0. Sums that exceed the
+///          rounding are contradictions.
 [[nodiscard]] OomAccount account_of(const OutOfMemoryMessage& message);
 
 /// What follows, the most decisive first; at least one.
 ///
 /// Model:   each cause is one whose removal would have served this request. Memory of this process
-///          outside of PyTorch counts from `kMuchOutside` on. Unallocated memory counts if the
-///          request would fit into it and it is at least 1 / `kFragmentedShare` of what PyTorch
-///          reserved.
+///          outside of PyTorch counts from `kMuchOutside` on. Unallocated memory counts from 1 /
+///          `kFragmentedShare` of what PyTorch reserved on.
 [[nodiscard]] std::vector<OomCause> causes_of(const OutOfMemoryMessage& message,
                                               const OomAccount& account);
 

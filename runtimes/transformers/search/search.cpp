@@ -75,8 +75,11 @@ class TransformersSearch final : public FrameworkSearch {
   /// takes.
   /// Source: huggingface/peft src/peft/utils/other.py, prepare_model_for_kbit_training.
   [[nodiscard]] std::vector<OfferedChange> offered_changes(
-      const SpaceQuestion& /*question*/, const ir::ParallelPlan& plan) const override {
-    if (!plan.quant || !plan.quant->prepare_kbit || plan.precision != ir::Precision::kBf16) {
+      const SpaceQuestion& question, const ir::ParallelPlan& plan) const override {
+    const bool other_attention = plan.attention != ir::AttentionKind::kSdpa &&
+                                 !question.constraints.of(Axis::kAttention).empty();
+    if (!plan.quant || !plan.quant->prepare_kbit || plan.precision != ir::Precision::kBf16 ||
+        other_attention) {
       return {};
     }
     ir::ParallelPlan cast = plan;

@@ -58,8 +58,7 @@ TEST_CASE("model catalogue: titles are those of the entries") {
   for (std::size_t index = 0; index < titles->size(); ++index) {
     const ModelEntry& entry = (*entries)[index];
     CHECK((*titles)[index] ==
-          ModelTitle{
-              .name = entry.name, .hf_id = entry.hf_id, .parameters = entry.parameters});
+          ModelTitle{.name = entry.name, .hf_id = entry.hf_id, .parameters = entry.parameters});
   }
 }
 
