@@ -270,11 +270,11 @@ TEST_CASE("plan memory: the fast path is the replay of activations on the host, 
   const Extra eight{.eight_bits = {ir::MegatronFp8::kNone, ir::MegatronFp8::kTensorwise},
                     .offloads = true,
                     .compute_major = 9};
-  const int few = test::kSanitized ? 24 : 50;
-  compare(narrow_model("llama", 32), 310, few, Stages::kEven, some);
-  compare(narrow_model("mixtral", 16), 311, few, Stages::kEven, some);
-  compare(narrow_model("llama", 30), 312, few, Stages::kUneven, some);
-  compare(narrow_model("mixtral", 16), 313, few, Stages::kEven, eight);
+  constexpr int kFew = 50;  // Among fewer draws, the fast path covers too few plans.
+  compare(narrow_model("llama", 32), 310, kFew, Stages::kEven, some);
+  compare(narrow_model("mixtral", 16), 311, kFew, Stages::kEven, some);
+  compare(narrow_model("llama", 30), 312, kFew, Stages::kUneven, some);
+  compare(narrow_model("mixtral", 16), 313, kFew, Stages::kEven, eight);
 }
 
 TEST_CASE("plan memory: plans with joint passes are lowered whole, and bounded from below") {

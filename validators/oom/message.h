@@ -59,19 +59,18 @@ struct OutOfMemoryMessage {
 ///          message may be broken into lines. Colours of terminals, frames of tracebacks and
 ///          prefixes of launchers ("[rank3]:", "[default3]:", "3:", timestamps, Ray's actors) are
 ///          removed.
-/// Source:  c10/cuda/CUDACachingAllocator.cpp of PyTorch 1.13 to 2.11. Up to 2.0: "(GPU 0; 15.78
-/// GiB
-///          total capacity; 14.56 GiB already allocated; 38.75 MiB free; 14.60 GiB reserved in
-///          total by PyTorch)"; from 2.1 on: "GPU 0 has a total capacity of ... of which ... is
-///          free", which 2.1 spells "capacty".
+/// Source:  c10/cuda/CUDACachingAllocator.cpp of PyTorch 1.13 to 2.11. Up to 2.0: "(GPU 0;
+///          15.78 GiB total capacity; 14.56 GiB already allocated; 38.75 MiB free; 14.60 GiB
+///          reserved in total by PyTorch)"; from 2.1 on: "GPU 0 has a total capacity of ... of
+///          which ... is free", which 2.1 spells "capacty".
 [[nodiscard]] std::vector<OutOfMemoryMessage> read_out_of_memory(std::string_view text);
 
 /// What a text prints where an allocation outside of PyTorch's caching allocator failed: "CUDA
 /// error: out of memory". Empty if it has none of these messages, which have no figures.
 ///
-/// Source:  c10/cuda/CUDAException.cpp and c10/cuda/driver_api.h of PyTorch 2.11; the driver of
-///          Triton 3.6 (third_party/nvidia/backend); NCCL 2.28, src/include/checks.h; the status of
-///          cuBLAS where it creates a handle.
+/// Source:  pytorch/pytorch c10/cuda/CUDAException.cpp and c10/cuda/driver_api.h; triton-lang/triton
+///          third_party/nvidia/backend; NVIDIA/nccl src/include/checks.h, with and without the
+///          number of the error; the status of cuBLAS where it creates a handle.
 [[nodiscard]] std::string_view outside_allocation_failure(std::string_view text);
 
 }  // namespace headroom::check
