@@ -69,8 +69,8 @@ struct OutOfMemoryMessage {
 /// error: out of memory". Empty if it has none of these messages, which have no figures.
 ///
 /// Source:  pytorch/pytorch c10/cuda/CUDAException.cpp and c10/cuda/driver_api.h;
-///          triton-lang/triton third_party/nvidia/backend; NVIDIA/nccl src/include/checks.h, with and without the
-///          number of the error; the status of cuBLAS where it creates a handle.
+///          triton-lang/triton third_party/nvidia/backend; NVIDIA/nccl src/include/checks.h, with
+///          and without the number of the error; the status of cuBLAS where it creates a handle.
 [[nodiscard]] std::string_view outside_allocation_failure(std::string_view text);
 
 }  // namespace headroom::check
