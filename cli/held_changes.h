@@ -12,7 +12,7 @@ namespace headroom::cli {
 
 /// A plan outside the space of a search that fits.
 struct HeldChange {
-  cost::Remedy remedy;               ///< What differs from the leanest plan of the space.
+  cost::Remedy remedy;               ///< The changes, and the plan after them.
   std::vector<std::string> command;  ///< The command that answers for the plan.
 };
 
@@ -24,7 +24,7 @@ struct HeldChange {
                                                          const plan::SearchQuestion& question,
                                                          const ir::ParallelPlan& leanest);
 
-/// What changes, in words.
+/// The changes in words.
 [[nodiscard]] std::string change_words(const HeldChange& change);
 /// The changes as text, each with its command.
 [[nodiscard]] std::string held_change_lines(const std::vector<HeldChange>& changes);

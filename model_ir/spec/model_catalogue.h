@@ -10,7 +10,7 @@
 
 namespace headroom::ir {
 
-/// What an entry says of its model before the configuration.
+/// The name, the repository and the size of an entry's model.
 struct ModelTitle {
   std::string name;             ///< Name of the file, without ".json".
   std::string hf_id;            ///< Repository on the Hugging Face hub; empty: none.

@@ -12,8 +12,8 @@ namespace headroom::plan {
 namespace {
 
 /// Cells of another framework into which the comparison looks: fewer where a cell is much work.
-/// So many prove the best plan of every framework for 8B on four GPUs (2.9 s with four frameworks,
-/// two cores) and for 70B on 128 (10 s, of which the first search takes 6 s).
+/// So many find a plan of every framework for 8B on four GPUs (3.3 s on two cores) and for 70B on
+/// 128 (7.5 s, of which the first search takes 6 s).
 std::uint64_t compared_cells(const SearchQuestion& question) {
   constexpr std::uint64_t kOfFew = 1024;
   constexpr std::uint64_t kOfMany = 128;

@@ -123,7 +123,7 @@ TEST_CASE("sweep: a table has a line of figures and the plan, or why no plan fit
   for (const std::string& line : lines) {
     CHECK(line.size() <= 80);
   }
-  // What is piped stays as it was.
+  // Piped output stays as it was.
   CHECK(test::headroom(sweep).out == test::headroom(sweep + " --format jsonl").out);
   CHECK(test::headroom(sweep).out.starts_with("{"));
   CHECK(test::headroom(sweep + " --format table --json").complains("does not go with --json"));

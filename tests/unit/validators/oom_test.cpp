@@ -242,7 +242,7 @@ TEST_CASE("out-of-memory message: the slack of a full GPU is not fragmentation")
   CHECK(causes("20.00 MiB", "754.00 MiB") == std::vector{OomCause::kNotEnough});
   CHECK(causes("20.00 MiB", "755.00 MiB") == std::vector{OomCause::kFragmentation});
   CHECK(causes("1.00 GiB", "1.00 GiB") == std::vector{OomCause::kFragmentation});
-  // What is free serves a part of the request.
+  // Free memory serves a part of the request.
   CHECK(causes("1.00 GiB", "1013.00 MiB") == std::vector{OomCause::kFragmentation});
   CHECK(causes("1.00 GiB", "1012.00 MiB") == std::vector{OomCause::kNotEnough});
 }
