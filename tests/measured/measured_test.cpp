@@ -14,6 +14,7 @@
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
 #include "tests/support/configs.h"
+#include "tests/support/random.h"
 #include "validators/measured/measure.h"
 #include "validators/measured/runtime_tools.h"
 #include "validators/measured/summary.h"
@@ -25,6 +26,10 @@ const std::string kRows = std::string(HEADROOM_SOURCE_DIR) + "/tests/measured/";
 /// Not beside the rows: every JSON file of that folder is one of measured rows.
 const std::string kTolerances =
     std::string(HEADROOM_SOURCE_DIR) + "/tests/golden/measured/tolerances.json";
+
+/// For draws of the same kind as others: under sanitizers, whose concern is not how many are right,
+/// they take minutes.
+const doctest::skip kReleaseOnly(test::kSanitized);
 
 /// Counts of work are scored for study; memory and verdicts are what the project promises.
 bool is_promised(Metric metric) {
@@ -95,7 +100,8 @@ void tighten(const std::vector<SummaryLine>& lines) {
 }
 
 /// Every line of tolerances.json still holds: as many comparisons, as many exact, no worse worst.
-void check_source(const std::string& source) {
+/// Returns the lines of what was compared.
+std::vector<SummaryLine> check_source(const std::string& source) {
   const std::vector<SummaryLine> lines = summary_of(source);
   if (std::getenv("HEADROOM_UPDATE_GOLDEN") != nullptr) {
     tighten(lines);
@@ -117,6 +123,7 @@ void check_source(const std::string& source) {
     ++checked;
   }
   CHECK(checked > 0);
+  return lines;
 }
 
 /// Every comparison of memory and collectives is exact.
@@ -160,7 +167,8 @@ TEST_CASE("measured: combinations drawn after the mechanisms were modelled") {
   check_source("unseen");
 }
 
-TEST_CASE("measured: a second draw after modelling: each verdict right, 99 % of bytes exact") {
+TEST_CASE("measured: a second draw after modelling: each verdict right, 99 % of bytes exact" *
+          kReleaseOnly) {
   for (const SummaryLine& line : summary_of("unseen2")) {
     CAPTURE(key_of(line));
     const bool bytes = line.metric == Metric::kPeakAllocated ||
@@ -172,9 +180,9 @@ TEST_CASE("measured: a second draw after modelling: each verdict right, 99 % of 
   }
 }
 
-TEST_CASE("measured: a third draw: transformers and FSDP exact but for few reserved bytes") {
-  check_source("unseen3");
-  const std::vector<SummaryLine> lines = summary_of("unseen3");
+TEST_CASE("measured: a third draw: transformers and FSDP exact but for few reserved bytes" *
+          kReleaseOnly) {
+  const std::vector<SummaryLine> lines = check_source("unseen3");
   CHECK_FALSE(lines.empty());
   for (const SummaryLine& line : lines) {
     CAPTURE(key_of(line));
@@ -494,7 +502,8 @@ TEST_CASE("measured: published fine-tuning of torchtune, 5 % median, 12 % worst"
   CHECK(peaks[5] < 0.05);
 }
 
-TEST_CASE("measured: published fine-tuning of Qwen that ran is never said not to fit") {
+TEST_CASE("measured: published fine-tuning of Qwen that ran is never said not to fit" *
+          kReleaseOnly) {
   const auto scoring =
       score_files({kRows + "qwen1_readme.json.gz"}, runtime_tools(find_device), {}, 1);
   REQUIRE(scoring);

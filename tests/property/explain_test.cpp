@@ -90,7 +90,8 @@ TEST_CASE("explain: the least budget is that of all plans replayed, and the peak
   }
 }
 
-TEST_CASE("explain: every change makes the request feasible, and no smaller one does") {
+TEST_CASE("explain: every change makes the request feasible, and no smaller one does" *
+          doctest::skip(test::kSanitized)) {
   const ir::ModelSpec model = test::small_llama();
   SearchQuestion question = small_question(model);
   SearchRecords records;

