@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
 #include "costmodel/layer_bound.h"
 #include "costmodel/memory_floor.h"
@@ -34,13 +35,51 @@ Seconds AloneBounds::least_step(const ir::ParallelPlan& plan) {
 Bytes AloneBounds::floor(const ir::ParallelPlan& plan) {
   const Bytes kept =
       Bytes{alone(plan).kept} + ir::runtime_of(plan).gathered_after_forward(model_, plan);
+  const Bytes before = plan.quant ? prepared(plan) : Bytes{};
   if (plan.workload.steps < 2) {
-    return kept;
+    return std::max(kept, before);
   }
   const bool accumulates = cost::replayed_micro_batches(plan) > 1;
-  return cost::memory_floor(model_, plan,
-                            accumulates ? cost::HeldAt::kOptimizerStep : cost::HeldAt::kForward) +
-         kept;
+  const Bytes held = cost::memory_floor(
+      model_, plan, accumulates ? cost::HeldAt::kOptimizerStep : cost::HeldAt::kForward);
+  return std::max(held + kept, before);
+}
+
+Bytes AloneBounds::prepared(const ir::ParallelPlan& plan) {
+  constexpr std::int64_t kShortSequence = 64;
+  ir::ParallelPlan brief = plan;
+  brief.recompute_every = 1;
+  brief.recompute_first = 0;
+  brief.workload.micro_batch = 1;
+  brief.workload.accumulation = 1;
+  brief.workload.steps = 1;
+  brief.workload.sequence = std::min(plan.workload.sequence, kShortSequence);
+  {
+    const std::lock_guard lock(samples_.mutex);
+    const auto found = std::ranges::find(samples_.prepared, brief,
+                                         &decltype(samples_.prepared)::value_type::first);
+    if (found != samples_.prepared.end()) {
+      return found->second;
+    }
+  }
+  std::int64_t peak = 0;
+  for (const ir::Rank rank : cost::binding_ranks(model_, plan)) {
+    const Result<ir::RankProgram> program = cost::lower_replayed(model_, brief, device_, rank);
+    if (!program) {
+      continue;
+    }
+    const std::vector<std::int64_t> live = live_curve(*program, brief.allocator);
+    for (const ir::Phase& phase : program->phases) {
+      if (phase.name.at.step > 0) {
+        break;
+      }
+      for (std::size_t i = phase.begin; i < phase.end; ++i) {
+        peak = std::max(peak, live[i]);
+      }
+    }
+  }
+  const std::lock_guard lock(samples_.mutex);
+  return samples_.prepared.emplace_back(brief, Bytes{peak}).second;
 }
 
 std::vector<std::vector<std::uint64_t>> AloneBounds::lighter(const SpaceQuestion& question,
@@ -102,7 +141,7 @@ Result<std::optional<AloneBounds::Line>> AloneBounds::line(const ir::ParallelPla
   const ir::Runtime& runtime = ir::runtime_of(plan);
   const cost::LayerStretch stretch = cost::best_stretch(model_.layers, 1);
   const std::size_t removed = stretch.removable(kPeriods);
-  const bool buckets = runtime.depends_on_room(plan) && plan.world > 1;
+  const bool buckets = runtime.has_buckets(plan) && plan.world > 1;
   if (2 * removed < model_.layers.size() || model_.encoder || buckets) {
     return std::optional<Line>();
   }

@@ -96,7 +96,8 @@ class AloneBounds : public PlanBounds {
   ///          part of the gradients. What forward keeps grows by a
   ///          constant per layer. If some layers are recomputed, each frees its part of what all of
   ///          them free, and one more; layers that differ count as if all were recomputed. Beside
-  ///          adapters, another framework's program counts as keeping nothing.
+  ///          adapters, another framework's program counts as keeping nothing. With quantised
+  ///          weights, it is at least what loading and preparing the model takes (`prepared`).
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan) override;
 
   /// Model:   the line through two programs of few layers of the framework itself. Peaks are convex
@@ -130,6 +131,9 @@ class AloneBounds : public PlanBounds {
     Bytes kept;
   };
   [[nodiscard]] Result<std::optional<Line>> line(const ir::ParallelPlan& plan, LoweredPlans& plans);
+  /// The peak before the first step, which has neither batches nor recomputed layers: that of the
+  /// plan with one short sequence. 0 if it cannot be lowered.
+  [[nodiscard]] Bytes prepared(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone alone(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone measured(const ir::ParallelPlan& one);
   [[nodiscard]] Alone between(const ir::ParallelPlan& one);
@@ -147,7 +151,8 @@ class AloneBounds : public PlanBounds {
 /// frameworks and budgets are.
 struct AloneBounds::Samples {
   std::mutex mutex;
-  std::vector<std::pair<ir::ParallelPlan, Alone>> alone;  ///< By `Runtime::one_rank_alone`.
+  std::vector<std::pair<ir::ParallelPlan, Alone>> alone;     ///< By `Runtime::one_rank_alone`.
+  std::vector<std::pair<ir::ParallelPlan, Bytes>> prepared;  ///< By the plan of a short step.
 };
 
 }  // namespace headroom::plan

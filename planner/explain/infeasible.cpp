@@ -26,6 +26,16 @@ constexpr std::uint64_t kLeanestLimit = 400;
 /// The allocator reserves memory in units of this size.
 constexpr std::int64_t kSegment = 2 * kMiB;
 
+/// Where chances are asked for, budgets are looked for in steps of this part of them, or of one
+/// segment if that is more: a chance changes little within them.
+constexpr std::int64_t kShareOfStep = 500;
+
+/// The step of budgets from `budget` on, in whole segments.
+std::int64_t step_of_budgets(const SearchQuestion& question, std::int64_t budget) {
+  const std::int64_t share = question.judge ? budget / kShareOfStep / kSegment : 1;
+  return std::max(share, std::int64_t{1}) * kSegment;
+}
+
 bool is_stopped(const SearchQuestion& question) {
   return question.stop.asked();
 }
@@ -137,16 +147,15 @@ class FitsIn {
 
 /// `least`, or so much more that the plan also has the chance to fit that the question asks for.
 ///
-/// Model:   the chance grows with the budget. Budgets grow by a five-hundredth, or by one segment.
-///          Steps of doubling length find one that is accepted, and bisection finds the first.
+/// Model:   the chance grows with the budget, and budgets grow by `step_of_budgets`. Steps of
+/// doubling length find one that is accepted, and bisection finds the first.
 Result<std::int64_t> accepted_budget(const SearchQuestion& question, const RatedPlan& plan,
                                      std::int64_t least) {
   constexpr std::size_t kMostSteps = 64;
-  constexpr std::int64_t kShareOfStep = 500;
   std::vector<std::int64_t> budgets = {least};
   while (budgets.size() <= kMostSteps) {
     const std::int64_t last = budgets.back();
-    budgets.push_back(last + std::max(last / kShareOfStep / kSegment, std::int64_t{1}) * kSegment);
+    budgets.push_back(last + step_of_budgets(question, last));
   }
   std::size_t first = 0;                                 // All before it are refused.
   std::size_t enough = question.judge ? kMostSteps : 0;  // The last is taken unseen.
@@ -203,7 +212,7 @@ Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPla
 }
 
 /// The least device memory in which some plan fits. Bisects between the memory of the question and
-/// that in which `leanest` fits, with a search at each middle, until one segment is left.
+/// that in which `leanest` fits, with a search at each middle, until one step of budgets is left.
 MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
                       SearchRecords& records) {
   constexpr int kMostRounds = 24;
@@ -228,9 +237,10 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
   }
   const Bytes own = question.budget > Bytes{0} ? question.budget : question.device.total;
   std::int64_t refused = own.value() / kSegment;  // In segments, as all sizes below.
-  for (int round = 0;
-       round < kMostRounds && mend.value / kSegment - refused > 1 && !is_stopped(question);
-       ++round) {
+  const auto is_narrow = [&] {
+    return (mend.value / kSegment - refused) * kSegment <= step_of_budgets(question, mend.value);
+  };
+  for (int round = 0; round < kMostRounds && !is_narrow() && !is_stopped(question); ++round) {
     const std::int64_t middle = (mend.value / kSegment + refused) / 2;
     SearchQuestion less = quiet(question);
     less.budget = Bytes{middle * kSegment};
@@ -246,11 +256,14 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
       break;
     }
     mend.plan = *(*found)->best;
-    if (Status status = settle(); !status) {
+    if (question.judge) {  // To settle it takes longer than another round.
+      mend.value = middle * kSegment;
+      take_verdict(*(*found)->estimate, mend);
+    } else if (Status status = settle(); !status) {
       return std::move(status).error();
     }
   }
-  mend.proven = mend.value / kSegment - refused <= 1;
+  mend.proven = is_narrow();
   SearchQuestion there = quiet(question);
   there.budget = Bytes{mend.value};
   MaybeMend best = is_stopped(question) ? std::optional<Mend>() : with_best(mend, there, records);
@@ -433,11 +446,18 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& 
   return with_best(mend, free, records);
 }
 
-/// The GPU with the least memory on which some plan fits.
-MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevice> others) {
+/// The GPU with the least memory on which some plan fits. `needed`: the memory in which some plan
+/// fits on the GPU of the question; 0: it is not known. GPUs take slightly different amounts for
+/// the same plan, and those with clearly less than that are not tried.
+MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevice> others,
+                       Bytes needed) {
+  const Bytes least = needed - Bytes{needed.value() / 20};
   for (const OtherDevice& other : others) {
     if (is_stopped(question)) {
       break;
+    }
+    if (other.device.total < least) {
+      continue;
     }
     SearchQuestion there = quiet(question);
     there.device = other.device;
@@ -504,7 +524,9 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
       return std::move(status).error();
     }
   }
-  if (Status status = take(other_device(question, others)); !status) {
+  const auto memory = std::ranges::find(why.mends, Mend::Kind::kBudget, &Mend::kind);
+  const Bytes needed = memory == why.mends.end() ? Bytes{} : Bytes{memory->value};
+  if (Status status = take(other_device(question, others, needed)); !status) {
     return std::move(status).error();
   }
   return why;

@@ -302,6 +302,9 @@ class Runtime {
                                                      const ParallelPlan& /*plan*/) const {
     return Bytes{0};
   }
+  /// Whether ranks exchange through buckets that fill up after some layers, so that the times of a
+  /// few layers say nothing of many.
+  [[nodiscard]] virtual bool has_buckets(const ParallelPlan& /*plan*/) const { return false; }
   /// Whether what the framework does depends on the memory that the device has.
   [[nodiscard]] virtual bool depends_on_room(const ParallelPlan& /*plan*/) const { return false; }
   /// Number of micro-batches after which a step's memory repeats itself. Gradients exist from the

@@ -129,7 +129,8 @@ TEST_CASE("plan: attention without cuDNN is a value of its axis, slower on Hoppe
   CHECK(without.number("bound") > with.number("bound"));
 }
 
-TEST_CASE("plan: HybridEP is in the space where it is asked for, and faster over two nodes") {
+TEST_CASE("plan: HybridEP is in the space where it is asked for, and faster over two nodes" *
+          doctest::skip(test::kSanitized)) {
   const std::string line =
       "plan qwen3-30b-a3b --gpu h100 --gpus 16 --runtime megatron --tp 1 --pp 1 --cp 1 --ep 16 "
       "--etp 1 --micro-batch 1 --seq 4096 --recompute selective --json";
@@ -144,7 +145,8 @@ TEST_CASE("plan: HybridEP is in the space where it is asked for, and faster over
   CHECK(unwrapped(dense.out).find("with experts on several ranks and etp 1") != std::string::npos);
 }
 
-TEST_CASE("plan: recipes in 8 bits are in the space where they are asked for, and faster") {
+TEST_CASE("plan: recipes in 8 bits are in the space where they are asked for, and faster" *
+          doctest::skip(test::kSanitized)) {
   const std::string line =
       "plan llama-3.1-8b --gpu h100 --gpus 8 --runtime megatron --tp 1 --pp 1 --cp 1 --json";
   const Document usual(test::headroom(line).out);

@@ -394,7 +394,7 @@ TEST_CASE("search: more GPUs to choose from never make the best step longer") {
   CAPTURE(random.seed());
   const ir::ModelSpec model = tiny_model(4, 4);
   SearchRecords records;
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < (test::kSanitized ? 10 : 100); ++round) {
     SearchQuestion question = tiny_question(random, model);
     question.objective = Objective::kThroughput;
     question.budget = Bytes{};
