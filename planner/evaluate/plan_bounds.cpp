@@ -48,8 +48,10 @@ Bytes AloneBounds::floor(const ir::ParallelPlan& plan) {
 Bytes AloneBounds::prepared(const ir::ParallelPlan& plan) {
   constexpr std::int64_t kShortSequence = 64;
   ir::ParallelPlan brief = plan;
+  brief.recompute = ir::Recompute::kNone;
   brief.recompute_every = 1;
   brief.recompute_first = 0;
+  brief.loss = ir::LossKind::kHf;
   brief.workload.micro_batch = 1;
   brief.workload.accumulation = 1;
   brief.workload.steps = 1;
