@@ -183,7 +183,8 @@ std::vector<plan::OtherDevice> larger_devices(const Arguments& arguments,
   }
   Bytes least = search.device.total;
   for (const cost::DeviceSpec& device : all) {
-    if (device.total <= least) {
+    // Another vendor's GPU runs other builds of the frameworks, if they have one.
+    if (device.total <= least || device.vendor != search.device.vendor) {
       continue;
     }
     Result<cost::DeviceSpec> placed = with_asked_host(elsewhere, folder->path, device);

@@ -7,6 +7,7 @@
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/settle.h"
 #include "runtimes/registry.h"
+#include "runtimes/typed/scalars.h"
 
 namespace headroom::plan {
 namespace {
@@ -87,6 +88,9 @@ std::string turned_range(std::string_view part) {
 std::string nearest(Axis axis, std::string_view part) {
   if (std::string turned = turned_range(part); !turned.empty()) {
     return turned;
+  }
+  if (words_of_axis(axis).empty()) {
+    return ir::without_k(axis->option, part, kGreatest);
   }
   std::vector<std::string> words;
   std::string begun;
