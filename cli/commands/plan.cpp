@@ -160,8 +160,8 @@ Result<std::string> explanation(const plan::SearchQuestion& question,
   return text;
 }
 
-/// The GPUs of the catalogue that have more memory than the given one, in ascending order, one of
-/// each size, since the first that fits is the answer. They stand in their own nodes, with what was
+/// The same vendor's GPUs that have more memory than the given one, in ascending order, one of each
+/// size, since the first that fits is the answer. They stand in their own nodes, with what was
 /// typed of the host and the network, as the command says that asks for one of them. None if the
 /// user gave a budget.
 std::vector<plan::OtherDevice> larger_devices(const Arguments& arguments,

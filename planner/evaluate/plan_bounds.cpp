@@ -52,25 +52,43 @@ Bytes AloneBounds::prepared(const ir::ParallelPlan& plan) {
   brief.recompute_every = 1;
   brief.recompute_first = 0;
   brief.loss = ir::LossKind::kHf;
-  brief.workload.micro_batch = 1;
   brief.workload.accumulation = 1;
   brief.workload.steps = 1;
-  brief.workload.sequence = std::min(plan.workload.sequence, kShortSequence);
+  if (!model_.recording) {  // Another batch may have been recorded apart.
+    brief.workload.micro_batch = 1;
+    brief.workload.sequence = std::min(plan.workload.sequence, kShortSequence);
+  }
+  if (plan.attention == ir::AttentionKind::kEager) {
+    brief.attention = ir::AttentionKind::kSdpa;
+  }
+  const Bytes room = ir::runtime_of(plan).depends_on_room(plan) ? device_.total : Bytes{};
   {
     const std::lock_guard lock(samples_.mutex);
-    const auto found = std::ranges::find(samples_.prepared, brief,
-                                         &decltype(samples_.prepared)::value_type::first);
-    if (found != samples_.prepared.end()) {
-      return found->second;
+    for (const Samples::Prepared& known : samples_.prepared) {
+      if (known.room == room && known.plan == brief) {
+        return known.peak;
+      }
     }
   }
+  Bytes peak = peak_before_steps(brief);
+  if (peak == Bytes{0} && plan.attention != brief.attention) {  // The model has no other attention.
+    ir::ParallelPlan own = brief;
+    own.attention = plan.attention;
+    peak = peak_before_steps(own);
+  }
+  const std::lock_guard lock(samples_.mutex);
+  samples_.prepared.push_back({.plan = brief, .room = room, .peak = peak});
+  return peak;
+}
+
+Bytes AloneBounds::peak_before_steps(const ir::ParallelPlan& plan) const {
   std::int64_t peak = 0;
   for (const ir::Rank rank : cost::binding_ranks(model_, plan)) {
-    const Result<ir::RankProgram> program = cost::lower_replayed(model_, brief, device_, rank);
+    const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_, rank);
     if (!program) {
-      continue;
+      return Bytes{0};
     }
-    const std::vector<std::int64_t> live = live_curve(*program, brief.allocator);
+    const std::vector<std::int64_t> live = live_curve(*program, plan.allocator);
     for (const ir::Phase& phase : program->phases) {
       if (phase.name.at.step > 0) {
         break;
@@ -80,8 +98,7 @@ Bytes AloneBounds::prepared(const ir::ParallelPlan& plan) {
       }
     }
   }
-  const std::lock_guard lock(samples_.mutex);
-  return samples_.prepared.emplace_back(brief, Bytes{peak}).second;
+  return Bytes{peak};
 }
 
 std::vector<std::vector<std::uint64_t>> AloneBounds::lighter(const SpaceQuestion& question,

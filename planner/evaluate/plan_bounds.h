@@ -131,9 +131,11 @@ class AloneBounds : public PlanBounds {
     Bytes kept;
   };
   [[nodiscard]] Result<std::optional<Line>> line(const ir::ParallelPlan& plan, LoweredPlans& plans);
-  /// The peak before the first step, which has neither batches nor recomputed layers: that of the
-  /// plan with one short sequence. 0 if it cannot be lowered.
+  /// The peak before the first step, when there are neither batches, losses nor recomputed layers:
+  /// that of the plan with one short sequence. What is sized by the sequence, such as LitGPT's
+  /// rotary tables, is smaller there. 0 if it cannot be lowered.
   [[nodiscard]] Bytes prepared(const ir::ParallelPlan& plan);
+  [[nodiscard]] Bytes peak_before_steps(const ir::ParallelPlan& plan) const;
   [[nodiscard]] Alone alone(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone measured(const ir::ParallelPlan& one);
   [[nodiscard]] Alone between(const ir::ParallelPlan& one);
@@ -151,8 +153,14 @@ class AloneBounds : public PlanBounds {
 /// frameworks and budgets are.
 struct AloneBounds::Samples {
   std::mutex mutex;
-  std::vector<std::pair<ir::ParallelPlan, Alone>> alone;     ///< By `Runtime::one_rank_alone`.
-  std::vector<std::pair<ir::ParallelPlan, Bytes>> prepared;  ///< By the plan of a short step.
+  std::vector<std::pair<ir::ParallelPlan, Alone>> alone;  ///< By `Runtime::one_rank_alone`.
+  /// Of plans of short steps: the peak before the first, on a device with `room` if that counts.
+  struct Prepared {
+    ir::ParallelPlan plan;
+    Bytes room;
+    Bytes peak;
+  };
+  std::vector<Prepared> prepared;
 };
 
 }  // namespace headroom::plan

@@ -26,8 +26,9 @@ constexpr std::uint64_t kLeanestLimit = 400;
 /// The allocator reserves memory in units of this size.
 constexpr std::int64_t kSegment = 2 * kMiB;
 
-/// Where chances are asked for, budgets are looked for in steps of this part of them, or of one
-/// segment if that is more: a chance changes little within them.
+/// Where replays are judged by their chance to fit (`SearchQuestion::judge`), budgets are looked
+/// for in steps of this part of them, or of one segment if that is more: a chance changes little
+/// within them.
 constexpr std::int64_t kShareOfStep = 500;
 
 /// The step of budgets from `budget` on, in whole segments.
@@ -211,8 +212,12 @@ Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPla
   return accepted_budget(question, plan, enough * kSegment);
 }
 
-/// The least device memory in which some plan fits. Bisects between the memory of the question and
-/// that in which `leanest` fits, with a search at each middle, until one step of budgets is left.
+/// The least device memory in which some plan fits.
+///
+/// Model:   mostly that in which `leanest` fits, or little less: from there on, budgets are
+/// searched
+///          in descending steps of doubling length. From the first at which nothing fits, bisection
+///          narrows the rest until one step of budgets is left.
 MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
                       SearchRecords& records) {
   constexpr int kMostRounds = 24;
@@ -240,24 +245,30 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
   const auto is_narrow = [&] {
     return (mend.value / kSegment - refused) * kSegment <= step_of_budgets(question, mend.value);
   };
+  bool descending = true;
+  std::int64_t down = step_of_budgets(question, mend.value) / kSegment;
   for (int round = 0; round < kMostRounds && !is_narrow() && !is_stopped(question); ++round) {
-    const std::int64_t middle = (mend.value / kSegment + refused) / 2;
+    const std::int64_t enough = mend.value / kSegment;
+    const std::int64_t middle = (enough + refused) / 2;
+    const std::int64_t tried = descending ? std::max(enough - down, middle) : middle;
     SearchQuestion less = quiet(question);
-    less.budget = Bytes{middle * kSegment};
+    less.budget = Bytes{tried * kSegment};
     const Result<std::optional<PlanResult>> found = any_of(less, records);
     if (!found) {
       return found.error();
     }
     if (!*found || (*found)->status == PlanStatus::kInfeasible) {
-      refused = middle;
+      refused = tried;
+      descending = false;
       continue;
     }
+    down *= 2;
     if (!(*found)->best) {
       break;
     }
     mend.plan = *(*found)->best;
     if (question.judge) {  // To settle it takes longer than another round.
-      mend.value = middle * kSegment;
+      mend.value = tried * kSegment;
       take_verdict(*(*found)->estimate, mend);
     } else if (Status status = settle(); !status) {
       return std::move(status).error();
@@ -446,9 +457,14 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& 
   return with_best(mend, free, records);
 }
 
-/// The GPU with the least memory on which some plan fits. `needed`: the memory in which some plan
-/// fits on the GPU of the question; 0: it is not known. GPUs take slightly different amounts for
-/// the same plan, and those with clearly less than that are not tried.
+/// Whether the two run the same kernels, so that a plan takes about the same memory on both.
+bool runs_alike(const DeviceTraits& one, const DeviceTraits& other) {
+  return one.compute_major == other.compute_major && one.rocm == other.rocm;
+}
+
+/// The GPU with the least memory on which some plan fits. `needed`: the least memory in which some
+/// plan fits on the GPU of the question; 0: it is not known. GPUs of its generation with less than
+/// 95 % of that are not tried.
 MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevice> others,
                        Bytes needed) {
   const Bytes least = needed - Bytes{needed.value() / 20};
@@ -456,7 +472,7 @@ MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevi
     if (is_stopped(question)) {
       break;
     }
-    if (other.device.total < least) {
+    if (other.device.total < least && runs_alike(other.device.traits, question.device.traits)) {
       continue;
     }
     SearchQuestion there = quiet(question);
@@ -525,7 +541,8 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
     }
   }
   const auto memory = std::ranges::find(why.mends, Mend::Kind::kBudget, &Mend::kind);
-  const Bytes needed = memory == why.mends.end() ? Bytes{} : Bytes{memory->value};
+  const bool known = memory != why.mends.end() && memory->proven;
+  const Bytes needed = known ? Bytes{memory->value} : Bytes{};
   if (Status status = take(other_device(question, others, needed)); !status) {
     return std::move(status).error();
   }

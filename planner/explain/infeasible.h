@@ -18,7 +18,9 @@ struct Mend {
   std::int64_t value = 0;   ///< Bytes of the device, GPUs, tokens, or a value of `axis`.
   std::int64_t batch = 0;   ///< kGpus: sequences of a step, if more are needed.
   std::string device;       ///< kDevice: the device's name.
-  bool proven = true;       ///< Whether no smaller change of this kind suffices.
+  /// Whether no smaller change of this kind suffices. Of memory, where replays are judged by their
+  /// chance: whether none suffices that is smaller by a five-hundredth.
+  bool proven = true;
   RatedPlan plan;
   cost::Verdict verdict = cost::Verdict::kFits;
   std::optional<double> chance;  ///< To fit on the device, if measured errors tell it.
@@ -42,13 +44,15 @@ struct OtherDevice {
 /// The smallest change of each kind: more device memory, more GPUs, a shorter sequence, another
 /// value of each axis that is held, and a GPU with more memory. Each is replayed.
 ///
-/// Model:   memory: the least budget with which the replay of the leanest plan fits. Then bisection
-///          towards the question's budget, with the plan that a search finds at each middle, to one
-///          segment of 2 MiB. GPUs: the fewest of all counts up to twice as many, then up to four
-///          times as many, and so on; beyond one node, whole nodes. Sequences: by halving, then by
-///          bisection to a sixty-fourth of the given length. Axes: the value nearest to the given
-///          one, by position for words or by ratio for numbers. Devices: the one with the least
-///          memory; `others` are in that order.
+/// Model:   memory: the least budget with which the replay of the leanest plan fits. Then steps of
+///          doubling length towards the question's budget, with a search at each, and from the
+///          first at which nothing fits, bisection to one segment of 2 MiB, or to a five-hundredth
+///          where replays are judged by their chance. GPUs: the fewest of all counts up to twice as
+///          many, then up to four times as many, and so on; beyond one node, whole nodes.
+///          Sequences: by halving, then by bisection to a sixty-fourth of the given length. Axes:
+///          the value nearest to the given one, by position for words or by ratio for numbers.
+///          Devices: the one with the least memory; `others` are in that order. Those of the same
+///          generation with less than 95 % of the memory that was found are not tried.
 /// Errors:  those of `search`.
 [[nodiscard]] Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
                                                        std::span<const OtherDevice> others,

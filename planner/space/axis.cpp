@@ -84,7 +84,7 @@ std::string turned_range(std::string_view part) {
 }
 
 /// "use fp8-delayed, fp8-mxfp8" for "fp8": the words that begin so, otherwise the closest one. For
-/// numbers, the range that was meant.
+/// numbers, the range or the thousands that were meant.
 std::string nearest(Axis axis, std::string_view part) {
   if (std::string turned = turned_range(part); !turned.empty()) {
     return turned;

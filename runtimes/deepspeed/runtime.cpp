@@ -139,7 +139,7 @@ class Deepspeed final : public Runtime {
   /// Stages 1 and 2 make a flat tensor on the host if the device has no room for it.
   /// Source: DeepSpeed, runtime/zero/stage_1_and_2.py, __init__, flatten_dense_tensors_aligned.
   [[nodiscard]] bool depends_on_room(const ParallelPlan& plan) const override {
-    return has_zero(plan) && zero_of(plan).stage < 3;
+    return has_zero(plan) && (zero_of(plan).stage == 1 || zero_of(plan).stage == 2);
   }
   [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
                                                  const ParallelPlan& plan) const override {

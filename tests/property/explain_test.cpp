@@ -1,6 +1,7 @@
 #include "planner/explain/explain.h"
 
 #include <algorithm>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -88,6 +89,40 @@ TEST_CASE("explain: the least budget is that of all plans replayed, and the peak
       CHECK(why.leanest->peak <= memory.peak(choices->plan_at(index)).value());
     }
   }
+}
+
+TEST_CASE("explain: with chances, the least budget is known to a five-hundredth" *
+          doctest::skip(test::kSanitized)) {
+  const ir::ModelSpec model = test::small_llama();
+  SearchQuestion question = small_question(model);
+  question.device.total = Bytes{kGiB + 512 * kMiB};  // What lies outside PyTorch takes a part.
+  question.confidence = 0.9;
+  // A chance that grows with what is left of the device.
+  question.judge = [](const ir::ParallelPlan& /*plan*/, cost::StepEstimate& estimate) {
+    const double left = 1 - static_cast<double>(estimate.peak_reserved.value()) /
+                                static_cast<double>(estimate.device_total.value());
+    estimate.chance = std::clamp(10 * left, 0.0, 1.0);
+  };
+  std::vector<OtherDevice> others;
+  for (const char* const name : {"rtx-3090", "a10g"}) {
+    const cost::DeviceSpec device = cost::load_device(kConfigs, name).value();
+    others.push_back({device, cost::load_machine(kConfigs, device).value()});
+  }
+  others.front().device.total = Bytes{2 * kGiB};
+  SearchRecords records;
+  const Infeasibility why = explain_infeasible(question, others, records).value();
+  const Mend* budget = mend_of_kind(why, Mend::Kind::kBudget);
+  REQUIRE(budget != nullptr);
+  CHECK(budget->proven);
+  REQUIRE(budget->chance);
+  CHECK(*budget->chance >= 0.9);
+  SearchQuestion less = question;
+  less.any = true;
+  less.budget = Bytes{budget->value - budget->value / 500 - 4 * kMiB};
+  CHECK(search(less, records).value().status == PlanStatus::kInfeasible);
+  const Mend* device = mend_of_kind(why, Mend::Kind::kDevice);
+  REQUIRE(device != nullptr);
+  CHECK(device->device == "a10g");
 }
 
 TEST_CASE("explain: every change makes the request feasible, and no smaller one does" *

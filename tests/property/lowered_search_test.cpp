@@ -192,6 +192,31 @@ TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above
   CHECK(without_host < 120);
 }
 
+TEST_CASE("lowered plans: preparing quantised weights is a bound that plans reach") {
+  const ir::ModelSpec model = model_of(R"({"model_type": "llama", "hidden_size": 512,
+      "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "vocab_size": 128000, "max_position_embeddings": 4096})");
+  Setting setting(model, "a100-80gb");
+  ir::ParallelPlan plan;
+  plan.precision = ir::Precision::kBf16;
+  plan.lora = ir::LoraPlan{.rank = 4, .targets = {}};
+  plan.quant = ir::QuantPlan{};
+  AloneBounds::Samples samples;
+  LoweredRecords records;
+  LoweredPlans plans(model, setting.device, setting.machine, records);
+  AloneBounds bounds(model, setting.device, setting.machine, samples);
+  std::uint64_t number = 0;
+  for (const std::int64_t sequence : {16, 64, 512, 2048}) {
+    plan.workload.sequence = sequence;
+    for (const ir::Recompute recompute : {ir::Recompute::kNone, ir::Recompute::kFull}) {
+      plan.recompute = recompute;
+      const LoweredPlan lowered = plans.of(plan, number++).value();
+      CHECK(bounds.floor(plan) <= lowered.peak);
+      CHECK((sequence > 16 || bounds.floor(plan) == lowered.peak));
+    }
+  }
+}
+
 TEST_CASE("lowered plans: what few layers take at least, all layers take") {
   // The bound of a long model comes from short ones: it is that of the whole one, lowered.
   const Setting setting(lowered_families().front(), "a100-80gb");

@@ -41,6 +41,7 @@ TEST_CASE("model catalogue: every entry reads, names its sources and adds up") {
     const auto found = load_entry(catalogue(), one.name);
     REQUIRE_MESSAGE(found, to_text(found.error()));
     const ModelEntry& entry = *found;
+    CHECK(entry.spec.family == one.spec.family);
     CHECK(entry.parameters == one.parameters);
     CHECK(entry.spec.layers.size() == one.spec.layers.size());
     CHECK(count_parameters(entry.spec).total() == entry.parameters);
