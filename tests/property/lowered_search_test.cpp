@@ -248,7 +248,7 @@ TEST_CASE("search: of plans lowered whole, optimum and front are those of brute 
     settings.push_back(std::make_unique<Setting>(model, "a100-80gb"));
   }
   std::map<const Setting*, SearchRecords> all_records;  // What earlier rounds have lowered.
-  for (int round = 0; spaces < (test::kSanitized ? 3 : 40); ++round) {
+  for (int round = 0; spaces < (test::kSanitized ? 5 : 40); ++round) {
     CAPTURE(round);
     const Setting& setting = *settings[static_cast<std::size_t>(round) % settings.size()];
     SearchQuestion question = lowered_question(setting, random);
