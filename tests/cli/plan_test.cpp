@@ -407,7 +407,8 @@ TEST_CASE("plan: autocast is offered for quantised weights whose attention would
   CHECK(document.text("offers/0/value") == "bf16-autocast");
 }
 
-TEST_CASE("plan: every framework that trains the model has a plan in the table") {
+TEST_CASE("plan: every framework that trains the model has a plan in the table" *
+          doctest::skip(test::kSanitized)) {
   const Document document = test::json_of(
       "plan llama-3.1-8b --gpu h100-80gb --gpus 128 --runtime fsdp,torchtitan --work-limit 2000");
   for (const std::string index : {"0", "1"}) {

@@ -159,7 +159,7 @@ TEST_CASE("measured: ladder, one factor at a time") {
   check_source("ladder");
 }
 
-TEST_CASE("measured: random combinations of models and options") {
+TEST_CASE("measured: random combinations of models and options" * kReleaseOnly) {
   check_source("random");
 }
 
