@@ -154,10 +154,10 @@ class AloneBounds : public PlanBounds {
 struct AloneBounds::Samples {
   std::mutex mutex;
   std::vector<std::pair<ir::ParallelPlan, Alone>> alone;  ///< By `Runtime::one_rank_alone`.
-  /// Of plans of short steps: the peak before the first, on a device with `room` if that counts.
+  /// The peak of a plan with a short step before that step.
   struct Prepared {
     ir::ParallelPlan plan;
-    Bytes room;
+    Bytes room;  ///< Memory of the device, if the framework looks at it; otherwise 0.
     Bytes peak;
   };
   std::vector<Prepared> prepared;

@@ -90,7 +90,7 @@ std::string nearest(Axis axis, std::string_view part) {
     return turned;
   }
   if (words_of_axis(axis).empty()) {
-    return ir::without_k(axis->option, part, kGreatest);
+    return ir::without_k(part, kGreatest);
   }
   std::vector<std::string> words;
   std::string begun;

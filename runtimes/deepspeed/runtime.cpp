@@ -133,9 +133,7 @@ class Deepspeed final : public Runtime {
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan, transformers::without_masters(plan.precision));
   }
-  [[nodiscard]] bool has_buckets(const ParallelPlan& plan) const override {
-    return has_zero(plan);
-  }
+  [[nodiscard]] bool has_buckets(const ParallelPlan& plan) const override { return has_zero(plan); }
   /// Stages 1 and 2 make a flat tensor on the host if the device has no room for it.
   /// Source: DeepSpeed, runtime/zero/stage_1_and_2.py, __init__, flatten_dense_tensors_aligned.
   [[nodiscard]] bool depends_on_room(const ParallelPlan& plan) const override {

@@ -274,8 +274,7 @@ Result<JsonValue> parse_value(const OptionField& field, std::string_view option,
   JsonValue value = typed_value(field, option, text);
   if (value.is_null() || !accepts(field, value)) {
     const bool whole = field.kind == OptionKind::kWhole;
-    const std::string written =
-        whole ? without_k(option, text, field.wholes.greatest) : std::string();
+    const std::string written = whole ? without_k(text, field.wholes.greatest) : std::string();
     return Error::invalid_argument(option, text, wanted_of(field),
                                    value.is_null() ? written : suggestion_of(field, value));
   }

@@ -35,7 +35,7 @@ std::string exact_size(Bytes bytes) {
   return std::to_string(bytes.value()) + "B";
 }
 
-std::string without_k(std::string_view option, std::string_view text, std::int64_t greatest) {
+std::string without_k(std::string_view text, std::int64_t greatest) {
   std::int64_t thousands = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, fault] = std::from_chars(text.data(), end, thousands);
@@ -43,19 +43,19 @@ std::string without_k(std::string_view option, std::string_view text, std::int64
   if (!is_k || thousands < 1 || thousands > greatest / 1024) {
     return "";
   }
-  const std::string use = "use --" + std::string(option) + " ";
-  return use + std::to_string(1024 * thousands) + ", or " + std::to_string(1000 * thousands);
+  return "write " + std::to_string(1024 * thousands) + " or " + std::to_string(1000 * thousands) +
+         " for " + std::string(text);
 }
 
 namespace {
 
 /// What to type instead of a size whose unit ends too soon, such as 70G; empty for other texts.
-std::string with_whole_unit(std::string_view option, const std::string& text) {
+std::string with_whole_unit(const std::string& text) {
   if (text.empty() || std::string_view("KMGT").find(text.back()) == std::string_view::npos ||
       !parse_bytes(text + "iB")) {
     return "";
   }
-  return "use --" + std::string(option) + " " + text + "iB, or " + text + "B for powers of ten";
+  return "write " + text + "iB, or " + text + "B for powers of ten";
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ Result<std::int64_t> parse_whole(std::string_view option, std::string_view text,
     return Error::invalid_argument(
         option, text,
         "a whole number from " + std::to_string(least) + " to " + std::to_string(greatest),
-        without_k(option, text, greatest));
+        without_k(text, greatest));
   }
   return value;
 }
@@ -109,8 +109,7 @@ Result<Bytes> parse_size(std::string_view option, const std::string& text) {
     return Error::invalid_argument(option, text, "a size above 0, such as 70GiB or 80GB");
   }
   if (!bytes) {
-    return Error::invalid_argument(option, text, std::string(kExpected),
-                                   with_whole_unit(option, text));
+    return Error::invalid_argument(option, text, std::string(kExpected), with_whole_unit(text));
   }
   if (text.find_first_not_of("0123456789.") == std::string::npos) {
     const std::string typed = "use --" + std::string(option) + " " + text;

@@ -25,10 +25,9 @@ namespace headroom::ir {
 [[nodiscard]] Result<std::int64_t> parse_whole(std::string_view option, std::string_view text,
                                                std::int64_t least, std::int64_t greatest);
 
-/// "use --seq 8192, or 8000": what to type instead of a whole number that ends in k; empty for
+/// "write 8192 or 8000 for 8k": what to type instead of a whole number that ends in k. Empty for
 /// other texts, and for numbers above `greatest`.
-[[nodiscard]] std::string without_k(std::string_view option, std::string_view text,
-                                    std::int64_t greatest);
+[[nodiscard]] std::string without_k(std::string_view text, std::int64_t greatest);
 
 /// The same as `parse_whole` for a real number in [least, greatest].
 [[nodiscard]] Result<double> parse_real(std::string_view option, std::string_view text,

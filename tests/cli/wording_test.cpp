@@ -193,9 +193,11 @@ TEST_CASE("messages: they say what to type") {
       {"plan gpt2 --gpu h100 --generate 16", "fix: headroom fit has it; "},
       {"fit gpt2 --gpu h100 --global-batch 8", "fix: headroom plan has it; "},
       {"plan gpt2 --gpu h100 --why tp", "fix: use --why tp=VALUE"},
-      {"fit gpt2 --gpu h100 --seq 8k", "fix: use --seq 8192, or 8000"},
-      {"plan gpt2 --gpu h100 --seq 8k", "fix: use --seq 8192, or 8000"},
-      {"fit gpt2 --gpu h100 --budget 70G", "fix: use --budget 70GiB, or 70GB for powers of ten"},
+      {"fit gpt2 --gpu h100 --seq 8k", "fix: write 8192 or 8000 for 8k"},
+      {"fit gpt2 --gpu h100 --lora r=1k", "fix: write 1024 or 1000 for 1k"},
+      {"plan gpt2 --gpu h100 --gpus 1,2k", "fix: write 2048 or 2000 for 2k"},
+      {"plan gpt2 --gpu h100 --seq 8k", "fix: write 8192 or 8000 for 8k"},
+      {"fit gpt2 --gpu h100 --budget 70G", "fix: write 70GiB, or 70GB for powers of ten"},
       {"fit gpt2 --gpu h100 --gpus", "error: --gpus needs a value\n  fix: type --gpus N; "},
       {"fit nowhere.json --gpu h100", "error: nowhere.json: no such file\n  fix: check the path"}};
   for (const auto& [line, said] : lines) {

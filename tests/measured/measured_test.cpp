@@ -27,8 +27,8 @@ const std::string kRows = std::string(HEADROOM_SOURCE_DIR) + "/tests/measured/";
 const std::string kTolerances =
     std::string(HEADROOM_SOURCE_DIR) + "/tests/golden/measured/tolerances.json";
 
-/// For draws of the same kind as others: under sanitizers, whose concern is not how many are right,
-/// they take minutes.
+/// Leaves a case out under sanitizers, where it takes long: other cases run the same code, and the
+/// release build counts how many rows are right.
 const doctest::skip kReleaseOnly(test::kSanitized);
 
 /// Counts of work are scored for study; memory and verdicts are what the project promises.

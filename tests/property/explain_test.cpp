@@ -95,7 +95,7 @@ TEST_CASE("explain: with chances, the least budget is known to a five-hundredth"
           doctest::skip(test::kSanitized)) {
   const ir::ModelSpec model = test::small_llama();
   SearchQuestion question = small_question(model);
-  question.device.total = Bytes{kGiB + 512 * kMiB};  // What lies outside PyTorch takes a part.
+  question.device.total = Bytes{kGiB + 512 * kMiB};  // PyTorch does not get all of it.
   question.confidence = 0.9;
   // A chance that grows with what is left of the device.
   question.judge = [](const ir::ParallelPlan& /*plan*/, cost::StepEstimate& estimate) {
