@@ -43,6 +43,7 @@ struct Reading {
   std::optional<ir::Family> as;
   bool tell_ignored = false;
   std::string families{};  ///< The folder with the recordings of families; empty: the usual one.
+  ir::AskedHead head{};
 };
 
 bool ends_with(std::string_view text, std::string_view end) {
@@ -62,8 +63,35 @@ bool is_path(const std::string& text) {
          (text.find('/') != std::string::npos && fs::exists(text, ignored));
 }
 
+/// `--task` and `--num-labels`.
+Result<ir::AskedHead> read_head(const Arguments& arguments) {
+  ir::AskedHead head;
+  if (const std::optional<std::string> text = arguments.value("task")) {
+    head.task = ir::parse_task(*text);
+    if (!head.task) {
+      const std::vector<std::string> known = ir::task_names();
+      return Error::invalid_argument("task", *text, "one of " + ir::join(known),
+                                     ir::suggestion(*text, known));
+    }
+  }
+  if (const std::optional<std::string> text = arguments.value("num-labels")) {
+    constexpr std::int64_t kMostLabels = 1 << 20;
+    const Result<std::int64_t> count = parse_whole("num-labels", *text, 1, kMostLabels);
+    if (!count) {
+      return count.error();
+    }
+    head.labels = *count;
+  }
+  return head;
+}
+
 Result<Reading> read_reading(const Arguments& arguments) {
   Reading reading{.as = std::nullopt, .tell_ignored = arguments.has("ignored-keys")};
+  const Result<ir::AskedHead> head = read_head(arguments);
+  if (!head) {
+    return head.error();
+  }
+  reading.head = *head;
   if (const Result<ConfigDir> folder = config_dir_of(arguments)) {
     reading.families = folder->path + "/" + std::string(ir::kFamilyFolder);
   }
@@ -84,7 +112,8 @@ Result<Reading> read_reading(const Arguments& arguments) {
 Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
                                 const std::string& label, const Reading& reading) {
   Result<ir::HfConfig> config = ir::inspect_hf_config(
-      text, file, {.as = reading.as, .name = label, .families = reading.families});
+      text, file,
+      {.as = reading.as, .name = label, .families = reading.families, .head = reading.head});
   if (!config) {
     return std::move(config).error();
   }
@@ -213,15 +242,16 @@ Result<LoadedModel> read_standard_input(const Arguments& arguments, const Readin
   return text ? parse_model(*text, "-", "model", reading) : Result<LoadedModel>(text.error());
 }
 
-Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arguments) {
+Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arguments,
+                                   const Reading& reading) {
   const Result<ConfigDir> folder = config_dir_of(arguments);
   if (!folder) {
     return folder.error();
   }
-  Result<ir::ModelSpec> spec = ir::load_model(folder->path + "/models", name);
+  Result<ir::ModelSpec> spec = ir::load_model(folder->path + "/models", name, reading.head);
   if (!spec) {
     std::error_code ignored;
-    return fs::exists(name, ignored) ? read_path(name, {})
+    return fs::exists(name, ignored) ? read_path(name, reading)
                                      : Result<LoadedModel>(std::move(spec).error());
   }
   std::string label = spec->name.empty() ? name : spec->name;
@@ -255,7 +285,7 @@ Result<LoadedModel> find_model(const std::string& text, const Arguments& argumen
         "as", "cannot be combined with a name of the catalogue, whose family is known", {},
         "leave out --as, or give the path of a config.json");
   }
-  return read_catalogue(text, arguments);
+  return read_catalogue(text, arguments, *reading);
 }
 
 /// The file that has the configuration of the model that `text` names.
@@ -302,30 +332,16 @@ ir::JsonValue text_part(const ir::JsonValue& config) {
 
 /// Applies `--task` and `--num-labels`.
 Status apply_task(const Arguments& arguments, ir::ModelSpec& model) {
-  ir::Task task = model.task;
-  if (const std::optional<std::string> text = arguments.value("task")) {
-    const std::optional<ir::Task> named = ir::parse_task(*text);
-    if (!named) {
-      const std::vector<std::string> known = ir::task_names();
-      return Error::invalid_argument("task", *text, "one of " + ir::join(known),
-                                     ir::suggestion(*text, known));
-    }
-    task = *named;
+  const Result<ir::AskedHead> head = read_head(arguments);
+  if (!head) {
+    return head.error();
   }
-  std::int64_t labels = model.labels;
-  if (const std::optional<std::string> text = arguments.value("num-labels")) {
-    constexpr std::int64_t kMostLabels = 1 << 20;
-    const Result<std::int64_t> count = parse_whole("num-labels", *text, 1, kMostLabels);
-    if (!count) {
-      return count.error();
-    }
-    if (task == ir::Task::kLanguage) {
-      return Error::invalid_argument("num-labels", "needs a classification head", {},
-                                     "add --task sequence-classification");
-    }
-    labels = *count;
+  const ir::Task task = head->task.value_or(model.task);
+  if (head->labels && task == ir::Task::kLanguage) {
+    return Error::invalid_argument("num-labels", "needs a classification head", {},
+                                   "add --task sequence-classification");
   }
-  return ir::set_task(model, task, labels);
+  return ir::set_task(model, task, head->labels.value_or(model.labels));
 }
 
 }  // namespace

@@ -177,16 +177,18 @@ std::string haystack_of(const ListedOption& option) {
                    std::string(field.own.name), std::string(field.help)});
 }
 
-Row family_row(const std::string& type, int forms) {
-  const bool recorded = forms > 0;
+Row family_row(const ir::RecordedFamily& family) {
+  const bool recorded = family.forms > 0;
   const std::string frameworks = recorded ? "transformers, fsdp, deepspeed" : "all";
   JsonFields fields;
-  fields.add("model_type", type);
-  fields.add("recordings", forms);
+  fields.add("model_type", family.type);
+  fields.add("recordings", family.forms);
   fields.add("frameworks", frameworks);
-  return {.haystack = type,
-          .cells = {type, recorded ? "recorded code" : "operators", frameworks,
-                    recorded ? std::to_string(forms) : ""},
+  fields.add("other_heads", JsonValue{JsonValue::Array(family.heads.begin(), family.heads.end())});
+  return {.haystack = family.type,
+          .cells = {family.type, recorded ? "recorded code" : "operators", frameworks,
+                    recorded ? std::to_string(family.forms) : "",
+                    recorded ? std::to_string(1 + family.heads.size()) : ""},
           .json = std::move(fields).finish()};
 }
 
@@ -197,13 +199,14 @@ Result<Table> families_table(const std::string& folder) {
   if (!recorded) {
     return recorded.error();
   }
-  Table table{.titles = {"model_type", "known by", "frameworks", "recordings"}, .rows = {}};
+  Table table{.titles = {"model_type", "known by", "frameworks", "recordings", "heads"},
+              .rows = {}};
   for (const std::string& type : ir::family_names()) {
-    table.rows.push_back(family_row(type, 0));
+    table.rows.push_back(family_row({.type = type}));
   }
-  table.rows.push_back(family_row(std::string(ir::kMultimodalGemma3), 0));
+  table.rows.push_back(family_row({.type = std::string(ir::kMultimodalGemma3)}));
   for (const ir::RecordedFamily& family : *recorded) {
-    table.rows.push_back(family_row(family.type, family.forms));
+    table.rows.push_back(family_row(family));
   }
   std::ranges::sort(table.rows, {}, &Row::haystack);
   return table;

@@ -1,4 +1,5 @@
 // `headroom import SOURCE --output FILE`: records a model from its own Python code.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -13,12 +14,16 @@
 #include "cli/output.h"
 #include "cli/question.h"
 #include "cli/shell_words.h"
+#include "model_ir/base/config_dir.h"
 #include "model_ir/base/file.h"
 #include "model_ir/base/units.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/spec/images.h"
+#include "model_ir/spec/model_catalogue.h"
 #include "model_ir/spec/param_count.h"
+#include "model_ir/spec/recorded_family/recorded_families.h"
 #include "model_ir/spec/recording/recording.h"
+#include "model_ir/spec/task.h"
 #include "runtimes/interface/common_options.h"
 #include "validators/dryrun/model_recorder.h"
 #include "validators/dryrun/profile.h"
@@ -113,6 +118,17 @@ Result<std::vector<std::string>> recorder_options(const Arguments& arguments) {
     }
     options.emplace_back("--qlora");
   }
+  if (const std::optional<std::string> text = arguments.value("task")) {
+    std::vector<std::string> heads(ir::kRecordedHeads.begin(), ir::kRecordedHeads.end());
+    heads.emplace_back(name_of(ir::Task::kLanguage));
+    if (std::ranges::find(heads, *text) == heads.end()) {
+      return Error::invalid_argument("task", *text, "one of " + ir::join(heads),
+                                     ir::suggestion(*text, heads));
+    }
+    if (*text != heads.back()) {
+      options.insert(options.end(), {"--task", *text});
+    }
+  }
   if (Status images = add_images(arguments, options); !images) {
     return std::move(images).error();
   }
@@ -124,6 +140,11 @@ Result<std::vector<std::string>> recorder_options(const Arguments& arguments) {
     options.insert(options.end(), {"--freeze", *frozen});
   }
   return options;
+}
+
+bool is_in_catalogue(const Arguments& arguments, const std::string& name) {
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  return folder && ir::load_entry(folder->path + "/models", name);
 }
 
 Result<std::string> read_source(const Arguments& arguments) {
@@ -138,8 +159,11 @@ Result<std::string> read_source(const Arguments& arguments) {
   const std::string file = colon == std::string::npos ? source : source.substr(0, colon + 3);
   std::error_code fault;
   if (!std::filesystem::exists(file, fault)) {
-    return Error::environment(file, "no such file",
-                              "a config.json, the folder of one, or file.py:make_model");
+    return Error::environment(
+        file, "no such file", "a config.json, the folder of one, or file.py:make_model",
+        is_in_catalogue(arguments, source)
+            ? "headroom fit " + source + ": the catalogue has this model, which needs no recording"
+            : "");
   }
   return source;
 }
@@ -171,14 +195,20 @@ Result<ImportQuestion> read_import(const Arguments& arguments) {
   if (!options) {
     return std::move(options).error();
   }
+  const bool is_function = source->ends_with(".py") || source->find(".py:") != std::string::npos;
+  if (is_function && arguments.value("task")) {
+    return Error::invalid_argument("task", "with " + *source,
+                                   "a config.json: a function makes the model with its head",
+                                   "leave out --task");
+  }
   const bool family = arguments.has("family");
-  if (family && (!options->empty() || source->ends_with(".py") ||
-                 source->find(".py:") != std::string::npos)) {
+  const bool has_task_alone = options->size() == 2 && options->front() == "--task";
+  if (family && ((!options->empty() && !has_task_alone) || is_function)) {
     return Error::invalid_argument(
-        "family", "with " + (options->empty() ? *source : options->front()),
-        "a config.json alone: a family is recorded in bf16 and autocast-bf16, with sdpa, and with "
-        "quantised linear layers",
-        "leave out --family, or all options of what is recorded");
+        "family", "with " + (is_function || options->empty() ? *source : options->front()),
+        "a config.json, and --task at most: a family is recorded in bf16 and autocast-bf16, with "
+        "sdpa, and with quantised linear layers",
+        "leave out --family, or all other options of what is recorded");
   }
   return ImportQuestion{.source = {.python = arguments.value("python").value_or("python3"),
                                    .source = std::move(source).value(),
@@ -284,6 +314,9 @@ Command import_command() {
                            {"qlora", "", "",
                             "also record the code with quantised linear layers, which headroom "
                             "fit --qlora needs"},
+                           {"task", "TASK", "language",
+                            "head of the model: language, sequence-classification, "
+                            "token-classification, masked-lm, seq2seq-lm or speech-seq2seq"},
                            {"images", "NxHxW", "text alone",
                             "images of every sequence: number, height and width in pixels"},
                            {"micro-batches", "LIST", "1,2,4",

@@ -1,8 +1,12 @@
 #include "costmodel/time/model_flops.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string_view>
 
 #include "model_ir/spec/param_count.h"
+#include "model_ir/spec/recording/recording.h"
 
 namespace headroom::cost {
 namespace {
@@ -25,6 +29,41 @@ double attention_width(const ir::ModelSpec& model) {
   return heads * static_cast<double>(2 * model.head_dim);
 }
 
+/// The encoder of a model that writes down what it hears, which has its own number of positions.
+struct Heard {
+  double parameters = 0;
+  double layers = 0;
+  double positions = 0;  ///< Of each sequence.
+};
+
+std::optional<Heard> heard_by(const ir::ModelSpec& model) {
+  constexpr std::string_view kLayers = "encoder.layers.";
+  if (!model.recording || model.recording->task != ir::kSpeechTask) {
+    return std::nullopt;
+  }
+  Heard heard;
+  for (const ir::RecordedParameter& one : model.recording->parameters) {
+    if (one.name.find("encoder.") == std::string::npos) {
+      continue;
+    }
+    if (one.name.find("embed_positions") != std::string::npos) {
+      heard.positions = static_cast<double>(one.dims.front());
+      continue;
+    }
+    double elements = 1;
+    for (const std::int64_t dim : one.dims) {
+      elements *= static_cast<double>(dim);
+    }
+    heard.parameters += elements;
+  }
+  for (const ir::RecordedModule& one : model.recording->modules) {
+    const std::size_t at = one.path.find(kLayers);
+    heard.layers +=
+        at != std::string::npos && one.path.find('.', at + kLayers.size()) == std::string::npos;
+  }
+  return heard;
+}
+
 }  // namespace
 
 double model_flops_per_token(const ir::ModelSpec& model, std::int64_t sequence,
@@ -44,6 +83,14 @@ double model_flops_per_token(const ir::ModelSpec& model, std::int64_t sequence,
     const bool halved = count == AttentionCount::kSeenKeys && window >= sequence;
     keys += static_cast<double>(std::min(window, sequence)) * (halved ? 0.5 : 1);
   }
+  if (const std::optional<Heard> heard = heard_by(model)) {
+    const double per_token = heard->positions / static_cast<double>(sequence);
+    const double layers = static_cast<double>(model.layers.size()) - heard->layers;
+    const double seen = layers * (static_cast<double>(sequence) + heard->positions) +
+                        heard->layers * heard->positions * per_token;
+    return 6 * (multiplied(model) + heard->parameters * (per_token - 1)) +
+           6 * attention_width(model) * seen;
+  }
   if (model.encoder) {  // Its own layers, and the decoder's second attention.
     const auto layers =
         static_cast<double>(model.encoder->layers) + static_cast<double>(model.layers.size());
@@ -52,7 +99,11 @@ double model_flops_per_token(const ir::ModelSpec& model, std::int64_t sequence,
   return 6 * multiplied(model) + 6 * attention_width(model) * keys;
 }
 
-double weight_gradient_flops_per_token(const ir::ModelSpec& model) {
+double weight_gradient_flops_per_token(const ir::ModelSpec& model, std::int64_t sequence) {
+  if (const std::optional<Heard> heard = heard_by(model)) {
+    const double per_token = heard->positions / static_cast<double>(sequence);
+    return 2 * (multiplied(model) + heard->parameters * (per_token - 1));
+  }
   return 2 * multiplied(model);
 }
 

@@ -15,7 +15,8 @@ enum class AttentionCount : std::uint8_t {
 /// Model FLOPs of one token, forward and backward, without recomputation: 6 per parameter that
 /// multiplies it (experts: only the chosen ones; the head even if it is tied; no lookups), and 12 A
 /// D per key of every layer (with a window: only its keys). Each layer of multi-token prediction
-/// counts as one more layer with its own projection and one more head.
+/// counts as one more layer with its own projection and one more head. A token of a transcript has
+/// its share of the encoder, which sees all positions of a spectrogram.
 ///
 /// Units:   FLOPs. `sequence` in tokens.
 /// Source:  Chowdhery et al. 2022, "PaLM", arXiv:2204.02311, appendix B (6N + 12 L H Q T);
@@ -31,6 +32,7 @@ enum class AttentionCount : std::uint8_t {
 /// Units:   FLOPs.
 /// Source:  Hu et al. 2021, "LoRA", arXiv:2106.09685, section 4.2: frozen parameters get no
 ///          gradients.
-[[nodiscard]] double weight_gradient_flops_per_token(const ir::ModelSpec& model);
+[[nodiscard]] double weight_gradient_flops_per_token(const ir::ModelSpec& model,
+                                                     std::int64_t sequence);
 
 }  // namespace headroom::cost

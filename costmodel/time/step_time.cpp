@@ -190,7 +190,8 @@ StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   // A backward has twice the FLOPs of a forward: recomputing everything would add a third.
   step.hardware_flops = step.model_flops * (1 + composed.share_recomputed);
   if (plan.lora) {
-    const double frozen = step.tokens * weight_gradient_flops_per_token(model);
+    const double frozen =
+        step.tokens * weight_gradient_flops_per_token(model, plan.workload.sequence);
     step.model_flops -= frozen;
     step.hardware_flops -= frozen;
   }

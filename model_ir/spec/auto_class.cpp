@@ -19,6 +19,9 @@ std::string_view auto_class(const ModelSpec& model) {
   if (task == "image-text") {
     return "AutoModelForImageTextToText";
   }
+  if (task == kSpeechTask) {
+    return "AutoModelForSpeechSeq2Seq";
+  }
   if (task == "masked-lm" || model.architecture == Architecture::kMaskedLm) {
     return "AutoModelForMaskedLM";
   }

@@ -10,10 +10,10 @@
 #include "model_ir/json/python_json.h"
 #include "model_ir/spec/hf_families.h"
 #include "model_ir/spec/recorded_family/recorded_families.h"
+#include "model_ir/spec/recorded_family/recorded_head.h"
 #include "model_ir/spec/recording/recorded_spec.h"
 #include "model_ir/spec/recording/recording.h"
 #include "model_ir/spec/recording/recording_reader.h"
-#include "model_ir/spec/task.h"
 #include "model_ir/spec/unknown_type.h"
 
 namespace headroom::ir {
@@ -231,7 +231,7 @@ void read_task(const HfFields& fields, const JsonObject& config, ModelSpec& mode
                                   ? config.text_or("problem_type", "")
                                   : "";
   const bool squared = problem == "regression" && model.labels > 1;
-  if (squared || problem == "multi_label_classification") {
+  if (squared || problem == kSeveralLabels) {
     config.refuse("problem_type", "one label of each sequence, or regression with num_labels 1");
   }
   const std::vector<std::string> classes = config.texts_or_none("architectures");
@@ -315,6 +315,13 @@ std::vector<std::string> recording_notes(const ModelSpec& model) {
         "the answer is for batches of text alone: the vision tower is in memory, and no image "
         "runs through it");
   }
+  if (recording.task == kSpeechTask) {
+    notes.emplace_back(
+        "--seq is the length of the transcript; each sequence also has a spectrogram of the one "
+        "length that the encoder takes (30 s for Whisper)");
+  } else if (recording.task == "seq2seq-lm") {
+    notes.emplace_back("source and target have --seq tokens each");
+  }
   if (!recording.missing.empty()) {
     std::string packages;
     for (const std::string& name : recording.missing) {
@@ -374,8 +381,10 @@ Result<std::optional<FamilyModel>> find_recorded_family(const JsonValue& config,
     }
     families = found->path + "/" + std::string(kFamilyFolder);
   }
-  Result<std::optional<FamilyModel>> read = model_of_family(
-      config, file, families, options.one_variant ? FamilyVariants::kFirst : FamilyVariants::kAll);
+  const FamilyVariants variants =
+      options.one_variant ? FamilyVariants::kFirst : FamilyVariants::kAll;
+  Result<std::optional<FamilyModel>> read = model_with_head(
+      config, file, {.families = families, .variants = variants, .asked = options.head});
   if (!read) {
     return read;
   }
@@ -384,21 +393,6 @@ Result<std::optional<FamilyModel>> find_recorded_family(const JsonValue& config,
     found->model.name = options.name.empty() ? std::string(file) : options.name;
   }
   return found;
-}
-
-/// The class that a configuration names for its model; empty: none.
-std::string named_class(const JsonValue& config) {
-  const JsonValue* const classes = config.find("architectures");
-  const JsonValue::Array* const names = classes == nullptr ? nullptr : classes->as_array();
-  const std::string* const first =
-      names == nullptr || names->empty() ? nullptr : names->front().as_string();
-  return first == nullptr ? std::string() : *first;
-}
-
-/// Whether the class has a head that classifies, which no recording of a family has.
-bool classifies(std::string_view name) {
-  return name.find("Classification") != std::string_view::npos ||
-         name.find("QuestionAnswering") != std::string_view::npos;
 }
 
 /// Whether only the decoder of an encoder-decoder was recorded.
@@ -412,14 +406,13 @@ bool is_lone_decoder(const Recording& recording) {
 }
 
 /// Says of which class the answer is, where it is not the one that the file names.
-Status check_class(const JsonValue& config, std::string_view file, HfConfig& read) {
+Status check_class(const JsonValue& config, std::string_view file, const HfConfigOptions& options,
+                   HfConfig& read) {
   const std::string named = named_class(config);
   const Recording& recording = *read.model.recording;
   const std::string& recorded = recording.modules.front().type;
-  if (classifies(named)) {
-    return Error::invalid_input(file, "/architectures", named,
-                                "a language model: this family was recorded with that head alone",
-                                "leave out architectures to ask about the language model");
+  if (options.head.task.value_or(Task::kLanguage) != Task::kLanguage) {
+    return ok();  // The user has named this head.
   }
   if (named == recorded) {
     return ok();
@@ -457,7 +450,7 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
   HfConfig config;
   config.model = std::move(found->model);
   config.ignored_keys = std::move(found->ignored);
-  if (Status status = check_class(*document, file, config); !status) {
+  if (Status status = check_class(*document, file, options, config); !status) {
     return status.error();
   }
   if (!found->defaulted.empty()) {

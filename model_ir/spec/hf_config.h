@@ -10,6 +10,7 @@
 #include "model_ir/spec/checkpoint_quantisation.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/model_spec.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir {
 
@@ -19,6 +20,7 @@ struct HfConfigOptions {
   std::string families{};    ///< The recordings of families; empty: those of `find_config_dir`.
   /// Reads one variant of recorded code, which is enough for sizes and counts but not for a run.
   bool one_variant = false;
+  AskedHead head{};  ///< Of a recorded family; that of one written by hand is set by `set_task`.
 };
 
 /// The result of reading a configuration.

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "model_ir/base/check.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/entry_folder.h"
 #include "model_ir/json/json_reader.h"
@@ -19,16 +20,19 @@ EntryFolder folder_of(const std::string& catalogue) {
   return {.path = catalogue, .kind = "model", .list_command = "headroom catalog models"};
 }
 
+HfConfigOptions options_of(std::string_view file, const std::string& name, bool one_variant) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  return {.as = {},
+          .name = name,
+          .families = folder.empty() ? "" : (folder.parent_path() / kFamilyFolder).string(),
+          .one_variant = one_variant};
+}
+
 /// The model of an entry, from the recordings of families beside it if its type is not written by
 /// hand. Faults of a configuration that is are noted in its reader.
 Result<ModelSpec> model_of(std::string_view text, std::string_view file, const JsonObject& config,
                            const std::string& name, bool one_variant) {
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  const HfConfigOptions options{
-      .as = {},
-      .name = name,
-      .families = folder.empty() ? "" : (folder.parent_path() / kFamilyFolder).string(),
-      .one_variant = one_variant};
+  const HfConfigOptions options = options_of(file, name, one_variant);
   const Result<JsonValue> document = parse_json(text, file);
   const JsonValue* const found = document ? document->find("config") : nullptr;
   if (found != nullptr) {
@@ -98,6 +102,27 @@ Result<ModelEntry> open_entry(const EntryFolder& folder, const std::string& name
   return entry;
 }
 
+/// The model of the entry `name`, whose family was recorded, with another head.
+Result<ModelSpec> model_with_head(const EntryFolder& folder, const std::string& name,
+                                  const AskedHead& head) {
+  const std::string path = entry_path(folder, name);
+  const Result<std::string> text = read_file(path);
+  const Result<JsonValue> document =
+      text ? parse_json(*text, path) : Result<JsonValue>(text.error());
+  if (!document) {
+    return document.error();
+  }
+  HfConfigOptions options = options_of(path, name, false);
+  options.head = head;
+  Result<std::optional<ModelSpec>> model =
+      read_recorded_family(*document->find("config"), path, options);
+  if (!model) {
+    return std::move(model).error();
+  }
+  HEADROOM_ASSERT(model->has_value());  // The family of the entry was recorded.
+  return **std::move(model);
+}
+
 /// The title of the entry of the file `path`.
 Result<ModelTitle> read_title(const std::string& path) {
   const Result<std::string> text = read_file(path);
@@ -134,12 +159,16 @@ Result<ModelEntry> load_entry(const std::string& catalogue, std::string_view nam
   return open_entry(folder, *found, false);
 }
 
-Result<ModelSpec> load_model(const std::string& catalogue, std::string_view name) {
+Result<ModelSpec> load_model(const std::string& catalogue, std::string_view name,
+                             const AskedHead& head) {
   Result<ModelEntry> entry = load_entry(catalogue, name);
   if (!entry) {
     return std::move(entry).error();
   }
-  return std::move(entry->spec);
+  const bool classifies = head.task && *head.task != Task::kLanguage;
+  return classifies && entry->spec.recording
+             ? model_with_head(folder_of(catalogue), entry->name, head)
+             : std::move(entry->spec);
 }
 
 Result<std::vector<std::string>> model_names(const std::string& catalogue) {

@@ -7,6 +7,7 @@
 
 #include "model_ir/base/result.h"
 #include "model_ir/spec/model_spec.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir {
 
@@ -40,8 +41,12 @@ struct ModelEntry {
 ///          the folder cannot be read; kInvalidInput for a faulty entry.
 [[nodiscard]] Result<ModelEntry> load_entry(const std::string& catalogue, std::string_view name);
 
-/// As `load_entry`, its `spec` only.
-[[nodiscard]] Result<ModelSpec> load_model(const std::string& catalogue, std::string_view name);
+/// As `load_entry`, its `spec` only, with the head that is asked for if its family was recorded
+/// with it (`set_task` gives it to other families).
+///
+/// Errors:  also kInvalidArgument for a head of a recorded family that was not recorded.
+[[nodiscard]] Result<ModelSpec> load_model(const std::string& catalogue, std::string_view name,
+                                           const AskedHead& head = {});
 
 /// Names of all entries, sorted, from the folder's listing alone.
 ///

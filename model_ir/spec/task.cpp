@@ -3,6 +3,7 @@
 #include <array>
 
 #include "model_ir/spec/family.h"
+#include "model_ir/spec/recording/recording.h"
 
 namespace headroom::ir {
 namespace {
@@ -116,6 +117,17 @@ std::string_view head_module(const ModelSpec& model) {
 Status set_task(ModelSpec& model, Task task, std::int64_t labels) {
   if (task == model.task && (task == Task::kLanguage || labels == model.labels)) {
     return ok();
+  }
+  if (model.recording && task == model.task) {
+    return Error::invalid_argument("num-labels", std::to_string(labels),
+                                   "the number that was recorded, " + std::to_string(model.labels),
+                                   "leave --num-labels out");
+  }
+  if (model.recording) {
+    return Error::invalid_argument(
+        "task", std::string(name_of(task)),
+        "the head that was recorded, " + std::string(name_of(model.task)),
+        "record this one: headroom import CONFIG --task " + std::string(name_of(task)));
   }
   if (task == Task::kLanguage || !classifier_form(model.family, task)) {
     return Error::invalid_argument(

@@ -19,6 +19,12 @@ namespace headroom::ir {
 /// The task of a class of transformers ("BertForSequenceClassification"), if it classifies.
 [[nodiscard]] std::optional<Task> task_of_class(std::string_view name);
 
+/// The head that is asked for. What is not said comes from the configuration.
+struct AskedHead {
+  std::optional<Task> task;
+  std::optional<std::int64_t> labels;
+};
+
 /// A head that classifies, as a family's code builds it.
 struct ClassifierForm {
   std::string_view module;  ///< Name of its linear layer.
@@ -41,7 +47,8 @@ struct ClassifierForm {
 ///
 /// Model:   what only the old head had is removed: its matrix and tying, BERT's transform, scaled
 ///          or capped logits.
-/// Errors:  kInvalidArgument if the family has no such head, or labels are fewer than 1.
+/// Errors:  kInvalidArgument if the family has no such head, or labels are fewer than 1; for a
+///          recorded model with any other head than the recorded one.
 [[nodiscard]] Status set_task(ModelSpec& model, Task task, std::int64_t labels);
 
 }  // namespace headroom::ir

@@ -1,5 +1,6 @@
 #include "runtimes/fsdp/lowering.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -269,8 +270,14 @@ transformers::ModelOutput call_root(Eager& eager, transformers::Model& model,
 
 transformers::ModelOutput call(Run& run, const transformers::Batch& batch) {
   transformers::Batch given = batch;
-  if (run.sharding.plan.version == 2 && is_floating(batch.labels.dtype())) {
-    given.labels = torch::to(run.eager, batch.labels, run.sharding.plan.param_dtype);
+  const auto cast = [&run](Tensor& input) {
+    if (input.defined() && is_floating(input.dtype())) {
+      input = torch::to(run.eager, input, run.sharding.plan.param_dtype);
+    }
+  };
+  if (run.sharding.plan.version == 2) {
+    cast(given.labels);
+    std::ranges::for_each(given.others, cast);
   }
   return call_root(run.eager, run.model, given);
 }

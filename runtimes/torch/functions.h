@@ -158,6 +158,14 @@ struct FlashOutputs {
 
 /// Rows of `weight` [V, H] by `ids` [B, S]. Backward makes a dense gradient.
 [[nodiscard]] Tensor embedding(Eager& eager, const Tensor& weight, const Tensor& ids);
+/// Whether the gradient of a table that was read at `rows` places is summed by sorting them.
+[[nodiscard]] bool sorts_embedding_rows(std::int64_t rows);
+/// That gradient, of shape `weight`, and the temporaries that making it takes: sort, segment
+/// search, partial sums.
+/// Source: aten/src/ATen/native/cuda/Embedding.cu, embedding_dense_backward_cuda, and
+///         EmbeddingBackwardKernel.cu, embedding_backward_cuda_kernel.
+[[nodiscard]] Tensor sorted_embedding_gradient(Eager& eager, std::int64_t rows, const Shape& weight,
+                                               DType dtype);
 /// [S, S', A] -> [1, A, S, S'] without a copy: permute and unsqueeze.
 [[nodiscard]] Tensor heads_first(Eager& eager, const Tensor& input);
 

@@ -56,10 +56,14 @@ bool is_fused(const Eager& eager, std::int64_t segments, std::int64_t partials,
          partials > blocks * 4;
 }
 
-/// Temporaries of the sorted embedding backward: sort, segment search, partial sums.
-/// Source: Embedding.cu, embedding_dense_backward_cuda, and EmbeddingBackwardKernel.cu,
-/// embedding_backward_cuda_kernel.
-Tensor sorted_gradient(Eager& eager, std::int64_t rows, const Shape& weight, DType dtype) {
+}  // namespace
+
+bool sorts_embedding_rows(std::int64_t rows) {
+  return rows > kUnsortedRows;
+}
+
+Tensor sorted_embedding_gradient(Eager& eager, std::int64_t rows, const Shape& weight,
+                                 DType dtype) {
   const CubTiles tiles = cub_tiles(eager.device());
   const auto ids = [&](std::int64_t count) {
     return eager.empty({count}, DType::kInt64, TensorRole::kWorkspace);
@@ -96,14 +100,13 @@ Tensor sorted_gradient(Eager& eager, std::int64_t rows, const Shape& weight, DTy
   } else {
     const Tensor sums = eager.empty({partials, weight[1]}, DType::kFp32, TensorRole::kWorkspace);
   }
-  launch_fill(eager, gradient);
-  launch_kernels(eager, 2 * bytes_of(gradient) / std::max<std::int64_t>(1, weight[0] / rows),
-                 kSortedKernels);
   for (Tensor* temporary : {&partial_offsets, &partial_count, &starts, &sizes, &count, &offsets}) {
     temporary->reset();
   }
   return gradient;
 }
+
+namespace {
 
 Gradients embedding_gradients(Eager& eager, Gradients& grads, Node& node) {
   const Tensor saved = node.saved[0].unpack(eager);
@@ -118,8 +121,12 @@ Gradients embedding_gradients(Eager& eager, Gradients& grads, Node& node) {
   const std::int64_t count = saved.elements();
   launch(eager, {&ids});
   launch(eager, {&rows, &rows});
-  if (count > kUnsortedRows) {
-    return {sorted_gradient(eager, count, weight, dtype)};
+  if (sorts_embedding_rows(count)) {
+    const Tensor gradient = sorted_embedding_gradient(eager, count, weight, dtype);
+    launch_fill(eager, gradient);
+    launch_kernels(eager, 2 * bytes_of(gradient) / std::max<std::int64_t>(1, weight[0] / count),
+                   kSortedKernels);
+    return {gradient};
   }
   Tensor gradient = filled(eager, weight, dtype);
   launch(eager, {&grads[0], &grads[0], &grads[0]});  // Rows are summed in place.

@@ -46,7 +46,7 @@ std::vector<TensorId> targets_of(const ModelSpec& spec, const Graph& graph, cons
     const bool named = lora.targets.empty() || std::find(lora.targets.begin(), lora.targets.end(),
                                                          name) != lora.targets.end();
     if (named && linear.contains(id) && (modules || !names_expert_part(spec, name)) &&
-        !is_saved_module(spec, lora, name)) {
+        !is_saved_module(spec, lora, graph.tensor(id).name)) {
       targets.push_back(id);
     }
   }
@@ -143,7 +143,17 @@ void list_trainable(Model& model) {
 
 std::optional<Error> missing_targets(const ModelSpec& spec, const Graph& graph,
                                      const LoraPlan& lora) {
-  if (!targets_of(spec, graph, lora).empty() || !expert_targets(spec, graph, lora).empty()) {
+  const std::vector<TensorId> targets = targets_of(spec, graph, lora);
+  const auto copied = std::ranges::find_if(targets, [&](TensorId id) {
+    return spec.recording && is_copied_module(spec, lora, graph.tensor(id).name);
+  });
+  if (copied != targets.end()) {
+    return Error::invalid_argument(
+        "lora", "adapters on " + std::string(module_name(graph.tensor(*copied).name)),
+        "targets=... without it: PEFT would copy the module with its adapter",
+        "name the targets: --lora targets=...");
+  }
+  if (!targets.empty() || !expert_targets(spec, graph, lora).empty()) {
     return missing_saved_modules(spec, graph, lora);
   }
   std::set<std::string> names;

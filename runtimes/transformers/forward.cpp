@@ -294,9 +294,12 @@ Batch make_batch(Eager& eager, const Model& model) {
       torch::computed(eager, {model.plan->workload.micro_batch, model.plan->workload.sequence},
                       DType::kInt64, TensorRole::kInput);
   if (model.spec->recording) {
-    batch.others = recorded_inputs(eager, model);
+    batch.others = recorded_inputs(eager, model, batch.ids);
   }
-  batch.labels = labels_of(eager, *model.spec, batch.ids);
+  const bool labels_recorded =
+      model.spec->recording &&
+      (model.spec->task != Task::kLanguage || model.spec->recording->task == kSpeechTask);
+  batch.labels = labels_recorded ? Tensor{} : labels_of(eager, *model.spec, batch.ids);
   if (model.plan->workload.padded_batch && !makes_padding_mask(model.spec->family)) {
     batch.mask = torch::filled(eager, batch.ids.shape(), DType::kInt64);
   }

@@ -108,7 +108,8 @@ std::string python_list(const std::vector<std::string>& names) {
 }
 
 /// Source: huggingface/peft src/peft/tuners/lora/config.py, utils/other.py.
-void add_adapters(std::vector<std::string>& lines, const ParallelPlan& plan) {
+void add_adapters(std::vector<std::string>& lines, const ModelSpec& model,
+                  const ParallelPlan& plan) {
   if (!plan.lora) {
     return;
   }
@@ -122,6 +123,9 @@ void add_adapters(std::vector<std::string>& lines, const ParallelPlan& plan) {
   config += lora.dropout > 0 ? ", lora_dropout=" + number_text(lora.dropout) : "";
   config += lora.dora ? ", use_dora=True" : "";
   config += lora.rank_stabilised ? ", use_rslora=True" : "";
+  config += model.task == Task::kSequenceClassification ? ", task_type='SEQ_CLS'"
+            : model.task == Task::kTokenClassification  ? ", task_type='TOKEN_CLS'"
+                                                        : "";
   config +=
       lora.modules_to_save.empty() ? "" : ", modules_to_save=" + python_list(lora.modules_to_save);
   lines.push_back("model = get_peft_model(model, " + config + "))");
@@ -143,12 +147,22 @@ std::vector<std::string> making_lines(const Recording& recording, const Parallel
   return lines;
 }
 
+/// The attention to name: transformers refuses sdpa by name where a class has eager attention
+/// alone.
+std::string attention_of(const ModelSpec& model, const ParallelPlan& plan) {
+  const bool falls_back = model.recording != nullptr && !model.recording->has_fused_attention();
+  return falls_back ? "eager" : std::string(attention_name(plan.attention));
+}
+
 std::string loading_line(const ModelSpec& model, const ParallelPlan& plan,
                          const std::string& name) {
   std::string line = "model = " + std::string(auto_class(model)) + ".from_pretrained(" +
                      to_json(JsonValue{name}) +
                      ", dtype=" + torch_name(param_dtype(plan.precision)) +
-                     ", attn_implementation='" + attention_name(plan.attention) + "'";
+                     ", attn_implementation='" + attention_of(model, plan) + "'";
+  if (model.task != Task::kLanguage) {
+    line += ", num_labels=" + std::to_string(model.labels);
+  }
   if (plan.quant) {
     const DType computed = autocast_dtype(plan.precision).value_or(param_dtype(plan.precision));
     line += plan.quant->bits == 8
@@ -217,7 +231,7 @@ std::vector<std::string> script_lines(const ModelSpec& model, const ParallelPlan
   if (plan.attention == AttentionKind::kSdpaNoCudnn) {
     lines.emplace_back("torch.backends.cuda.enable_cudnn_sdp(False)");
   }
-  add_adapters(lines, plan);
+  add_adapters(lines, model, plan);
   if (!optimizer_name(plan.optimizer)) {
     lines.emplace_back(
         "# Trainer has no name for the optimizer: pass optimizers=(optimizer, None)");

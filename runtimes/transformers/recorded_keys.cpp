@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "model_ir/spec/hf_config.h"
+#include "model_ir/spec/recording/recording.h"
 #include "model_ir/spec/task.h"
 #include "runtimes/interface/runs/recorded_keys.h"
 #include "runtimes/transformers/modeling.h"
@@ -58,8 +59,24 @@ bool read_first_layers(RunReader& row, ParallelPlan& plan) {
   return true;
 }
 
+/// Checks that the case's `task`, if it has one, is that of the recording, which `architectures`
+/// has chosen.
+void check_recorded_head(RunReader& row, const Recording& recording) {
+  if (row.peek("task") == nullptr) {
+    return;
+  }
+  const std::string got = row.text("task", "");
+  if (got != recording.task && got + "-lm" != recording.task) {
+    row.fail("task", "'" + got + "' for a recording of " + recording.task);
+  }
+}
+
 /// Adds the head of the case's `task` to the model.
 void set_head(RunReader& row, ModelSpec& model) {
+  if (model.recording) {
+    check_recorded_head(row, *model.recording);
+    return;
+  }
   const std::string got = row.text("task", "causal");
   std::string_view expected = "causal";
   switch (model.architecture) {

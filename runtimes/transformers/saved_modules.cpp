@@ -1,11 +1,16 @@
 #include "runtimes/transformers/saved_modules.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "model_ir/plan/plan_words.h"
+#include "model_ir/spec/recording/recording.h"
 #include "model_ir/spec/task.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/transformers/modeling.h"
@@ -34,7 +39,38 @@ bool saves_head(const ModelSpec& spec) {
   return spec.task != Task::kLanguage;
 }
 
+/// The modules that hold the labels' scores, which may hold others (RobertaClassificationHead).
+/// Source: huggingface/peft 0.21 src/peft/peft_model.py, classifier_module_names.
+constexpr std::array<std::string_view, 2> kClassifiers = {"classifier", "score"};
+
+/// Whether `accepts` the path of the module or of one that it lies in.
+template <typename Accepts>
+bool lies_in(std::string_view path, Accepts accepts) {
+  for (std::size_t end = path.find('.'); end != std::string_view::npos;
+       end = path.find('.', end + 1)) {
+    if (accepts(path.substr(0, end))) {
+      return true;
+    }
+  }
+  return accepts(path);
+}
+
+/// Source: huggingface/peft 0.21 src/peft/utils/other.py, _set_trainable.
+bool is_recorded_classifier(const ModelSpec& spec, std::string_view path) {
+  return saves_head(spec) && lies_in(path, [](std::string_view module) {
+           return std::ranges::any_of(
+               kClassifiers, [module](std::string_view name) { return module.ends_with(name); });
+         });
+}
+
 bool names(const ModelSpec& spec, const LoraPlan& lora, std::string_view path) {
+  if (spec.recording) {
+    return is_recorded_classifier(spec, path) || lies_in(path, [&](std::string_view module) {
+             return std::ranges::any_of(lora.modules_to_save, [module](const std::string& name) {
+               return module.ends_with(name);
+             });
+           });
+  }
   return (saves_head(spec) && path == head_module(spec)) ||
          std::any_of(lora.modules_to_save.begin(), lora.modules_to_save.end(),
                      [&](const std::string& name) { return path.ends_with(name); });
@@ -44,9 +80,52 @@ bool has_tied_head(const ModelSpec& spec) {
   return spec.tied_embeddings && spec.architecture != Architecture::kMaskedLm;
 }
 
+/// A module of a recorded model that reads a parameter, which may be tied to that of another.
+struct RecordedReader {
+  TensorId parameter;
+  std::string_view path;
+  ParameterReader reader;
+};
+
+/// All of them, each parameter with its own module first.
+std::vector<RecordedReader> recorded_readers(const ModelSpec& spec, const Graph& graph) {
+  std::set<std::string_view> heads;
+  for (std::size_t node = 0; node < graph.op_count(); ++node) {
+    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
+    if (op.role == OpRole::kHead) {
+      heads.insert(graph.tensor(op.outputs[0]).name);
+    }
+  }
+  std::vector<RecordedReader> readers;
+  const auto add = [&](std::size_t index, std::string_view name) {
+    const std::string_view path = module_path(name);
+    readers.push_back(
+        {.parameter = TensorId{static_cast<std::uint32_t>(index)},
+         .path = path,
+         .reader = heads.contains(path) ? ParameterReader::kHead : ParameterReader::kModule});
+  };
+  for (std::size_t i = 0; i < spec.recording->parameters.size(); ++i) {
+    const RecordedParameter& parameter = spec.recording->parameters[i];
+    add(i, parameter.name);
+    for (const std::string& other : parameter.other_names) {
+      add(i, other);
+    }
+  }
+  return readers;
+}
+
 /// The last parts of the names of all modules that hold parameters.
 std::set<std::string> known_modules(const ModelSpec& spec, const Graph& graph) {
   std::set<std::string> known;
+  if (spec.recording) {
+    for (const RecordedReader& each : recorded_readers(spec, graph)) {
+      lies_in(each.path, [&known](std::string_view module) {
+        known.emplace(last_part(module));
+        return false;
+      });
+    }
+    return known;
+  }
   for (const TensorId id : graph.parameters()) {
     known.emplace(last_part(module_path(graph.tensor(id).name)));
   }
@@ -79,6 +158,21 @@ Tensor copy_of(torch::Eager& eager, const Model& model, const Tensor& original) 
   return copy;
 }
 
+/// Copies the parameters of the modules of a recorded model whose path `chosen` takes.
+void copy_recorded(torch::Eager& eager, Model& model,
+                   const std::function<bool(std::string_view path)>& chosen) {
+  for (const RecordedReader& each : recorded_readers(*model.spec, *model.graph)) {
+    const auto id = static_cast<std::uint32_t>(each.parameter);
+    if (!chosen(each.path) || model.quantised.contains(id) ||
+        model.retrained.contains({id, each.reader})) {
+      continue;
+    }
+    const Tensor copy = copy_of(eager, model, model.parameters[id]);
+    model.retrained[{id, each.reader}] = copy;
+    model.parameter_count += copy.elements();
+  }
+}
+
 }  // namespace
 
 std::vector<std::pair<TensorId, ParameterReader>> reading_modules(const Model& model) {
@@ -102,10 +196,25 @@ std::vector<std::pair<TensorId, ParameterReader>> reading_modules(const Model& m
   return modules;
 }
 
-bool is_saved_module(const ModelSpec& spec, const LoraPlan& lora, std::string_view module) {
+bool is_saved_module(const ModelSpec& spec, const LoraPlan& lora, std::string_view parameter) {
+  const std::string_view path = module_path(parameter);
+  const std::string_view module = last_part(path);
+  if (spec.recording) {
+    return lies_in(path, [&](std::string_view outer) {
+      const std::string_view name = last_part(outer);
+      const bool classifies =
+          saves_head(spec) && std::ranges::find(kClassifiers, name) != kClassifiers.end();
+      return classifies ||
+             std::ranges::find(lora.modules_to_save, name) != lora.modules_to_save.end();
+    });
+  }
   return (saves_head(spec) && module == head_module(spec)) ||
          std::find(lora.modules_to_save.begin(), lora.modules_to_save.end(), module) !=
              lora.modules_to_save.end();
+}
+
+bool is_copied_module(const ModelSpec& spec, const LoraPlan& lora, std::string_view parameter) {
+  return names(spec, lora, module_path(parameter));
 }
 
 std::optional<Error> missing_saved_modules(const ModelSpec& spec, const Graph& graph,
@@ -131,6 +240,14 @@ void add_saved_modules(torch::Eager& eager, Model& model, const LoraPlan& lora) 
     return;
   }
   eager.set_site("lora.modules_to_save", -1);
+  if (spec.recording) {
+    copy_recorded(eager, model, [&](std::string_view path) {
+      const bool later =
+          spec.task == Task::kTokenClassification && is_recorded_classifier(spec, path);
+      return !later && names(spec, lora, path);
+    });
+    return;
+  }
   const TensorId table = model.graph->parameters().front();  // The embedding comes first.
   const auto save = [&](TensorId id, ParameterReader reader) {
     const bool scales = reader == ParameterReader::kModule && id == table &&
@@ -167,6 +284,11 @@ void add_saved_modules(torch::Eager& eager, Model& model, const LoraPlan& lora) 
 void add_token_head(torch::Eager& eager, Model& model) {
   const ModelSpec& spec = *model.spec;
   if (spec.task != Task::kTokenClassification) {
+    return;
+  }
+  if (spec.recording) {
+    copy_recorded(eager, model,
+                  [&](std::string_view path) { return is_recorded_classifier(spec, path); });
     return;
   }
   for (const TensorId id : model.graph->parameters()) {

@@ -17,10 +17,15 @@ namespace headroom::ir::transformers {
 /// once for each of its modules, the heads last.
 [[nodiscard]] std::vector<std::pair<TensorId, ParameterReader>> reading_modules(const Model& model);
 
-/// Whether `module`, the last part of a module's name, is trained in full and thus has no adapter.
+/// Whether the module of `parameter` is trained in full and thus has no adapter.
 /// Source: huggingface/peft 0.21 src/peft/tuners/tuners_utils.py, check_target_module_exists.
 [[nodiscard]] bool is_saved_module(const ModelSpec& spec, const LoraPlan& lora,
-                                   std::string_view module);
+                                   std::string_view parameter);
+
+/// Whether PEFT copies the module of `parameter` to train it in full.
+/// Source: huggingface/peft 0.21 src/peft/utils/other.py, _set_trainable.
+[[nodiscard]] bool is_copied_module(const ModelSpec& spec, const LoraPlan& lora,
+                                    std::string_view parameter);
 
 /// Why `lora.modules_to_save` is not supported: it has a name with which no module with parameters
 /// ends, or the name of a whole block.

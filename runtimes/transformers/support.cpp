@@ -124,7 +124,8 @@ std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& pla
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
                                  const DeviceTraits& device) {
   if (spec.recording) {
-    return recording_trouble(spec, plan);
+    const std::optional<Error> trouble = recording_trouble(spec, plan);
+    return trouble ? trouble : task_trouble(spec, plan);
   }
   if (plan.lora && (plan.lora->dora || plan.lora->dropout > 0) &&
       expert_weights(spec, plan) == ExpertWeights::kFused && adapts_experts(spec, *plan.lora)) {
@@ -179,6 +180,14 @@ std::optional<Error> sharding_trouble(const ModelSpec& spec, const ParallelPlan&
     return Error::invalid_argument("qlora",
                                    "is not supported with --fsdp or --zero for recorded models", {},
                                    "use --lora, or leave out --fsdp and --zero");
+  }
+  const bool copies =
+      plan.lora && (spec.task != Task::kLanguage || !plan.lora->modules_to_save.empty());
+  if (spec.recording && copies) {
+    return Error::invalid_argument("lora",
+                                   "with copies of modules that are trained in full is not "
+                                   "supported with --fsdp or --zero for recorded models",
+                                   {}, "leave out --lora, or leave out --fsdp and --zero");
   }
   if (spec.architecture != Architecture::kCausalLm && plan.quant) {
     return Error::invalid_argument("qlora",

@@ -42,8 +42,11 @@ struct Training {
 /// Assigns the loop variable: the next batch exists before the last one is freed.
 void next_batch(Training& run) {
   Batch batch = make_batch(run.eager, run.model);
-  if (run.plan.workload.keep_batch && batch.labels.impl() == batch.ids.impl()) {
-    batch.labels = torch::computed(run.eager, batch.ids.shape(), DType::kInt64, TensorRole::kInput);
+  const bool recorded =
+      run.model.spec->recording != nullptr && run.model.spec->task == Task::kTokenClassification;
+  Tensor& labels = recorded ? batch.others.front() : batch.labels;
+  if (run.plan.workload.keep_batch && labels.impl() == batch.ids.impl()) {
+    labels = torch::computed(run.eager, batch.ids.shape(), DType::kInt64, TensorRole::kInput);
   }
   run.batch = std::move(batch);
 }

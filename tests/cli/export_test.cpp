@@ -148,6 +148,7 @@ TEST_CASE("catalog: lists, filters, and says which catalogue it is") {
   const Answer smollm = test::headroom("catalog families --filter smollm3");
   CHECK(smollm.says("recorded code  transformers, fsdp, deepspeed"));
   CHECK(smollm.says("1 families from "));
+  CHECK(test::headroom("catalog families --filter distilbert --json").says("token-classification"));
   CHECK(test::json_of("catalog gpus").array("gpus").size() >= 35);
   CHECK_FALSE(test::json_of("catalog nodes").array("nodes").empty());
   CHECK_FALSE(test::json_of("catalog links").array("links").empty());

@@ -38,6 +38,8 @@ TEST_CASE("import: what is typed is checked before Python is started") {
         {"import " + config + " --output a.json --images 1x64x64 --micro-batches 1,02", "1,02"},
         {"import " + config + " --output a.json --freeze=", "--freeze"},
         {"import " + config + " --output a.json --family --images 1x64x64", "--family"},
+        {"import " + config + " --output a.json --task abacus", "token-classification"},
+        {"import qwen3-8b --output a.json", "headroom fit qwen3-8b"},
         {"import " + config + " --output a.json --gpu abacus", "abacus"}}) {
     CAPTURE(words);
     const test::Answer answer = test::headroom(words);
@@ -101,6 +103,19 @@ TEST_CASE("import: the printed script makes a model with the class of its task")
   CHECK(narrow.says("torch.set_default_dtype(torch.bfloat16)"));
   CHECK(narrow.says("model = llama()"));
   CHECK_FALSE(test::headroom(own + "autocast-bf16").says("set_default_dtype"));
+}
+
+TEST_CASE("import: the printed script has the labels, the adapters and the attention of a head") {
+  const test::Answer adapted = test::headroom(
+      "fit roberta-large --task sequence-classification --num-labels 3 --seq 256 --gpu l4 --lora "
+      "r=8,targets=query+value --script");
+  CHECK(adapted.code == ExitCode::kYes);
+  CHECK(adapted.out.find("AutoModelForSequenceClassification") != std::string::npos);
+  CHECK(adapted.out.find("num_labels=3") != std::string::npos);
+  CHECK(adapted.out.find("task_type='SEQ_CLS'") != std::string::npos);
+  const test::Answer eager = test::headroom("fit deberta-v3-base --seq 256 --gpu l4 --script");
+  CHECK(eager.out.find("attn_implementation='eager'") != std::string::npos);
+  CHECK(eager.out.find("num_labels") == std::string::npos);
 }
 
 TEST_CASE("import: searches, timelines and configurations take the images of a recording") {

@@ -326,6 +326,31 @@ TEST_CASE("measured: families that are recorded, with 4-bit and int8 weights") {
   }
 }
 
+TEST_CASE("measured: evaluation of families that are recorded") {
+  for (const SummaryLine& line : summary_of("family_eval")) {
+    CAPTURE(key_of(line));
+    const bool bytes =
+        line.metric == Metric::kPeakAllocated || line.metric == Metric::kAllocatedAfter ||
+        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    // Five families differ, in training as well but for the peak of Gemma 4.
+    CHECK((!bytes || (line.exact_share > 0.91 && line.worst < 0.01)));
+    CHECK((line.metric != Metric::kFits || line.exact_share == 1));
+  }
+}
+
+TEST_CASE("measured: heads that people train, encoder-decoders and copies of modules") {
+  for (const SummaryLine& line : summary_of("heads")) {
+    CAPTURE(key_of(line));
+    const bool allocated =
+        line.metric == Metric::kPeakAllocated || line.metric == Metric::kAllocatedAfter;
+    const bool reserved =
+        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    CHECK((!allocated || (line.exact_share > 0.93 && line.worst < 0.01)));
+    CHECK((!reserved || (line.exact_share > 0.93 && line.worst < 0.025)));
+    CHECK((line.metric != Metric::kFits || line.exact_share == 1));
+  }
+}
+
 TEST_CASE("measured: DeepSpeed") {
   check_source("deepspeed");
 }

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::string_view kIndex = "{i}";
 constexpr std::int64_t kMostInstructions = 1 << 20;
-constexpr std::int64_t kMostNamedValues = 1 << 20;  // By "each" and "back".
-constexpr std::size_t kWord = 5;                    // Characters of "each " and "back ".
+constexpr std::int64_t kMostNamedValues = 1 << 20;  // By "each", "back" and "most".
+constexpr std::size_t kWord = 5;                    // Characters of "each ", "back " and "most ".
 
 bool is_kind(const JsonValue::Array& instruction, std::string_view kind) {
   const std::string* const own = instruction.empty() ? nullptr : instruction[0].as_string();
@@ -148,11 +148,11 @@ void CodeUnroller::refer(JsonValue& reference, const Names& names) {
 }
 
 /// The values of "each 36 37": outputs 36 and 37 of a loop's first turn, of its second, and so on;
-/// with "back" those of the last turn come first.
-std::optional<std::vector<std::int64_t>> CodeUnroller::of_all_turns(
-    const JsonValue& reference) const {
+/// with "back" those of the last turn come first, and with "most" they are left out.
+std::optional<std::vector<std::int64_t>> CodeUnroller::of_all_turns(const JsonValue& reference) {
   const std::string* const text = reference.as_string();
-  if (text == nullptr || !(text->starts_with("each ") || text->starts_with("back "))) {
+  if (text == nullptr ||
+      !(text->starts_with("each ") || text->starts_with("back ") || text->starts_with("most "))) {
     return std::nullopt;
   }
   std::istringstream words(text->substr(kWord));
@@ -160,19 +160,28 @@ std::optional<std::vector<std::int64_t>> CodeUnroller::of_all_turns(
   for (std::int64_t output = 0; words >> output;) {
     const auto found = turns_.find(output);
     if (found == turns_.end()) {
+      sizes_.refuse("values of a loop that is not there");
       return std::vector<std::int64_t>();
     }
     slots.push_back(&found->second);
   }
-  const std::size_t count = slots.empty() ? 0 : slots.front()->size();
+  if (slots.empty()) {
+    sizes_.refuse("values of no loop");
+    return std::vector<std::int64_t>();
+  }
+  const std::size_t count = slots.front()->size();
+  const std::size_t named = text->front() == 'm' ? count - 1 : count;
   std::vector<std::int64_t> values;
-  for (std::size_t turn = 0; turn < count; ++turn) {
+  for (std::size_t turn = 0; turn < named; ++turn) {
     for (const std::vector<std::int64_t>* const slot : slots) {
-      const std::size_t at = text->front() == 'e' ? turn : count - 1 - turn;
+      const std::size_t at = text->front() == 'b' ? count - 1 - turn : turn;
       if (slot->size() == count && (*slot)[at] >= 0) {
         values.push_back((*slot)[at]);
       }
     }
+  }
+  if (values.empty() && named > 0) {
+    sizes_.refuse("values of a loop that is not there");
   }
   return values;
 }
@@ -186,9 +195,6 @@ void CodeUnroller::refer_all(JsonValue& references, const Names& names, std::siz
   for (std::size_t at = from; at < list->size(); ++at) {
     if (const auto values = of_all_turns((*list)[at])) {
       values_named_ += std::ssize(*values);
-      if (values->empty()) {
-        return sizes_.refuse("values of a loop that is not there");
-      }
       for (const std::int64_t value : *values) {
         result.emplace_back(value);
       }

@@ -49,8 +49,7 @@ class CodeUnroller {
   void refer(JsonValue& reference, const Names& names);
   void refer_all(JsonValue& references, const Names& names, std::size_t from = 0);
   void refer_extra(JsonValue& extra, const Names& names);
-  [[nodiscard]] std::optional<std::vector<std::int64_t>> of_all_turns(
-      const JsonValue& reference) const;
+  [[nodiscard]] std::optional<std::vector<std::int64_t>> of_all_turns(const JsonValue& reference);
 
   const std::vector<LayerStack>& stacks_;
   ExpansionSizes& sizes_;

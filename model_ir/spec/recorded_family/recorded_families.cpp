@@ -21,8 +21,19 @@ bool is_plain(std::string_view type) {
   });
 }
 
-std::string path_of(const std::string& folder, const std::string& type, int form) {
-  return folder + "/" + type + (form == 1 ? "" : "." + std::to_string(form)) + ".json";
+/// The `model_type` of a configuration, if it can be the name of a file; else null.
+const std::string* type_of(const JsonValue& config) {
+  const JsonValue* const named = config.find("model_type");
+  const std::string* const type = named == nullptr ? nullptr : named->as_string();
+  return type != nullptr && is_plain(*type) ? type : nullptr;
+}
+
+std::string name_with_head(const std::string& type, std::string_view head) {
+  return head.empty() ? type : type + "." + std::string(head);
+}
+
+std::string path_of(const std::string& folder, const std::string& name, int form) {
+  return folder + "/" + name + (form == 1 ? "" : "." + std::to_string(form)) + ".json";
 }
 
 /// Leaves out all variants but the first.
@@ -84,7 +95,14 @@ Result<std::vector<RecordedFamily>> recorded_families(const std::string& folder)
            std::filesystem::exists(path_of(folder, type, forms + 1), missing)) {
       ++forms;
     }
-    families.push_back({.type = type, .forms = forms});
+    RecordedFamily& family = families.emplace_back();
+    family.type = type;
+    family.forms = forms;
+    for (const std::string_view head : kRecordedHeads) {
+      if (std::filesystem::exists(path_of(folder, name_with_head(type, head), 1), missing)) {
+        family.heads.emplace_back(head);
+      }
+    }
   }
   if (fault) {
     return Error::environment(folder, fault.message(), "a folder that can be read");
@@ -93,17 +111,24 @@ Result<std::vector<RecordedFamily>> recorded_families(const std::string& folder)
   return families;
 }
 
+bool is_recorded(const JsonValue& config, const std::string& folder, std::string_view head) {
+  const std::string* const type = type_of(config);
+  std::error_code fault;
+  return type != nullptr &&
+         std::filesystem::exists(path_of(folder, name_with_head(*type, head), 1), fault);
+}
+
 Result<std::optional<FamilyModel>> model_of_family(const JsonValue& config, std::string_view file,
                                                    const std::string& folder,
-                                                   FamilyVariants variants) {
-  const JsonValue* const named = config.find("model_type");
-  const std::string* const type = named == nullptr ? nullptr : named->as_string();
-  if (type == nullptr || !is_plain(*type)) {
+                                                   FamilyVariants variants, std::string_view head) {
+  const std::string* const type = type_of(config);
+  if (type == nullptr) {
     return std::optional<FamilyModel>();
   }
+  const std::string name = name_with_head(*type, head);
   std::optional<Error> unlike;
   for (int form = 1; form <= kMostForms; ++form) {
-    const std::string path = path_of(folder, *type, form);
+    const std::string path = path_of(folder, name, form);
     std::error_code fault;
     if (!std::filesystem::exists(path, fault)) {
       break;
@@ -115,6 +140,10 @@ Result<std::optional<FamilyModel>> model_of_family(const JsonValue& config, std:
     Error error = std::move(model).error();
     if (error.file != file) {
       return error;  // The recording cannot be read: no other one hides that.
+    }
+    if (!head.empty()) {
+      error.fix = "record this model from its own code: headroom import FILE --task " +
+                  std::string(head) + " --output model.json (it needs PyTorch and transformers)";
     }
     unlike = unlike ? std::move(*unlike).with_note("recording " + std::to_string(form) +
                                                    " differs, too: " + error.pointer + ": got " +

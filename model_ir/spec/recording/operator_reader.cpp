@@ -35,6 +35,12 @@ bool OperatorReader::read_operator(const JsonValue& value, const JsonValue::Arra
   if (instruction.name == "keep" && !is_kept(instruction)) {
     return refuse(value, "one value that a module keeps, and no output");
   }
+  if (instruction.name == "native_dropout" && !is_dropout(instruction)) {
+    return refuse(value, "dropout of a value, with new outputs");
+  }
+  if (instruction.name == "embedding_dense_backward" && !is_table_gradient(instruction)) {
+    return refuse(value, "the gradient of a table from two tensors, with one output of two sizes");
+  }
   return instruction.name != "scaled_dot_product_attention" || is_attention(instruction) ||
          refuse(value, "attention of queries, keys and values, with one new output");
 }
@@ -42,6 +48,16 @@ bool OperatorReader::read_operator(const JsonValue& value, const JsonValue::Arra
 bool OperatorReader::is_kept(const Instruction& instruction) {
   return instruction.inputs.size() == 1 &&
          instruction.inputs.front().kind == Reference::Kind::kValue && instruction.outputs.empty();
+}
+
+bool OperatorReader::is_dropout(const Instruction& instruction) {
+  return !instruction.inputs.empty() && !instruction.outputs.empty() &&
+         instruction.outputs.front().target.kind == Reference::Kind::kValue;
+}
+
+bool OperatorReader::is_table_gradient(const Instruction& instruction) {
+  return instruction.inputs.size() >= 2 && instruction.outputs.size() == 1 &&
+         instruction.outputs.front().shape.size() == 2;
 }
 
 bool OperatorReader::is_attention(const Instruction& instruction) {

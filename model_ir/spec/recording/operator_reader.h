@@ -16,6 +16,8 @@ class OperatorReader : public ValueReader {
 
  private:
   /// Attention is run as a whole: its inputs are values, its output has a storage of its own.
+  [[nodiscard]] static bool is_dropout(const Instruction& instruction);
+  [[nodiscard]] static bool is_table_gradient(const Instruction& instruction);
   [[nodiscard]] static bool is_attention(const Instruction& instruction);
   [[nodiscard]] static bool is_kept(const Instruction& instruction);
   /// The output of a node, [value], which exists already.

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "model_ir/spec/recording/fewer_layers.h"
+#include "model_ir/spec/recording/position_limit.h"
 #include "model_ir/spec/recording/recording_reader.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir {
 namespace {
@@ -25,6 +27,12 @@ std::int64_t dimension(const JsonValue& config, std::initializer_list<std::strin
     }
   }
   return 0;
+}
+
+/// Whether `config` has the key with a number.
+bool has_number(const JsonValue& config, std::string_view key) {
+  const JsonValue* const value = config.find(key);
+  return value != nullptr && value->as_integer().has_value();
 }
 
 /// The rows of the embedding that reads the ids, which are value 0 of the forward pass, for a
@@ -73,7 +81,19 @@ Result<ModelSpec> read_recorded_model(const JsonValue& document, std::string_vie
   if (spec.vocabulary == 0) {
     spec.vocabulary = embedded_words(*spec.recording);
   }
-  spec.max_positions = dimension(config, {"max_position_embeddings", "n_positions"});
+  if (const std::optional<Task> task = parse_task(spec.recording->task)) {
+    spec.task = *task;
+    spec.labels = dimension(config, {"num_labels"});
+  }
+  spec.max_positions =
+      dimension(config, {"max_position_embeddings", "n_positions", "max_target_positions"});
+  PositionKeys keys{.positions = spec.max_positions};
+  keys.padding =
+      has_number(config, "pad_token_id") ? dimension(config, {"pad_token_id"}) : keys.padding;
+  if (const std::optional<std::int64_t> limit = position_limit(*spec.recording, keys)) {
+    spec.position = PositionKind::kLearned;
+    spec.max_positions = *limit;
+  }
   spec.tied_embeddings =
       std::ranges::any_of(spec.recording->parameters, &RecordedParameter::is_tied);
   for (const std::uint32_t kind : kinds_of_layers(*spec.recording)) {

@@ -235,6 +235,9 @@ struct RecordedBuffer {
   DType dtype = DType::kFp32;
 };
 
+/// The task of models that write down what they hear; their ids are labels alone.
+inline constexpr std::string_view kSpeechTask = "speech-seq2seq";
+
 struct Recording {
   std::string model;    ///< `model_type`, or the name of the user's function
   std::string task;     ///< "causal-lm", "image-text", ..., or "own" for a function of the user's.

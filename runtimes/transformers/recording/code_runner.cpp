@@ -27,12 +27,23 @@ Tensor CodeRunner::operand(const Reference& reference, const Frame& frame) const
     case Reference::Kind::kValue:
       return frame.values[reference.index];
     case Reference::Kind::kParameter:
-      return model_.parameters[frame.scope.parameters[reference.index]];
+      return parameter(frame.scope.parameters[reference.index]);
     case Reference::Kind::kBuffer:
       return model_.buffers[frame.scope.buffers[reference.index]];
     default:
       return {};
   }
+}
+
+/// The parameter, or the copy of it that is trained in its place.
+const Tensor& CodeRunner::parameter(std::uint32_t index) const {
+  if (!model_.retrained.empty()) {
+    const auto copy = model_.retrained.find({index, ParameterReader::kModule});
+    if (copy != model_.retrained.end()) {
+      return copy->second;
+    }
+  }
+  return model_.parameters[index];
 }
 
 std::vector<Tensor> CodeRunner::operands(const Instruction& instruction, const Frame& frame) const {
@@ -261,6 +272,11 @@ void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   const Instruction& recorded = *instruction.recorded;
   if (instruction.traits.keeps) {
     model_.kept[&recorded] = operand(recorded.inputs.front(), frame);
+    return;
+  }
+  if (instruction.traits.drops && !model_.training) {  // nn.functional.dropout: its input.
+    frame.values.set(recorded.outputs.front().target.index,
+                     operand(recorded.inputs.front(), frame));
     return;
   }
   if (model_.hooks.read) {

@@ -69,6 +69,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   [[nodiscard]] bool is_embedding(const Instruction& instruction, const Frame& frame) const;
   [[nodiscard]] bool embeds(const Instruction& made) const;
   void call_hook(const Instruction& instruction, const Frame& frame);
+  [[nodiscard]] const torch::Tensor& parameter(std::uint32_t index) const;
   [[nodiscard]] torch::Tensor operand(const Reference& reference, const Frame& frame) const;
   [[nodiscard]] std::vector<torch::Tensor> operands(const Instruction& instruction,
                                                     const Frame& frame) const;

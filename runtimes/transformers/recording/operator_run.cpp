@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtimes/torch/functions.h"
 #include "runtimes/transformers/recording/operator_work.h"
 
 namespace headroom::ir::transformers {
@@ -88,6 +89,14 @@ void run_operator(Eager& eager, const PreparedInstruction& instruction,
   const auto make = [&](std::size_t i) {
     outputs[i] = make_output(eager, recorded.outputs[i], instruction.outputs[i], inputs);
   };
+  if (instruction.traits.sums_rows && inputs.size() > 1 && inputs[1].defined() &&
+      torch::sorts_embedding_rows(inputs[1].elements())) {
+    const PreparedOutput& made = instruction.outputs.front();
+    outputs.front() = torch::sorted_embedding_gradient(eager, inputs[1].elements(), made.shape,
+                                                       recorded.outputs.front().dtype);
+    give_work(eager, instruction.traits, recorded, inputs, outputs);
+    return;
+  }
   InnerSteps steps(eager);
   for (std::size_t i = 0; i < recorded.inside.size(); ++i) {
     const InnerStep& step = recorded.inside[i];

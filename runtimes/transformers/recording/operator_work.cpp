@@ -189,7 +189,9 @@ OperatorTraits traits_of(const Instruction& instruction) {
           .efficient = name.find("efficient") != std::string_view::npos,
           .transposes = name == "transpose",
           .attends = name == "scaled_dot_product_attention",
-          .keeps = name == "keep"};
+          .keeps = name == "keep",
+          .sums_rows = name == "embedding_dense_backward",
+          .drops = name == "native_dropout"};
 }
 
 void touch_workspaces(Eager& eager, const OperatorTraits& traits, std::span<const Tensor> inputs) {

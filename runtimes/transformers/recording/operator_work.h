@@ -32,6 +32,8 @@ struct OperatorTraits {
   bool transposes = false;  ///< torch.transpose
   bool attends = false;     ///< scaled_dot_product_attention as a whole, which is no operator.
   bool keeps = false;       ///< No operator either: a module keeps a tensor for its next call.
+  bool sums_rows = false;   ///< The gradient of a table, which sorts where many rows were read.
+  bool drops = false;       ///< Dropout, which returns its input in evaluation mode.
 };
 [[nodiscard]] OperatorTraits traits_of(const Instruction& instruction);
 

@@ -219,29 +219,29 @@ std::optional<Error> adapter_trouble(const ModelSpec& spec, const ParallelPlan& 
 }
 
 /// The error for an option that changes the code of the model, which was recorded without it.
-std::optional<Error> option_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+std::optional<Error> option_trouble(const ParallelPlan& plan) {
   struct Option {
     bool given;
     std::string_view key;
     std::string_view fix;
   };
   const Workload& workload = plan.workload;
-  const std::array<Option, 7> options = {{
+  const std::array<Option, 6> options = {{
       {plan.loss != LossKind::kHf, "loss", "leave out --loss"},
       {plan.liger, "liger", "leave out --liger"},
       {workload.generation.has_value(), "generate", "leave out --generate"},
-      {workload.evaluation, "evaluation", "leave out --evaluation"},
-      {workload.padded_batch, "padded", "leave out --padded"},
+      {workload.evaluation && autocast_dtype(plan.precision).has_value(), "evaluation",
+       "leave out --evaluation, or choose --precision bf16: evaluation runs outside autocast"},
+      {workload.padded_batch, "padded",
+       "leave out --padded: the answer is for sequences that fill --seq"},
       {!plan.runtime_version.empty(), "runtime-version", "leave out --runtime-version"},
-      {spec.task != Task::kLanguage, "task", "leave out --task"},
   }};
   const auto* const given = std::ranges::find_if(options, &Option::given);
   if (given == options.end()) {
     return std::nullopt;
   }
   return Error::invalid_argument(
-      given->key, "an option that changes the code of the model",
-      "what the recording holds: a training step of transformers " + spec.recording->library,
+      given->key, "is not known for recorded models: their code was recorded without it", {},
       given->fix);
 }
 
@@ -347,7 +347,7 @@ std::optional<Error> size_trouble(const ModelSpec& spec, const ParallelPlan& pla
 }  // namespace
 
 std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
-  if (const std::optional<Error> trouble = option_trouble(spec, plan)) {
+  if (const std::optional<Error> trouble = option_trouble(plan)) {
     return trouble;
   }
   if (const std::optional<Error> trouble = adapter_trouble(spec, plan)) {
@@ -413,10 +413,14 @@ Model load_recorded(Eager& eager, const ModelSource& source,
   return model;
 }
 
-std::vector<Tensor> recorded_inputs(Eager& eager, const Model& model) {
+std::vector<Tensor> recorded_inputs(Eager& eager, const Model& model, const Tensor& ids) {
   std::vector<Tensor> inputs;
   const std::vector<RecordedOutput>& recorded = model.recorded->variant().inputs;
   for (std::size_t i = 1; i < recorded.size(); ++i) {
+    if (model.spec->task == Task::kTokenClassification) {  // A label for each token.
+      inputs.push_back(ids);
+      continue;
+    }
     inputs.push_back(eager.empty(model.recorded->shape_of(recorded[i].shape), recorded[i].dtype,
                                  TensorRole::kInput));
   }

@@ -25,8 +25,10 @@ namespace headroom::ir::transformers {
 [[nodiscard]] Model load_recorded(torch::Eager& eager, const ModelSource& source,
                                   const std::function<void(const torch::Tensor&)>& created);
 
-/// The model's inputs besides the ids: images and the like.
-[[nodiscard]] std::vector<torch::Tensor> recorded_inputs(torch::Eager& eager, const Model& model);
+/// The model's inputs besides the ids [B, S]: images, spectrograms, labels that are not the ids.
+/// Labels of tokens are the ids themselves, as elsewhere.
+[[nodiscard]] std::vector<torch::Tensor> recorded_inputs(torch::Eager& eager, const Model& model,
+                                                         const torch::Tensor& ids);
 
 /// One call of a recorded model.
 [[nodiscard]] ModelOutput forward_recorded(torch::Eager& eager, Model& model, const Batch& batch);

@@ -18,6 +18,7 @@ TASKS = {
     "image-text": transformers.AutoModelForImageTextToText,
     "masked": transformers.AutoModelForMaskedLM,
     "seq2seq": transformers.AutoModelForSeq2SeqLM,
+    "speech-seq2seq": transformers.AutoModelForSpeechSeq2Seq,
     "sequence-classification": transformers.AutoModelForSequenceClassification,
     "token-classification": transformers.AutoModelForTokenClassification,
 }

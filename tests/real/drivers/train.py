@@ -76,6 +76,11 @@ def batch_of(case):
     if case.get("task") == "sequence-classification":
         kind = torch.float32 if case["config"].get("num_labels", 2) == 1 else torch.int64
         batch["labels"] = torch.zeros(shape[0], dtype=kind, device="cuda")
+    if case.get("task") == "speech-seq2seq":  # The encoder takes spectrograms of one length.
+        config = models.model_config(case)
+        features = (shape[0], config.num_mel_bins, 2 * config.max_source_positions)
+        kind = torch.bfloat16 if case.get("param_dtype") == "bf16" else torch.float32
+        batch = {"labels": tokens, "input_features": torch.zeros(features, dtype=kind, device="cuda")}
     if case.get("padded"):
         batch["attention_mask"] = torch.ones(shape, dtype=torch.int64, device="cuda")
     return batch

@@ -31,11 +31,11 @@ def operator(name, inputs, number, shape, **extra):
     return ["op", name, inputs, [[number, "bf16", shape]]] + ([extra] if extra else [])
 
 
-def recording(of, cached=True, shared=False, held=False, masked=False):
+def recording(of, cached=True, shared=False, held=False, masked=False, hoarded=False):
     """What a recorder would write: layers of two kinds, each keeping a tensor that the model returns at the end.
 
     `held`: the caller has a name for the input of the layers until the last one has run. `masked`: the kinds of layers
-    have the same code, and other masks.
+    have the same code, and other masks. `hoarded`: the caller keeps what every layer hands on until the last one has run.
     """
     hidden, heads = of["hidden_size"], of["num_heads"]
     modules = [["", "Toy"], ["embed", "Embedding"], ["layers", "ModuleList"]]
@@ -44,7 +44,7 @@ def recording(of, cached=True, shared=False, held=False, masked=False):
     forward = [operator("embedding", ["p:embed.weight", 0], 1, ["B", "S", hidden], gradient=0)]
     forward += [operator("arange", [], 2, ["S"])]
     masks = {"linear": 2, "full": 2}
-    numbers, kept, layers, value, index = {}, [], [], 1, None
+    numbers, kept, handed, layers, value, index = {}, [], [], [], 1, None
     following = 3
     if masked:
         forward += [operator("ones", [], 3, ["S", "S"])]
@@ -61,12 +61,13 @@ def recording(of, cached=True, shared=False, held=False, masked=False):
         outputs = [following, following + 1] + ([following + 2] if shared and kind == "full" else [])
         forward.append(["layer", at, arguments, outputs])
         index = outputs[2] if len(outputs) == 3 else index
-        if at:
+        if at and not hoarded:
             last = held and at == len(of["layer_types"]) - 1
             forward.append(["drop"] + ([1] if last else []) + [value])
+        handed = handed + [following]
         value, kept = following, [following + 1] + kept
         following += len(outputs)
-    forward.append(["drop"] + ([] if held else [1]) + [2] + ([3] if masked else []))
+    forward.append(["drop"] + ([] if held else [1]) + [2] + ([3] if masked else []) + (handed[:-1] if hoarded else []))
     forward.append(operator("mean", [value], following, []))
     forward.append(["result", following, None] + (kept if cached else []))
     bodies = [{"arguments": 2, "code": [operator("mul", [0], 2, ["B", "S", 2 * hidden + heads], saves=["in 0"]),
@@ -104,6 +105,9 @@ class Families(unittest.TestCase):
 
     def test_the_input_of_all_layers_is_let_go_behind_the_last_one(self):
         self.check_all(cached=False, held=True)
+
+    def test_what_all_layers_but_the_last_hand_on_is_let_go_behind_the_last(self):
+        self.check_all(cached=False, hoarded=True)
 
     def test_layers_of_one_code_with_other_masks_are_of_other_kinds(self):
         self.check_all(cached=False, masked=True)

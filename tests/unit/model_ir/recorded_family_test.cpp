@@ -13,8 +13,10 @@
 #include "model_ir/base/file.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/param_count.h"
+#include "model_ir/spec/recorded_family/code_unroller.h"
 #include "model_ir/spec/recorded_family/config_values.h"
 #include "model_ir/spec/recorded_family/dimension_expression.h"
+#include "model_ir/spec/recorded_family/expansion_sizes.h"
 #include "model_ir/spec/recorded_family/family_expansion.h"
 #include "model_ir/spec/recorded_family/family_match.h"
 #include "model_ir/spec/recorded_family/layer_rule.h"
@@ -32,8 +34,8 @@ const std::string kOwn = HEADROOM_SOURCE_DIR "/tests/golden/recordings/smollm3.j
 
 /// Types whose default configuration builds no model in transformers, or leads to code that was not
 /// recorded.
-const std::vector<std::string> kWithoutDefaults = {"dots1",    "hunyuan_v1_dense", "hunyuan_v1_moe",
-                                                   "kimi_k25", "ministral",        "nemotron"};
+const std::vector<std::string> kWithoutDefaults = {
+    "dots1", "hunyuan_v1_dense", "hunyuan_v1_moe", "kimi_k25", "m2m_100", "ministral", "nemotron"};
 
 JsonValue json(std::string_view text) {
   return parse_json(text, "json").value();
@@ -185,6 +187,29 @@ TEST_CASE("recorded family: it says of a model what the model's own recording sa
   }
   CHECK(count_parameters(parse_hf_config(config_text(), "config.json").value()).total() ==
         count_parameters(read_hf_config(kOwn).value()).total());
+}
+
+TEST_CASE("recorded family: later code names values of all layers, or of all but the last") {
+  const JsonValue config = json("{}");
+  const JsonValue keys = json("{}");
+  const ConfigValues values(config, keys);
+  const auto unrolled = [&](const std::vector<LayerStack>& stacks, const std::string& last) {
+    ExpansionSizes sizes(values, "family.json", "config.json");
+    const JsonValue code = json(
+        R"([["each", 0, {"first": [0], "first_drops": [], "kinds": [
+              {"code": [["layer", "i", ["<0"], [5]]], "hands": [5], "drops": []}]}, [6]], )" +
+        last + "]");
+    const JsonValue::Array made = CodeUnroller(stacks, sizes, 1).run(code);
+    return sizes.fault() ? sizes.fault()->got : to_json(made.back());
+  };
+  const std::vector<LayerStack> three = {{.path = "layers", .kinds = {0, 0, 0}}};
+  CHECK(unrolled(three, R"(["drop", "each 6"])") == to_json(json(R"(["drop", 1, 2, 3])")));
+  CHECK(unrolled(three, R"(["drop", "back 6"])") == to_json(json(R"(["drop", 3, 2, 1])")));
+  CHECK(unrolled(three, R"(["drop", 0, "most 6"])") == to_json(json(R"(["drop", 0, 1, 2])")));
+  const std::vector<LayerStack> one = {{.path = "layers", .kinds = {0}}};
+  CHECK(unrolled(one, R"(["drop", 0, "most 6"])") == to_json(json(R"(["drop", 0])")));
+  CHECK(unrolled(three, R"(["drop", "most 7"])").find("loop") != std::string::npos);
+  CHECK(unrolled(three, R"(["drop", "most "])").find("no loop") != std::string::npos);
 }
 
 TEST_CASE("recorded family: a configuration whose code was not recorded is refused by its key") {
@@ -350,7 +375,9 @@ TEST_CASE("recorded family: every recorded type is answered in its default confi
     CHECK(count_parameters(model).total() > 0);
     ParallelPlan plan;
     plan.workload.micro_batch = 2;
-    plan.workload.sequence = 256;
+    plan.workload.sequence = model.position == PositionKind::kLearned
+                                 ? std::min<std::int64_t>(256, model.max_positions)
+                                 : 256;
     CHECK(check_plan(model, plan));
     if (at % 8 == 0) {  // All of them would take a while.
       const auto program = lower(model, plan, Rank{0}, DeviceTraits{});

@@ -364,8 +364,8 @@ TEST_CASE("recording: what was not recorded is refused") {
   plan.attention = AttentionKind::kEager;
   CHECK(test::refused_by_lowering(model, plan) == "precision");
   plan = plan_of(Precision::kBf16, 2, 512);
-  plan.workload.evaluation = true;
-  CHECK(test::refused_by_lowering(model, plan) == "evaluation");
+  plan.workload.padded_batch = true;
+  CHECK(test::refused_by_lowering(model, plan) == "padded");
   plan = plan_of(Precision::kBf16, 2, 512);
   plan.runtime = "torchtitan";
   CHECK(test::refused_by_check(model, plan) == "torchtitan with a model recording");

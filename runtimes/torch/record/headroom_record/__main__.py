@@ -24,7 +24,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--micro-batches", help="with --images: micro-batches that are recorded one by one where the "
                                                 "code depends on the number of images, such as 1,2,4")
     parser.add_argument("--freeze", help="modules that are not trained, such as model.visual, with commas between")
-    parser.add_argument("--task", choices=("causal-lm", "seq2seq-lm", "masked-lm", "image-text"))
+    parser.add_argument("--task", choices=("causal-lm", "seq2seq-lm", "masked-lm", "image-text", "speech-seq2seq",
+                                           "sequence-classification", "token-classification"))
     return parser.parse_args()
 
 

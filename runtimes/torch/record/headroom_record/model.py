@@ -4,7 +4,7 @@ import contextlib
 import importlib.util
 import json
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 import torch
 from torch import nn
@@ -12,6 +12,8 @@ from torch import nn
 from .observer import Observer, Scope
 
 TYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
+CLASSIFIERS = {"sequence-classification": "AutoModelForSequenceClassification",
+               "token-classification": "AutoModelForTokenClassification"}
 
 
 class Source:
@@ -58,16 +60,54 @@ class Source:
 
 
 def task_of(config: Any, wanted: Optional[str]) -> Tuple[str, Any]:
-    """The head that a training run of this configuration has."""
-    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM, \
-        AutoModelForSeq2SeqLM
+    """The head that a training run of this configuration has; one that classifies only if it is wanted."""
+    import transformers
 
-    for task, kind in (("causal-lm", AutoModelForCausalLM), ("seq2seq-lm", AutoModelForSeq2SeqLM),
-                       ("masked-lm", AutoModelForMaskedLM), ("image-text", AutoModelForImageTextToText)):
+    heads: Dict[str, Type[Any]] = {
+        "causal-lm": transformers.AutoModelForCausalLM, "seq2seq-lm": transformers.AutoModelForSeq2SeqLM,
+        "masked-lm": transformers.AutoModelForMaskedLM, "image-text": transformers.AutoModelForImageTextToText}
+    if hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):  # As speech_batch needs it.
+        heads["speech-seq2seq"] = transformers.AutoModelForSpeechSeq2Seq
+    if wanted in CLASSIFIERS:
+        heads = {wanted: getattr(transformers, CLASSIFIERS[wanted])}
+    for task, kind in heads.items():
         if type(config) in kind._model_mapping and wanted in (None, task):
             return task, kind
     raise SystemExit(f"headroom: transformers has no {wanted or 'language model'} for model_type "
                      f"{config.model_type!r}")
+
+
+def speech_batch(config: Any, dtype: torch.dtype) -> Callable[[int, int], Dict[str, torch.Tensor]]:
+    """The transcripts of recordings, and their spectrograms in the type of the parameters. The encoder takes one
+    length: two frames for each of its positions."""
+    def batch(micro_batch: int, sequence: int) -> Dict[str, torch.Tensor]:
+        shape = (micro_batch, config.num_mel_bins, 2 * config.max_source_positions)
+        return {"labels": torch.zeros(micro_batch, sequence, dtype=torch.long, device="cuda"),
+                "input_features": torch.zeros(shape, dtype=dtype, device="cuda")}
+
+    return batch
+
+
+def labels_batch(task: str, labels: int) -> Callable[[int, int], Dict[str, torch.Tensor]]:
+    """Tokens and the labels of a head that classifies, of which one alone means regression."""
+    def batch(micro_batch: int, sequence: int) -> Dict[str, torch.Tensor]:
+        ids = torch.zeros(micro_batch, sequence, dtype=torch.long, device="cuda")
+        of_sequences = task == "sequence-classification"
+        dtype = torch.float32 if of_sequences and labels == 1 else torch.long
+        shape = (micro_batch,) if of_sequences else (micro_batch, sequence)
+        return {"input_ids": ids, "labels": torch.zeros(shape, dtype=dtype, device="cuda")}
+
+    return batch
+
+
+def configuration_of(config: Any, task: str) -> Dict[str, Any]:
+    """What the configuration says; of labels their number, and not their names."""
+    fields = json.loads(config.to_json_string(use_diff=False))
+    if task in CLASSIFIERS:
+        fields["num_labels"] = config.num_labels
+        fields.pop("id2label", None)
+        fields.pop("label2id", None)
+    return fields
 
 
 @contextlib.contextmanager
@@ -83,18 +123,14 @@ def default_type(dtype: torch.dtype) -> Iterator[None]:
 def build(source: Source, task: Any, config: Any, parameters: str, attention: str, observer: Observer) \
         -> Tuple[nn.Module, Scope]:
     """The model on the stand-in's device, and what building it asked for."""
-    import transformers
-
     scope = Scope("load")
     with observer, default_type(TYPES[parameters]), torch.device("cuda"):
         observer.scope = scope
         if source.make is not None:
             model = source.make()
         else:
-            no_init = getattr(getattr(transformers, "initialization", None), "no_init_weights", contextlib.nullcontext)
             config._attn_implementation = attention
-            with no_init():
-                model = task.from_config(config, attn_implementation=attention)
+            model = task.from_config(config, attn_implementation=attention)
             model.tie_weights()
             if any(not one.is_cuda for one in model.parameters()):  # torch.normal knows no default device.
                 model.to("cuda")

@@ -18,7 +18,7 @@ class Plan:
         the tokens that every sequence needs for its images; `micro_batches` are those that are recorded one by one
         where the code depends on the number of images."""
         text = config.get_text_config() if hasattr(config, "get_text_config") else config
-        most = getattr(text, "max_position_embeddings", None)
+        most = getattr(text, "max_position_embeddings", None) or getattr(text, "max_target_positions", None)
         self.given = list(points) if points else None
         self.window = _window_of(text)
         self.shortest, self.micro_batches = shortest, micro_batches

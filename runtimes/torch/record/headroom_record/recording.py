@@ -14,7 +14,8 @@ from .host_values import HostValues
 from .image_text import Images
 from .images import ImageBatches
 from .merge import Different
-from .model import TYPES, Source, build, parameter_names, task_of
+from .model import CLASSIFIERS, TYPES, Source, build, configuration_of, labels_batch, parameter_names, \
+    speech_batch, task_of
 from .observer import Observer, TooManyTurns
 from .plan import Plan
 from .schema import DTYPES
@@ -145,6 +146,8 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
     source = Source(source_text)
     config = source.configuration()
     task, kind = ("own", None) if config is None else task_of(config, wanted)
+    if task in CLASSIFIERS:
+        source.batch = labels_batch(task, config.num_labels)
     torch.cuda.init()
     torch.zeros(1, device="cuda")
     parts = _Parts(masks_made, images)
@@ -159,6 +162,8 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         if groups is not None:
             groups.of(model)
         batch, plan = source.batch, Plan(config, points, brief)
+        if task == "speech-seq2seq":
+            batch = speech_batch(config, TYPES[mode.parameters])
         if images is not None:
             observer.values = HostValues()
             batches = ImageBatches(images, model, config, source.folder, observer.values)
@@ -173,7 +178,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         "headroom_recording": 1, "model": source.name, "task": task,
         "versions": dict({"python": platform.python_version(), "torch": torch.__version__.split("+")[0],
                           "transformers": transformers.__version__}, **fallbacks.missing()),
-        "config": {} if config is None else json.loads(config.to_json_string(use_diff=False)),
+        "config": {} if config is None else configuration_of(config, task),
         "sizes": {"checked": parts.checked, "sequence_multiple": parts.multiple},
         "modules": [[path, type(module).__name__] for path, module in model.named_modules()],
         "parameters": _parameters(model, modes[-1].parameters, freeze),

@@ -12,7 +12,7 @@ from headroom_torch.case import Case, set_allocator
 
 
 def make_batch(model, case):
-    """Random tokens of the plan's shape, with labels."""
+    """Random tokens of the plan's shape, with labels; for speech, spectrograms and the tokens of transcripts."""
     import torch
 
     config = getattr(model, "module", model).config
@@ -20,6 +20,10 @@ def make_batch(model, case):
     kind = case.model["class"]
     classes = config.num_labels if "Token" in kind else getattr(config, "vocab_size", 100)
     tokens = torch.randint(0, min(100, classes), shape, device="cuda")
+    if "SpeechSeq2Seq" in kind:  # The encoder takes spectrograms of one length.
+        features = (shape[0], config.num_mel_bins, 2 * config.max_source_positions)
+        dtype = next(model.parameters()).dtype
+        return dict(labels=tokens, input_features=torch.zeros(features, dtype=dtype, device="cuda"))
     if "SequenceClassification" in kind:
         labels = torch.zeros(shape[0], dtype=torch.float32 if config.num_labels == 1 else torch.int64, device="cuda")
         return dict(input_ids=tokens, labels=labels)

@@ -27,7 +27,7 @@ def _text(arguments: argparse.Namespace) -> str:
                 json.dump(found, file)
 
     return record.recorded(fields.get("config", fields), arguments.count, arguments.seed,
-                           [key for key in arguments.fixed.split(",") if key], keep, arguments.level)
+                           [key for key in arguments.fixed.split(",") if key], keep, arguments.level, arguments.task)
 
 
 def main() -> int:
@@ -40,6 +40,8 @@ def main() -> int:
                                                     "values lead to other code at some sizes only")
     parser.add_argument("--level", type=int, default=0, choices=range(-1, 4),
                         help="how little varies (Explorer.narrow); -1 varies the dimensions of towers, too")
+    parser.add_argument("--task", choices=("masked-lm", "seq2seq-lm", "speech-seq2seq", "sequence-classification",
+                                           "token-classification"), help="another head than the usual one")
     parser.add_argument("--gathered", help="file that keeps what the model's code said; if it is there, no code runs")
     arguments = parser.parse_args()
     gc.disable()

@@ -189,14 +189,15 @@ class _Unrolled:
         self.code.append(renamed[:4] if renamed[0] in ("op", "node") and not renamed[4] else renamed)
 
     def _all(self, values: List[Any]) -> List[Any]:
-        """Values with those of all turns in place of "each 36 37"; their numbers are final, and begin with "#"."""
+        """Values with those of all turns in place of "each 36 37", of all but the last in place of "most 36 37"; their
+        numbers are final, and begin with "#"."""
         result: List[Any] = []
         for value in values:
-            if isinstance(value, str) and value.startswith(("each ", "back ")):
+            if isinstance(value, str) and value.startswith(("each ", "back ", "most ")):
                 of_slots = [self._turns[int(one)] for one in value.split()[1:]]
                 rows = list(zip(*of_slots))
-                result += [f"#{one}" for row in (rows if value.startswith("each") else rows[::-1])
-                           for one in row if one is not None]
+                rows = rows[::-1] if value.startswith("back") else rows[:-1] if value.startswith("most") else rows
+                result += [f"#{one}" for row in rows for one in row if one is not None]
             else:
                 result.append(value)
         return result

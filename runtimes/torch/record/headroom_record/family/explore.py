@@ -78,7 +78,8 @@ def _strip(code: List[Any]) -> None:
 class Explorer:
     """Tries configurations near one."""
 
-    def __init__(self, fields: Dict[str, Any], seed: int = 1):
+    def __init__(self, fields: Dict[str, Any], seed: int = 1, task: Optional[str] = None):
+        self.task = task
         self._random = random.Random(seed)
         self._known: Dict[str, Optional[Probe]] = {}
         self._reads = Reads()
@@ -129,7 +130,8 @@ class Explorer:
                 json.dump(self.with_changes(changes), file)
             try:
                 with self._reads:
-                    return json.loads(record(path, [Mode(mode) for mode in modes], points, brief=brief))
+                    return json.loads(record(path, [Mode(mode) for mode in modes], points, self.task,
+                                             brief=brief))
             finally:
                 self._calls += 1
                 if self._calls % 4 == 1:  # Models are cycles; their tensors take no memory here.
@@ -177,7 +179,7 @@ class Explorer:
             last = key.rsplit(".", 1)[-1]
             is_read = self._config is None or self._reads.reads(self._config, key)
             if quick:
-                is_free = not is_read or (last in _FREE and not self._has_positions())
+                is_free = not is_read or self._is_known_free(last)
                 kind = "free" if is_free else "fixed"
             else:
                 kind = "fixed" if (last in _FIXED and is_read) or key in fixed else self._kind(key, value)
@@ -215,7 +217,7 @@ class Explorer:
         self._varied = {}
 
     def _kind(self, key: str, value: Any) -> str:
-        if key.rsplit(".", 1)[-1] in _FREE and not self._has_positions():
+        if self._is_known_free(key.rsplit(".", 1)[-1]):
             return "free"
         if self._config is not None and not self._reads.reads(self._config, key):
             return "free"
@@ -245,6 +247,9 @@ class Explorer:
         return len({len(one) for one in numbers}) == 1 and any(
             (other - one) * 24 != (near - one) * value and near != other for one, other, near in zip(*numbers))
 
+    def _is_known_free(self, last: str) -> bool:
+        return last in _FREE and not (last == "max_position_embeddings" and self._has_positions())
+
     def _has_positions(self) -> bool:
         """Whether positions are learned: a parameter's size depends on their number."""
         most = self.values.get("max_position_embeddings")
@@ -273,15 +278,16 @@ class Explorer:
 
     def draw(self, number: int) -> Dict[str, Any]:
         """Changes of as many dimensions as the model takes; the first draw keeps them all."""
+        fewer = {key: few for key, few in self._fewer.items() if key in self.counts}  # Others keep their own number.
         if number == 0:
-            return dict(self._fewer)
+            return fewer
         units = [[key] for key in self.dimensions if not any(key in group for group in self.coupled)] + self.coupled
         self._random.shuffle(units)
         units.sort(key=lambda group: self._varied.get(group[0], 0))
         wanted: Dict[str, Any] = {}
         for group in units:
             wanted.update(self._one(group, self._random.choice(_FACTORS)))
-        changes = dict(self._fewer)
+        changes = dict(fewer)
         for key in self.counts:
             few = self._fewer.get(key, self.values[key])
             changes[key] = few + self._random.choice((1, 2, 3, 4, 5))
@@ -361,11 +367,13 @@ class Explorer:
             for other in numbers[at + 1:]:
                 if all(one.get(key) == one.get(other) for one in flats):
                     result.append([key, "==", other])
-                elif "head" in key and "head" in other and self.values[key] != self.values[other]:
+                elif self.values[key] != self.values[other] and (
+                        "head" in key and "head" in other or {key, other} == {"embedding_size", "hidden_size"}):
                     if self._differs({key: max(self.values[key], self.values[other]),
                                       other: max(self.values[key], self.values[other])}):
                         result.append([key, "!=", other])
-            if self.values[key] <= 64 and self._differs({key: 1}):
+            is_regression = key == "num_labels"  # Another loss, which does not run with labels in bf16.
+            if is_regression or self.values[key] <= 64 and self._differs({key: 1}):
                 result.append([key, "!=", 1])
         return result
 
@@ -378,7 +386,8 @@ def _is_name(key: str) -> bool:
     last = key.rsplit(".", 1)[-1]
     return last in ("model_type", "transformers_version", "architectures", "_name_or_path", "dtype", "torch_dtype",
                     "is_encoder_decoder", "use_cache", "output_attentions", "output_hidden_states", "return_dict",
-                    "problem_type", "chunk_size_feed_forward", "_attn_implementation_autoset")
+                    "problem_type", "chunk_size_feed_forward", "_attn_implementation_autoset", "gradient_checkpointing",
+                    "suppress_tokens", "begin_suppress_tokens", "forced_decoder_ids")
 
 
 def _others(key: str, value: Any) -> List[Any]:

@@ -48,12 +48,20 @@ def _drawn(fields: Dict[str, Any], numbers: Sequence[str], source: random.Random
     return made(fields)
 
 
+def _follows(model_type: str, key: str, numbers: Sequence[str], plain: Dict[str, Any]) -> bool:
+    """Whether a key that a file leaves out has another value where other keys have."""
+    others = _drawn(with_parts({"model_type": model_type}), [one for one in numbers if one != key], random.Random(11))
+    before = flat(plain).get(key)
+    return others is not None and isinstance(before, int) and flat(others).get(key) != before
+
+
 def defaults(model_type: str, numbers: Sequence[str], counts: Sequence[str]) -> Dict[str, Any]:
     """The value of each key that a config.json may leave out: a constant, an expression, or a rule for a list."""
     source = random.Random(7)
     plain = made({"model_type": model_type})
     if plain is None:
         return {}
+    numbers = [key for key in numbers if not _follows(model_type, key, numbers, plain)]
     drawn = [plain]
     fields = with_parts({"model_type": model_type})
     for _ in range(60):
@@ -116,7 +124,7 @@ def lists_of(recordings: Sequence[Dict[str, Any]], features: Sequence[Any], leng
     flats = [flat(one["config"], lists=True) for one in recordings]
     result: Dict[str, Any] = {}
     for key, value in flats[0].items():
-        if not isinstance(value, list) or key in read or key.endswith(("_id", "_ids")) \
+        if not isinstance(value, list) or key in read or key.endswith(("_id", "_ids", "suppress_tokens")) \
                 or key.startswith(("architectures", "quantization_config")):
             continue
         values = [one.get(key) for one in flats]

@@ -17,15 +17,17 @@ LAST = 3  # The level at which nothing varies (Explorer.narrow).
 
 
 def recorded(fields: Dict[str, Any], count: int = 6, seed: int = 1, fixed: Sequence[str] = (),
-             keep: Optional[Callable[[Dict[str, Any]], None]] = None, level: int = 0) -> str:
+             keep: Optional[Callable[[Dict[str, Any]], None]] = None, level: int = 0,
+             task: Optional[str] = None) -> str:
     """The text of the recording of the family of a configuration; raises Different where there is none at all.
 
     As many keys vary as the code lets; a higher `level` (Explorer.narrow) tries fewer, and takes less time. `keep` is
-    given what the code said, which `join` takes.
+    given what the code said, which `join` takes. `task` names another head than the first that
+    transformers has.
     """
     from .explore import Explorer  # It needs PyTorch; joining does not.
 
-    explorer = Explorer(fields, seed)
+    explorer = Explorer(fields, seed, task)
     explorer.classify(fixed, level == LAST)
     before, error = None, Different("its code cannot be recorded")
     while level <= LAST:
@@ -135,8 +137,18 @@ def _keys(found: Dict[str, Any], family: Dict[str, Any], used: List[str]) -> Dic
     needed = {key for key in found["values"] if key.rsplit(".", 1)[-1] == "head_dim"}  # The reader asks for it.
     needed |= set(used) | set(fixed) | names | set(lists) | set(found["varied"]) | _read_by(defaults.values())
     return {"defaults": {key: value for key, value in defaults.items() if key in needed},
-            "fixed": fixed, "lists": lists, "written": found["written"],
+            "fixed": fixed, "lists": lists, "written": _still_written(found, needed),
             "where": found["where"], "aliases": found["aliases"]}
+
+
+def _still_written(found: Dict[str, Any], needed: Set[str]) -> Dict[str, Any]:
+    """Without the keys that vary and that make only what nothing needs, or what has a default for every value and is
+    made by no key that keeps its own."""
+    written = found["written"]
+    kept = {made for key, one in written.items() if key not in found["varied"] for made in one["makes"]}
+    return {key: one for key, one in written.items() if not (
+        one.get("alone") and key in found["varied"]
+        and all(made not in needed or (made in found["defaults"] and made not in kept) for made in one["makes"]))}
 
 
 def _read_by(defaults: Iterable[Any]) -> Set[str]:

@@ -266,6 +266,7 @@ class _Writer:
         self._outer: Dict[int, Any] = {value: value for value in range(given)}
         self._of_layer: Dict[int, Tuple[int, int, int]] = {}  # Value: stack, layer, number in its kind.
         self._gathered: Dict[int, Tuple[int, int]] = {}  # Values of all turns that later code uses: output, turn.
+        self._kinds: Dict[int, List[int]] = {}  # Output of a loop: the kinds of its turns.
         self._uses = self._find_uses()
 
     def _find_uses(self) -> Dict[int, List[int]]:
@@ -295,7 +296,7 @@ class _Writer:
             for value in fold.made(instruction):
                 if isinstance(value, int):
                     self._outer[value] = self._number()
-            result.append(_with_runs(_renamed(instruction, self._outside)))
+            result.append(_with_runs(_renamed(instruction, self._outside), self._kinds))
         return result
 
     def _outside(self, value: int) -> Any:
@@ -355,6 +356,7 @@ class _Writer:
                 raise Different(f"layer {turn} of {stack.path} lets go of other values than others of its kind")
         outputs = [self._number() for _ in range(slots)]
         for slot, number in enumerate(outputs):
+            self._kinds[number] = stack.kinds
             if any(one[slot] in far for one in handed):
                 self._gathered.update((one[slot], (number, turn)) for turn, one in enumerate(handed)
                                       if one[slot] is not None)
@@ -487,16 +489,17 @@ def _without_drops(block: List[Any], values: Any) -> Tuple[List[Any], List[int]]
     return block[:-1] + ([["drop"] + kept] if kept else []), let_go
 
 
-def _with_runs(instruction: List[Any]) -> List[Any]:
-    """Values of all turns, one after another ("@36:0", "@37:0", "@36:1", ...), become "each 36 37", or "back 36 37"."""
+def _with_runs(instruction: List[Any], kinds: Dict[int, List[int]]) -> List[Any]:
+    """Values of all turns, one after another ("@36:0", "@37:0", "@36:1", ...), become "each 36 37", or "back 36 37";
+    those of all turns but the last become "most 36 37". `kinds`: of the turns of each output of a loop."""
     if not any(isinstance(one, str) and one.startswith("@") for part in [instruction] + instruction[1:]
                if isinstance(part, list) for one in part):
         return instruction
-    return _run(instruction) if instruction[0] in ("drop", "result") else [
-        _run(part) if isinstance(part, list) else part for part in instruction]
+    return _run(instruction, kinds) if instruction[0] in ("drop", "result") else [
+        _run(part, kinds) if isinstance(part, list) else part for part in instruction]
 
 
-def _run(values: List[Any]) -> List[Any]:
+def _run(values: List[Any], kinds: Dict[int, List[int]]) -> List[Any]:
     result: List[Any] = []
     at = 0
     while at < len(values):
@@ -510,7 +513,9 @@ def _run(values: List[Any]) -> List[Any]:
         run = [tuple(int(one) for one in text[1:].split(":")) for text in values[at:end]]
         count = max(turn for _, turn in run) + 1
         ids = list(dict.fromkeys(one for one, _ in run))
-        for word, order in (("each", range(count)), ("back", range(count - 1, -1, -1))):
+        of_turns = kinds[ids[0]]  # The last turn hands on such a value, too, if others of its kind do.
+        without_last = count == len(of_turns) - 1 and of_turns[-1] in {of_turns[turn] for _, turn in run}
+        for word, order in (("most" if without_last else "each", range(count)), ("back", range(count - 1, -1, -1))):
             if run == [(one, turn) for turn in order for one in ids if (one, turn) in run]:
                 result.append(" ".join([word] + [str(one) for one in ids]))
                 break

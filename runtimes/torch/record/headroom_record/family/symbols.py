@@ -82,6 +82,9 @@ class Symbols:
 
     def _find(self, values: Tuple[int, ...]) -> Optional[str]:
         simple = [one for one in self._monomials if len(one[0]) <= 2]
+        itself = next((name for name in self.names if tuple(self._columns[name]) == values), None)
+        if itself is not None:  # Rather than four times the hidden size, which happens to be the same.
+            return itself
         for names, under, column, _ in self._monomials:
             ratio = Fraction(values[0]) / column[0]
             if _is_small(ratio) and all(ratio * one == value for one, value in zip(column, values)):
