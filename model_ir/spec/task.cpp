@@ -127,7 +127,8 @@ Status set_task(ModelSpec& model, Task task, std::int64_t labels) {
     return Error::invalid_argument(
         "task", std::string(name_of(task)),
         "the head that was recorded, " + std::string(name_of(model.task)),
-        "record this one: headroom import CONFIG --task " + std::string(name_of(task)));
+        "record it with this head from its config.json: headroom import FILE --task " +
+            std::string(name_of(task)) + " --output model.json");
   }
   if (task == Task::kLanguage || !classifier_form(model.family, task)) {
     return Error::invalid_argument(

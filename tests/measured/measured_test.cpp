@@ -332,7 +332,7 @@ TEST_CASE("measured: evaluation of families that are recorded") {
     const bool bytes =
         line.metric == Metric::kPeakAllocated || line.metric == Metric::kAllocatedAfter ||
         line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
-    // Five families differ, in training as well but for the peak of Gemma 4.
+    // Six families differ, in training as well but for the peak of Gemma 4.
     CHECK((!bytes || (line.exact_share > 0.91 && line.worst < 0.01)));
     CHECK((line.metric != Metric::kFits || line.exact_share == 1));
   }

@@ -77,7 +77,8 @@ std::optional<Error> loss_trouble(const JsonValue& config, std::string_view file
     return std::nullopt;
   }
   constexpr std::string_view kWanted = "at least 2 labels: regression on one was not recorded";
-  constexpr std::string_view kFix = "ask for --num-labels 2, whose memory is nearly the same";
+  constexpr std::string_view kFix =
+      "use --num-labels 2 for an estimate: the head has one row more, and another loss";
   return asked.labels ? Error::invalid_argument("num-labels", "1", kWanted, kFix)
                       : Error::invalid_input(file, "", "one label", kWanted, kFix);
 }
@@ -95,13 +96,15 @@ Error head_trouble(const JsonValue& config, std::string_view file, const HeadQue
   const std::string named = named_class(config);
   if (has_other_head(named)) {
     return Error::invalid_input(file, "/architectures", named, wanted,
-                                "name one of them with --task: language, "
-                                "sequence-classification or token-classification");
+                                "choose one that --task takes, such as --task language");
   }
   const std::string task(name_of(task_asked(config, question.asked)));
   const std::string fix =
-      "leave it out to ask about the language model, or record this head, which needs PyTorch: "
-      "headroom import FILE --task " +
+      std::string(question.asked.task ? "leave out --task"
+                                      : "remove architectures, or add --task "
+                                        "language,") +
+      " to ask about the language model, or record this head, which needs PyTorch: headroom import "
+      "FILE --task " +
       task + " --output model.json";
   return question.asked.task ? Error::invalid_argument("task", task, wanted, fix)
                              : Error::invalid_input(file, "/architectures", named, wanted, fix);

@@ -231,7 +231,8 @@ std::optional<Error> option_trouble(const ParallelPlan& plan) {
       {plan.liger, "liger", "leave out --liger"},
       {workload.generation.has_value(), "generate", "leave out --generate"},
       {workload.evaluation && autocast_dtype(plan.precision).has_value(), "evaluation",
-       "leave out --evaluation, or choose --precision bf16: evaluation runs outside autocast"},
+       "leave out --evaluation, or choose --precision bf16: evaluation runs outside autocast, in "
+       "fp32"},
       {workload.padded_batch, "padded",
        "leave out --padded: the answer is for sequences that fill --seq"},
       {!plan.runtime_version.empty(), "runtime-version", "leave out --runtime-version"},
@@ -241,7 +242,7 @@ std::optional<Error> option_trouble(const ParallelPlan& plan) {
     return std::nullopt;
   }
   return Error::invalid_argument(
-      given->key, "is not known for recorded models: their code was recorded without it", {},
+      given->key, "is not supported for recorded models: it runs other code than was recorded", {},
       given->fix);
 }
 
