@@ -33,7 +33,7 @@ double attention_width(const ir::ModelSpec& model) {
 struct Heard {
   double parameters = 0;
   double layers = 0;
-  double positions = 0;  ///< Of each sequence.
+  double positions = 0;  ///< Positions of the encoder for each sequence.
 };
 
 std::optional<Heard> heard_by(const ir::ModelSpec& model) {

@@ -20,7 +20,7 @@ struct HfConfigOptions {
   std::string families{};    ///< The recordings of families; empty: those of `find_config_dir`.
   /// Reads one variant of recorded code, which is enough for sizes and counts but not for a run.
   bool one_variant = false;
-  AskedHead head{};  ///< Of a recorded family; that of one written by hand is set by `set_task`.
+  AskedHead head{};  ///< The head of a recorded family; `set_task` sets that of other families.
 };
 
 /// The result of reading a configuration.

@@ -37,7 +37,7 @@ enum class FamilyVariants : std::uint8_t { kAll, kFirst };
 struct RecordedFamily {
   std::string type;  ///< `model_type`
   int forms = 0;     ///< Recordings: one for each code that its configurations lead to.
-  std::vector<std::string> heads{};  ///< Those of `kRecordedHeads` with which it was recorded, too.
+  std::vector<std::string> heads{};  ///< The entries of `kRecordedHeads` that have recordings, too.
 };
 
 /// The families whose recordings `folder` holds, by name; empty without the folder.

@@ -44,8 +44,11 @@ std::int64_t labels_of(const JsonValue& config, const AskedHead& asked) {
   constexpr std::int64_t kDefault = 2;
   const JsonValue* const names = config.find("id2label");
   const JsonValue* const written = config.find("num_labels");
-  if (asked.labels || written != nullptr) {
-    return asked.labels.value_or(written == nullptr ? 0 : written->as_integer().value_or(kDefault));
+  if (asked.labels) {
+    return *asked.labels;
+  }
+  if (written != nullptr) {
+    return written->as_integer().value_or(kDefault);
   }
   const bool is_named = names != nullptr && names->as_object() != nullptr;
   return is_named ? static_cast<std::int64_t>(names->as_object()->size()) : kDefault;
@@ -94,7 +97,7 @@ Error head_trouble(const JsonValue& config, std::string_view file, const HeadQue
   const std::string wanted =
       "a head with which this family was recorded: " + heads_of(config, question.families);
   const std::string named = named_class(config);
-  if (has_other_head(named)) {
+  if (!question.asked.task && has_other_head(named)) {
     return Error::invalid_input(file, "/architectures", named, wanted,
                                 "choose one that --task takes, such as --task language");
   }

@@ -7,7 +7,7 @@
 
 namespace headroom::ir {
 
-/// What a configuration says about the positions of tokens.
+/// Keys of a configuration about the positions of tokens.
 struct PositionKeys {
   std::int64_t positions = 0;  ///< `max_position_embeddings` or its like; 0: it says nothing.
   std::int64_t padding = 1;    ///< `pad_token_id`

@@ -43,6 +43,13 @@ Result<HfConfig> read(const std::string& more, const AskedHead& head = {}) {
   return inspect_hf_config(roberta(more), "config.json", {.as = {}, .name = "m", .head = head});
 }
 
+ParallelPlan short_plan() {
+  ParallelPlan plan;
+  plan.workload.micro_batch = 2;
+  plan.workload.sequence = 128;
+  return plan;
+}
+
 std::int64_t parameters_with(std::int64_t labels) {
   return kEncoder + kHidden * kHidden + kHidden + labels * (kHidden + 1);
 }
@@ -108,9 +115,7 @@ TEST_CASE("recorded heads: what was not recorded is refused where it was named")
 
 TEST_CASE("recorded heads: sharded frameworks take them, but not with copies of modules") {
   ModelSpec model = read("", {.task = Task::kSequenceClassification, .labels = 3}).value().model;
-  ParallelPlan plan;
-  plan.workload.micro_batch = 2;
-  plan.workload.sequence = 128;
+  ParallelPlan plan = short_plan();
   plan.world = 2;
   plan.runtime = "fsdp";
   edit_fsdp(plan) = {};
@@ -125,9 +130,7 @@ TEST_CASE("recorded heads: sharded frameworks take them, but not with copies of 
 
 TEST_CASE("recorded heads: PEFT copies a head that classifies and adapts the rest") {
   ModelSpec model = read("", {.task = Task::kSequenceClassification, .labels = 3}).value().model;
-  ParallelPlan plan;
-  plan.workload.micro_batch = 2;
-  plan.workload.sequence = 128;
+  ParallelPlan plan = short_plan();
   plan.lora.emplace();
   plan.lora->rank = 8;
   plan.lora->targets = {"query", "value"};
@@ -140,8 +143,7 @@ TEST_CASE("recorded heads: PEFT copies a head that classifies and adapts the res
 TEST_CASE("recorded heads: quantised layers are refused beside a head that classifies") {
   const ModelSpec model =
       read("", {.task = Task::kSequenceClassification, .labels = 3}).value().model;
-  ParallelPlan plan;
-  plan.workload.sequence = 128;
+  ParallelPlan plan = short_plan();
   plan.lora.emplace();
   plan.quant.emplace();
   plan.quant->prepare_kbit = false;
@@ -153,8 +155,7 @@ TEST_CASE("recorded heads: quantised layers are refused beside a head that class
 TEST_CASE("recorded heads: modules to save are copied where they are read, tied ones, too") {
   const ModelSpec model = read(R"(, "architectures": ["RobertaForMaskedLM"])").value().model;
   const auto trained = [&](std::vector<std::string> names) {
-    ParallelPlan plan;
-    plan.workload.sequence = 128;
+    ParallelPlan plan = short_plan();
     plan.lora.emplace();
     plan.lora->rank = 8;
     plan.lora->targets = {"query"};
@@ -180,9 +181,7 @@ TEST_CASE("recorded heads: a name of the catalogue is read with the head that is
 
 TEST_CASE("recorded heads: evaluation runs no dropout and keeps nothing, but not under autocast") {
   const ModelSpec model = read("").value().model;
-  ParallelPlan plan;
-  plan.workload.micro_batch = 2;
-  plan.workload.sequence = 128;
+  ParallelPlan plan = short_plan();
   plan.workload.evaluation = true;
   const auto program = lower(model, plan, Rank{0}, DeviceTraits{});
   REQUIRE(program);
