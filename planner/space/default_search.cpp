@@ -81,9 +81,7 @@ bool FrameworkSearch::begin(SpaceWalk& walk) const {
   }
   const ir::Runtime& runtime = ir::runtime_of(walk.plan);
   runtime.prepare_for_search(walk.plan);
-  if (!walk.asks(Axis::kOptimizer) && walk.plan.optimizer == ir::OptimizerPlan{}) {
-    walk.plan.optimizer = runtime.usual_optimizer(walk.plan);
-  }
+  take_optimizer(walk);
   return true;
 }
 

@@ -82,6 +82,12 @@ bool take_precision(SpaceWalk& walk) {
   return true;
 }
 
+void take_optimizer(SpaceWalk& walk) {
+  if (!walk.asks(Axis::kOptimizer) && walk.plan.optimizer == ir::OptimizerPlan{}) {
+    walk.plan.optimizer = ir::runtime_of(walk.plan).searched_optimizer(walk.plan);
+  }
+}
+
 std::string lacking(Axis axis, std::int64_t value) {
   return "it has no --" + std::string(option_of(axis)) + " " + value_text(axis, value);
 }

@@ -192,6 +192,9 @@ class FrameworkSearch {
 ///          is named, since its plans train something else than those of the others.
 [[nodiscard]] bool take_precision(SpaceWalk& walk);
 
+/// Gives the plan the optimizer with which its framework is searched, unless one was asked for.
+void take_optimizer(SpaceWalk& walk);
+
 /// "no --lora": what a framework says that lacks an option.
 [[nodiscard]] std::string lacking(Axis axis, std::int64_t value);
 

@@ -76,6 +76,11 @@ class Deepspeed final : public Runtime {
     }
     return optimizer;
   }
+  /// FusedAdam, which "AdamW" in a DeepSpeed configuration means.
+  /// Source: deepspeedai/DeepSpeed deepspeed/runtime/engine.py, _configure_basic_optimizer.
+  [[nodiscard]] OptimizerPlan searched_optimizer(const ParallelPlan& /*plan*/) const override {
+    return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
+  }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &deepspeed::measured_runs();
   }

@@ -114,6 +114,11 @@ class Fsdp final : public Runtime {
     plan.lora.reset();
   }
 
+  /// As with transformers' Trainer, which starts FSDP, too.
+  /// Source: huggingface/transformers training_args.py (5.17), TrainingArguments.default_optim.
+  [[nodiscard]] OptimizerPlan searched_optimizer(const ParallelPlan& /*plan*/) const override {
+    return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
+  }
   /// Shards are stored in fp32, and the mixed-precision policy computes in bf16.
   void prepare_for_search(ParallelPlan& plan) const override {
     if (plan.precision == Precision::kBf16Master) {

@@ -151,6 +151,12 @@ class Runtime {
     return {};
   }
 
+  /// The optimizer of plans that are searched, unless the user names one: that of the programs that
+  /// people usually start the framework with.
+  [[nodiscard]] virtual OptimizerPlan searched_optimizer(const ParallelPlan& plan) const {
+    return usual_optimizer(plan);
+  }
+
   /// The recomputation of a plan for which none was asked for.
   [[nodiscard]] virtual UsualRecomputation usual_recomputation(const ParallelPlan& /*plan*/) const {
     return {};

@@ -145,6 +145,7 @@ Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v
   record.save(v);
   const Shape& shape = q.shape();
   Tensor output = heads_like(eager, shape.with(3, v.shape()[3]), q.dtype());
+  output->layout = Layout::kSwapped;  // In memory it is [B, S, A, D], whatever the queries are.
   // The log-sum-exp rows are padded to 32. Source: mem_eff_attention/kernel_forward.h, kAlignLSE.
   // Saved only for backward.
   Tensor log_sum;

@@ -105,6 +105,11 @@ class Transformers final : public Runtime {
     plan.mesh = {};
     complete_data_parallel(plan);
   }
+  /// Source: huggingface/transformers training_args.py (5.17), TrainingArguments.default_optim, with
+  /// PyTorch 2.8 and later.
+  [[nodiscard]] OptimizerPlan searched_optimizer(const ParallelPlan& /*plan*/) const override {
+    return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
+  }
   /// This framework computes in 16 bits by torch.autocast.
   void prepare_for_search(ParallelPlan& plan) const override {
     if (plan.precision == Precision::kBf16Master) {

@@ -175,15 +175,16 @@ TEST_CASE(
     "import: a question that a recording with quantised layers cannot answer says which it can") {
   const std::string question =
       "fit " HEADROOM_SOURCE_DIR "/tests/golden/recordings/llama_quantised.json --gpu h100-80gb ";
-  const test::Answer answer = test::headroom(question + "--qlora --precision fp16");
+  const test::Answer answer = test::headroom(question + "--qlora --precision fp32");
   CHECK(answer.code == ExitCode::kUsage);
-  CHECK(answer.complains("got prepare=yes --precision fp16 --attention sdpa, expected"));
+  CHECK(answer.complains("got prepare=yes --precision fp32 --attention sdpa, expected"));
   CHECK(answer.complains("prepare=no --precision bf16-autocast --attention sdpa"));
-  const test::Answer plain = test::headroom(question + "--precision fp16");
-  CHECK(plain.complains("holds: bf16 with attention sdpa, autocast-bf16 with attention sdpa\n"));
+  const test::Answer plain = test::headroom(question + "--precision bf16-autocast");
+  CHECK(plain.complains(
+      "holds: bf16, fp32, fp16, autocast-bf16, autocast-fp16 with attention sdpa\n"));
   // Whatever is named is answered.
   for (const char* named :
-       {"prepare=yes --precision bf16", "prepare=no --precision bf16",
+       {"prepare=yes --precision bf16", "prepare=no --precision bf16", "prepare=no --precision fp16",
         "prepare=yes --precision bf16-autocast", "prepare=no --precision bf16-autocast"}) {
     CHECK(test::headroom(question + "--qlora " + named).code == ExitCode::kYes);
   }

@@ -71,6 +71,15 @@ void narrow(test::Random& random, SpaceQuestion& space, const ir::ParallelPlan& 
 /// the same.
 bool is_allowed(const Constraints& constraints, Axis axis, const ir::ParallelPlan& plan) {
   const AxisValues& given = constraints.of(axis);
+  const ir::OptimizerPlan host{.kind = ir::OptimizerKind::kAdamW, .form = ir::OptimizerForm::kFused};
+  if (axis == Axis::kOptimizer && plan.optimizer == host && value_of(plan, Axis::kOffload) > 0) {
+    // The host's AdamW is fused, whichever of the two was asked for.
+    const auto words = ir::optimizer_words();
+    return given.empty() || std::ranges::any_of(given, [&](std::int64_t one) {
+             const ir::OptimizerPlan& asked = words[static_cast<std::size_t>(one)].value;
+             return asked == host || asked == ir::OptimizerPlan{};
+           });
+  }
   return given.empty() || std::ranges::any_of(given, [&](std::int64_t one) {
            return search_of(plan).read(axis, one) == value_of(plan, axis);
          });

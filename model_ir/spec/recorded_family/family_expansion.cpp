@@ -35,6 +35,9 @@ class FamilyExpansion {
     for (const char* const key : {"model", "task", "versions"}) {
       result.push_back({key, part(family_, key)});
     }
+    if (const JsonValue* const tests = family_.find("tests_fp16")) {
+      result.push_back({"tests_fp16", *tests});
+    }
     result.push_back({"config", config_});
     result.push_back({"sizes", part(family_, "sizes")});
     for (const char* const key : {"modules", "parameters", "buffers"}) {

@@ -245,6 +245,8 @@ struct Recording {
   std::string torch;
   std::vector<std::string> missing;  ///< Packages whose kernels the code would run if it had them.
   std::int64_t sequence_multiple = 1;  ///< Sequence lengths for which the sizes hold.
+  /// The model's Python files test for tensors in fp16, so that fp16 may have code of its own.
+  bool tests_fp16 = false;
   std::vector<RecordedModule> modules;
   std::vector<RecordedParameter> parameters;
   std::vector<RecordedBuffer> buffers;

@@ -63,6 +63,12 @@ class Reader {
         recording_->sequence_multiple = *value;
       }
     }
+    if (const JsonValue* const tests = document.find("tests_fp16")) {
+      if (!tests->as_bool()) {
+        return faults_.refuse("/tests_fp16", tests, "true or false");
+      }
+      recording_->tests_fp16 = *tests->as_bool();
+    }
     return read_modules(document) && read_parameters(document) && read_buffers(document) &&
            read_gradients(document) && read_variants(document);
   }

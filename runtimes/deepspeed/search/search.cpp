@@ -57,7 +57,9 @@ void set_share(SpaceWalk& walk, std::int64_t share) {
       share > 0 ? static_cast<double>(share) / static_cast<double>(kOffloadSteps) : 1;
   walk.plan.optimizer = walk.optimizer;
   if (walk.optimizer == ir::OptimizerPlan{}) {
-    walk.plan.optimizer = ir::runtime_of(walk.plan).usual_optimizer(walk.plan);
+    const ir::Runtime& runtime = ir::runtime_of(walk.plan);
+    walk.plan.optimizer = walk.asks(Axis::kOptimizer) ? runtime.usual_optimizer(walk.plan)
+                                                      : runtime.searched_optimizer(walk.plan);
   }
 }
 

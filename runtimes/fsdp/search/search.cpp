@@ -133,6 +133,7 @@ class FsdpSearch final : public FrameworkSearch {
     }
     ir::runtime_of(walk.plan).prepare_for_search(walk.plan);
     edit_fsdp(walk.plan) = ir::FsdpPlan{};
+    take_optimizer(walk);
     walk.plan.mesh = {};
     if (asked == ir::Precision::kFp32) {
       edit_fsdp(walk.plan).param_dtype = ir::DType::kFp32;

@@ -359,9 +359,7 @@ class TitanSearch final : public FrameworkSearch {
       walk.refusal = "it needs " + requirement(walk.question);
       return false;
     }
-    if (!walk.asks(Axis::kOptimizer) && plan.optimizer == ir::OptimizerPlan{}) {
-      plan.optimizer = ir::runtime_of(plan).usual_optimizer(plan);
-    }
+    take_optimizer(walk);
     if (!stored) {
       plan.precision = ir::Precision::kFp32;  // The type of the shards, which are gathered in bf16.
     }

@@ -291,6 +291,10 @@ void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   if (!adapted_.empty()) {
     put_adapted(instruction, frame, inputs);
   }
+  if (returns_input(instruction, inputs.all())) {
+    frame.values.set(recorded.outputs.front().target.index, std::move(inputs[0]));
+    return;
+  }
   // Autocast keeps casts of parameters, not of sums.
   const bool kept = recorded.kept && eager_.autocast() && !inputs[0]->grad_fn;
   if (instruction.traits.attends) {

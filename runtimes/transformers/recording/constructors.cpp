@@ -23,11 +23,11 @@ class Constructors {
       : eager_(eager),
         model_(model),
         recording_(model.recorded->recording()),
-        scope_(model.recorded->variant().load->scope),
+        scope_(model.recorded->load().scope),
         created_(created) {}
 
   void run(const RecordedCode& recorded) {
-    const PreparedCode code = model_.recorded->prepare(eager_, recorded);
+    const PreparedCode code = model_.recorded->prepare_load(eager_, recorded);
     eager_.set_site("parameters", -1);
     note_order(recorded);
     Values values(code.values);
@@ -62,7 +62,11 @@ class Constructors {
       inputs[i] = operand(recorded.inputs[i], values);
     }
     TensorList outputs(recorded.outputs.size());
-    run_operator(eager_, instruction, inputs.all(), outputs.all());
+    if (returns_input(instruction, inputs.all())) {
+      outputs[0] = inputs[0];
+    } else {
+      run_operator(eager_, instruction, inputs.all(), outputs.all());
+    }
     inputs.clear();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const RecordedOutput& output = recorded.outputs[i];
@@ -147,7 +151,7 @@ class Constructors {
 
 void run_constructors(Eager& eager, Model& model,
                       const std::function<void(const Tensor&)>& created) {
-  const RecordedCode* code = &model.recorded->variant().load->code;
+  const RecordedCode* code = &model.recorded->load().code;
   RecordedCode changed;
   if (model.setting.reads_weights) {
     changed = without_initialisation(*code);

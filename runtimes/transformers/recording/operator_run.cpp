@@ -18,18 +18,18 @@ Tensor make_output(Eager& eager, const RecordedOutput& output, const PreparedOut
   if (output.how == RecordedOutput::How::kNew && sizes.bytes >= 0) {
     const Tensor storage = eager.empty({sizes.bytes}, DType::kUInt8);
     Tensor seen = eager.alias(storage, sizes.shape, false);
-    seen->dtype = output.dtype;
+    seen->dtype = sizes.dtype;
     return seen;
   }
   if (output.how == RecordedOutput::How::kNew) {
-    return eager.empty(sizes.shape, output.dtype);
+    return eager.empty(sizes.shape, sizes.dtype);
   }
   const Tensor& base = inputs[output.input];
   if (!base.defined()) {
     return {};
   }
   Tensor seen = eager.alias(base, sizes.shape, output.how == RecordedOutput::How::kView);
-  seen->dtype = output.dtype;
+  seen->dtype = sizes.dtype;
   if (output.how == RecordedOutput::How::kSame) {
     seen->layout = base->layout;
   }
@@ -82,6 +82,14 @@ void follow_transpose(const Tensor& input, const Tensor& output) {
 
 }  // namespace
 
+bool returns_input(const PreparedInstruction& instruction, std::span<const Tensor> inputs) {
+  if (inputs.empty() || !inputs[0].defined() || instruction.outputs.empty()) {
+    return false;
+  }
+  return (instruction.may_return_input && inputs[0].dtype() == instruction.outputs[0].dtype) ||
+         (instruction.orders_heads && inputs[0]->layout == torch::Layout::kContiguous);
+}
+
 void run_operator(Eager& eager, const PreparedInstruction& instruction,
                   std::span<const Tensor> inputs, std::span<Tensor> outputs) {
   const Instruction& recorded = *instruction.recorded;
@@ -92,13 +100,13 @@ void run_operator(Eager& eager, const PreparedInstruction& instruction,
   if (instruction.traits.sums_rows && inputs.size() > 1 && inputs[1].defined() &&
       torch::sorts_embedding_rows(inputs[1].elements())) {
     const PreparedOutput& made = instruction.outputs.front();
-    outputs.front() = torch::sorted_embedding_gradient(eager, inputs[1].elements(), made.shape,
-                                                       recorded.outputs.front().dtype);
+    outputs.front() =
+        torch::sorted_embedding_gradient(eager, inputs[1].elements(), made.shape, made.dtype);
     give_work(eager, instruction.traits, recorded, inputs, outputs);
     return;
   }
   InnerSteps steps(eager);
-  for (std::size_t i = 0; i < recorded.inside.size(); ++i) {
+  for (std::size_t i = 0; i < instruction.inside.size(); ++i) {
     const InnerStep& step = recorded.inside[i];
     switch (step.kind) {
       case InnerStep::Kind::kOutput:

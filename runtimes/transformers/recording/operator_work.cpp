@@ -191,7 +191,11 @@ OperatorTraits traits_of(const Instruction& instruction) {
           .attends = name == "scaled_dot_product_attention",
           .keeps = name == "keep",
           .sums_rows = name == "embedding_dense_backward",
-          .drops = name == "native_dropout"};
+          .drops = name == "native_dropout",
+          .casts = name == "_to_copy",
+          .typed_temporaries =
+              is_one_of(name, {"convolution", "convolution_backward", "native_layer_norm",
+                               "native_layer_norm_backward", "_softmax_backward_data"})};
 }
 
 void touch_workspaces(Eager& eager, const OperatorTraits& traits, std::span<const Tensor> inputs) {

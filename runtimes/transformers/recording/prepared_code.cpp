@@ -65,41 +65,76 @@ std::vector<bool> cached_by(const RecordedCode& forward) {
 }
 
 /// Code for autocast may make a buffer in another type than the list of buffers says.
-std::vector<DType> buffer_types_of(const Recording& recording, const RecordedLoad& load) {
+std::vector<DType> buffer_types_of(const Recording& recording, const TypedCode& code) {
   std::vector<DType> types;
   for (const RecordedBuffer& buffer : recording.buffers) {
-    types.push_back(buffer.dtype);
+    types.push_back(typed(code.change, buffer.dtype));
   }
+  const RecordedLoad& load = *code.load;
   for (const Instruction& instruction : load.code.instructions) {
     for (const RecordedOutput& output : instruction.outputs) {
       if (output.target.kind == Reference::Kind::kBuffer) {
-        types[load.scope.buffers[output.target.index]] = output.dtype;
+        types[load.scope.buffers[output.target.index]] = typed(code.load_change, output.dtype);
       }
     }
   }
   return types;
 }
 
+/// Marks the copies that bring what attention made, [B, A, S, D], into the order [B, S, A, D].
+void mark_head_copies(PreparedCode& code) {
+  std::vector<const PreparedInstruction*> maker(code.values, nullptr);
+  const auto maker_of = [&](const PreparedInstruction& reader) -> const PreparedInstruction* {
+    const std::vector<Reference>& inputs = reader.recorded->inputs;
+    return inputs.empty() || inputs[0].kind != Reference::Kind::kValue ? nullptr
+                                                                       : maker[inputs[0].index];
+  };
+  for (PreparedInstruction& instruction : code.instructions) {
+    if (instruction.recorded->kind != Instruction::Kind::kOp) {
+      continue;
+    }
+    if (instruction.recorded->name == "clone") {
+      const PreparedInstruction* const swap = maker_of(instruction);
+      const PreparedInstruction* const made =
+          swap != nullptr && swap->traits.transposes ? maker_of(*swap) : nullptr;
+      instruction.orders_heads = made != nullptr && made->traits.attends;
+    }
+    for (const RecordedOutput& output : instruction.recorded->outputs) {
+      if (output.target.kind == Reference::Kind::kValue) {
+        maker[output.target.index] = &instruction;
+      }
+    }
+  }
+}
+
+/// The bytes of a temporary that were recorded in another type.
+std::int64_t temporary_bytes(std::int64_t bytes, const Instruction& instruction,
+                             const OperatorTraits& traits, const TypeChange& change) {
+  const bool scales = traits.typed_temporaries && !instruction.outputs.empty() &&
+                      instruction.outputs.front().dtype == change.from;
+  return scales ? scaled_bytes(bytes, change) : bytes;
+}
+
 }  // namespace
 
-PreparedModel::PreparedModel(Eager& eager, const Recording& recording,
-                             const RecordedVariant& variant, const Graph& graph,
-                             const BatchSizes& sizes)
+PreparedModel::PreparedModel(Eager& eager, const Recording& recording, const TypedCode& code,
+                             const Graph& graph, const BatchSizes& sizes)
     : recording_(recording),
-      variant_(variant),
+      code_(code),
+      variant_(*code.variant),
       sizes_(sizes),
       linears_(linears_of(recording, graph)),
-      buffer_types_(buffer_types_of(recording, *variant.load)),
+      buffer_types_(buffer_types_of(recording, code)),
       gradients_(recording.gradients.size()) {
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     gradients_[i].recorded = &recording.gradients[i];
-    gradients_[i].code = prepare(eager, recording.gradients[i].code);
+    gradients_[i].code = prepare(eager, recording.gradients[i].code, code.change);
   }
-  forward_ = prepare(eager, variant.forward);
-  cached_ = cached_by(variant.forward);
-  bodies_.reserve(variant.bodies.size());
-  for (const RecordedBody& body : variant.bodies) {
-    bodies_.push_back(prepare(eager, body.code));
+  forward_ = prepare(eager, variant_.forward, code.change);
+  cached_ = cached_by(variant_.forward);
+  bodies_.reserve(variant_.bodies.size());
+  for (const RecordedBody& body : variant_.bodies) {
+    bodies_.push_back(prepare(eager, body.code, code.change));
   }
 }
 
@@ -111,7 +146,8 @@ Shape PreparedModel::shape_of(const RecordedShape& shape) const {
   return Shape(std::span<const std::int64_t>(dims.data(), shape.size()));
 }
 
-PreparedCode PreparedModel::prepare(Eager& eager, const RecordedCode& code) const {
+PreparedCode PreparedModel::prepare(Eager& eager, const RecordedCode& code,
+                                    const std::optional<TypeChange>& change) const {
   PreparedCode prepared{.values = code.values, .instructions = {}};
   prepared.instructions.reserve(code.instructions.size());
   for (const Instruction& instruction : code.instructions) {
@@ -119,7 +155,7 @@ PreparedCode PreparedModel::prepare(Eager& eager, const RecordedCode& code) cons
     made.recorded = &instruction;
     if (instruction.loop) {
       made.turns = value_of(instruction.loop->turns, sizes_);
-      made.loop = std::make_unique<const PreparedCode>(prepare(eager, instruction.loop->body.code));
+      made.loop = std::make_unique<const PreparedCode>(prepare(eager, instruction.loop->body.code, change));
       continue;
     }
     if (instruction.kind != Instruction::Kind::kOp &&
@@ -138,14 +174,26 @@ PreparedCode PreparedModel::prepare(Eager& eager, const RecordedCode& code) cons
     made.gradient = instruction.gradient ? &gradients_[*instruction.gradient] : nullptr;
     made.outputs.reserve(instruction.outputs.size());
     for (const RecordedOutput& output : instruction.outputs) {
+      const std::int64_t bytes = output.bytes ? value_of(*output.bytes, sizes_) : -1;
+      const bool scales = change && output.bytes && output.dtype == change->from;
       made.outputs.push_back({.shape = shape_of(output.shape),
-                              .bytes = output.bytes ? value_of(*output.bytes, sizes_) : -1});
+                              .dtype = typed(change, output.dtype),
+                              .bytes = scales ? scaled_bytes(bytes, *change) : bytes});
+    }
+    made.may_return_input = change.has_value() && made.traits.casts;
+    // Grouped products in other types than bf16 are calls of the library, without temporaries.
+    // Source: pytorch/pytorch aten/src/ATen/native/cuda/GroupedBlas.cpp, _grouped_mm_cuda.
+    if (change && made.traits.work == OperatorTraits::Work::kGrouped) {
+      continue;
     }
     made.inside.reserve(instruction.inside.size());
     for (const InnerStep& step : instruction.inside) {
-      made.inside.push_back(value_of(step.bytes, sizes_));
+      const std::int64_t bytes = value_of(step.bytes, sizes_);
+      made.inside.push_back(change ? temporary_bytes(bytes, instruction, made.traits, *change)
+                                   : bytes);
     }
   }
+  mark_head_copies(prepared);
   return prepared;
 }
 

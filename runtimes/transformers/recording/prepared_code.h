@@ -12,6 +12,7 @@
 #include "runtimes/torch/tensor.h"
 #include "runtimes/transformers/recording/module_calls.h"
 #include "runtimes/transformers/recording/operator_work.h"
+#include "runtimes/transformers/recording/typed_code.h"
 
 namespace headroom::ir::transformers {
 
@@ -21,6 +22,7 @@ struct PreparedGradient;
 /// An output whose sizes are numbers.
 struct PreparedOutput {
   torch::Shape shape;
+  DType dtype = DType::kFp32;
   std::int64_t bytes = -1;  ///< The size of its storage; -1: that of the shape.
 };
 
@@ -31,6 +33,10 @@ struct PreparedInstruction {
   OperatorTraits traits;
   bool refers = false;    ///< It saves a tensor that is neither input nor output.
   bool buffered = false;  ///< It reads a buffer.
+  /// It was a cast, and is none where its input has the type of its output already.
+  bool may_return_input = false;
+  /// It makes the heads of attention contiguous, and is nothing where the kernel has done so.
+  bool orders_heads = false;
   std::vector<PreparedOutput> outputs;
   std::vector<std::int64_t> inside;  ///< The bytes of each step inside it.
   const PreparedGradient* gradient = nullptr;
@@ -53,7 +59,7 @@ struct PreparedGradient {
 class PreparedModel {
  public:
   /// Requires that `graph` is that of the recording, and that all sizes are within bounds.
-  PreparedModel(torch::Eager& eager, const Recording& recording, const RecordedVariant& variant,
+  PreparedModel(torch::Eager& eager, const Recording& recording, const TypedCode& code,
                 const Graph& graph, const BatchSizes& sizes);
   /// Finds the calls of all modules, for a wrapper that hooks them.
   void find_calls() { calls_.emplace(recording_, variant_); }
@@ -62,6 +68,11 @@ class PreparedModel {
 
   [[nodiscard]] const Recording& recording() const { return recording_; }
   [[nodiscard]] const RecordedVariant& variant() const { return variant_; }
+  /// The constructors, and the same made ready to run after a change of their code.
+  [[nodiscard]] const RecordedLoad& load() const { return *code_.load; }
+  [[nodiscard]] PreparedCode prepare_load(torch::Eager& eager, const RecordedCode& changed) const {
+    return prepare(eager, changed, code_.load_change);
+  }
   [[nodiscard]] const PreparedCode& forward() const { return forward_; }
   [[nodiscard]] const PreparedCode& body(std::size_t index) const { return bodies_[index]; }
   /// Whether no code reads a value of the forward pass, and the returned object holds it all the
@@ -71,14 +82,19 @@ class PreparedModel {
   [[nodiscard]] const Op* linear(std::size_t module) const { return linears_[module]; }
   /// The type in which the constructors make a buffer.
   [[nodiscard]] DType buffer_type(std::size_t index) const { return buffer_types_[index]; }
+  /// The type in which the code runs that was recorded in type `recorded`.
+  [[nodiscard]] DType type_of(DType recorded) const { return typed(code_.change, recorded); }
   /// Nothing, unless they have been asked for.
   [[nodiscard]] const std::optional<ModuleCalls>& calls() const { return calls_; }
-  /// `code` in the same way, which outlives the result.
-  [[nodiscard]] PreparedCode prepare(torch::Eager& eager, const RecordedCode& code) const;
   [[nodiscard]] torch::Shape shape_of(const RecordedShape& shape) const;
 
  private:
+  /// `code` outlives the result.
+  [[nodiscard]] PreparedCode prepare(torch::Eager& eager, const RecordedCode& code,
+                                     const std::optional<TypeChange>& change) const;
+
   const Recording& recording_;
+  TypedCode code_;
   const RecordedVariant& variant_;
   BatchSizes sizes_;
   std::vector<const Op*> linears_;  ///< By module.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@
 #include "runtimes/transformers/recording/constructors.h"
 #include "runtimes/transformers/recording/prepared_code.h"
 #include "runtimes/transformers/recording/quantised_constructors.h"
+#include "runtimes/transformers/recording/typed_code.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -28,60 +30,20 @@ BatchSizes sizes_of(const ParallelPlan& plan) {
   return {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence};
 }
 
-/// The precision of a variant as an option names it. A recording may be of types that no option
-/// has, such as fp16 under autocast to bf16.
-std::string precision_of(const RecordedVariant& variant) {
-  const auto precision = std::ranges::find_if(precision_words(), [&](const auto& word) {
-    return param_dtype(word.value) == variant.parameters &&
-           autocast_dtype(word.value) == variant.autocast;
-  });
-  if (precision != precision_words().end()) {
-    return std::string(precision->text);
-  }
-  return std::string(name_of(variant.parameters)) +
-         (variant.autocast ? " under autocast to " + std::string(name_of(*variant.autocast)) : "");
-}
-
 std::string precision_text(const std::string& precision, std::string_view attention) {
   return precision + " with attention " + std::string(attention);
+}
+
+void add_once(std::vector<std::string>& words, std::string word) {
+  if (std::ranges::find(words, word) == words.end()) {
+    words.push_back(std::move(word));
+  }
 }
 
 /// The same for quantised linear layers, as it is typed.
 std::string qlora_text(bool prepared, const std::string& precision, std::string_view attention) {
   return "prepare=" + std::string(prepared ? "yes" : "no") + " --precision " + precision +
          " --attention " + std::string(attention);
-}
-
-/// Whether the code of a variant is that of the plan's precision and linear layers. Quantised
-/// layers return the type of their input, as all layers do where weights and activations have one
-/// type: the usual code serves them then.
-bool computes(const RecordedVariant& variant, const ParallelPlan& plan) {
-  const bool same = variant.parameters == param_dtype(plan.precision) &&
-                    variant.autocast == autocast_dtype(plan.precision);
-  if (!plan.quant) {
-    return same && !variant.quantised;
-  }
-  const bool prepared = plan.quant->prepare_kbit;
-  const bool one_type = !prepared && !variant.autocast;
-  return same && variant.prepared == prepared && (variant.quantised || one_type);
-}
-
-/// The variant with this attention that fits best; null if there is none.
-const RecordedVariant* variant_with(const ModelSpec& spec, const ParallelPlan& plan,
-                                    std::string_view attention) {
-  const RecordedVariant* usual = nullptr;
-  for (const RecordedVariant& variant : spec.recording->variants) {
-    if (!computes(variant, plan) || variant.attention != attention ||
-        variant.images != plan.workload.images || variant.masks_made ||
-        !variant.takes(sizes_of(plan))) {
-      continue;
-    }
-    if (variant.micro_batch) {
-      return &variant;
-    }
-    usual = usual == nullptr ? &variant : usual;
-  }
-  return usual;
 }
 
 /// The sequence lengths for which a variant holds.
@@ -150,33 +112,31 @@ std::vector<std::string> recorded_with_quantised_layers(const ModelSpec& spec,
         !(variant.quantised || one_type)) {
       continue;
     }
-    std::string words = qlora_text(variant.prepared, precision_of(variant), variant.attention);
-    if (std::ranges::find(recorded, words) == recorded.end()) {
-      recorded.push_back(std::move(words));
-    }
+    const std::string precision = precisions_of(*spec.recording, variant).front();
+    add_once(recorded, qlora_text(variant.prepared, precision, variant.attention));
   }
   return recorded;
 }
 
-/// The error for a precision, an attention or a length that was not recorded.
-std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
-  if (variant_for(spec, plan) != nullptr) {
-    return std::nullopt;
-  }
-  std::vector<std::string> recorded;
+/// The error for a precision, an attention or a length that was not recorded. Requires that no code
+/// answers for the plan.
+Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  std::map<std::string, std::vector<std::string>> held;  // Precisions by attention.
   std::vector<std::string> lengths;
   for (const RecordedVariant& variant : spec.recording->variants) {
-    const bool is_asked = computes(variant, plan) && variant.images == plan.workload.images &&
+    const bool is_asked = computes(*spec.recording, variant, plan) && variant.images == plan.workload.images &&
                           !variant.masks_made &&
                           (variant.attention == word_of(attention_words(), plan.attention) ||
                            !spec.recording->has_fused_attention());
     if (is_asked && std::ranges::find(lengths, lengths_of(variant)) == lengths.end()) {
       lengths.push_back(lengths_of(variant));
     }
-    std::string words = precision_text(precision_of(variant), variant.attention);
-    const bool of_these = !variant.quantised && variant.images == plan.workload.images;
-    if (of_these && std::ranges::find(recorded, words) == recorded.end()) {
-      recorded.push_back(std::move(words));
+    if (variant.quantised || variant.images != plan.workload.images) {
+      continue;
+    }
+    std::vector<std::string>& precisions = held[variant.attention];
+    for (std::string& precision : precisions_of(*spec.recording, variant)) {
+      add_once(precisions, std::move(precision));
     }
   }
   if (const std::vector<std::string> batches = recorded_batches(spec, plan); !batches.empty()) {
@@ -193,17 +153,20 @@ std::optional<Error> variant_trouble(const ModelSpec& spec, const ParallelPlan& 
   const std::string precision(word_of(precision_words(), plan.precision));
   const std::string_view attention = word_of(attention_words(), plan.attention);
   if (plan.quant) {
-    const std::vector<std::string> held = recorded_with_quantised_layers(spec, plan);
+    const std::vector<std::string> quantised = recorded_with_quantised_layers(spec, plan);
     return Error::invalid_argument(
         "qlora", qlora_text(plan.quant->prepare_kbit, precision, attention),
-        held.empty() ? "the code of quantised linear layers, which the recording does not have"
-                     : "what the recording holds: " + join(held),
-        std::string(held.empty() ? "" : "choose one of these, or ") +
+        quantised.empty() ? "the code of quantised linear layers, which the recording does not have"
+                          : "what the recording holds: " + join(quantised),
+        std::string(quantised.empty() ? "" : "choose one of these, or ") +
             "record this model with headroom import CONFIG --qlora");
   }
+  std::string holds;
+  for (const auto& [kind, precisions] : held) {
+    holds += (holds.empty() ? "" : "; ") + precision_text(join(precisions), kind);
+  }
   return Error::invalid_argument(
-      "precision", precision_text(precision, attention),
-      "what the recording holds: " + join(recorded),
+      "precision", precision_text(precision, attention), "what the recording holds: " + holds,
       "choose one of these, or record the model again with headroom import");
 }
 
@@ -322,8 +285,9 @@ bool are_bounded(const RecordedCode& code, const BatchSizes& sizes) {
 
 /// The error for a micro-batch or a sequence length for which the recorded sizes do not hold.
 std::optional<Error> size_trouble(const ModelSpec& spec, const ParallelPlan& plan,
-                                  const RecordedVariant& variant) {
+                                  const TypedCode& code) {
   const Recording& recording = *spec.recording;
+  const RecordedVariant& variant = *code.variant;
   const BatchSizes sizes = sizes_of(plan);
   if (sizes.sequence % recording.sequence_multiple != 0) {
     return Error::invalid_argument("seq", std::to_string(sizes.sequence),
@@ -332,7 +296,7 @@ std::optional<Error> size_trouble(const ModelSpec& spec, const ParallelPlan& pla
                                    "choose another --seq");
   }
   const auto bounded = [&](const auto& each) { return are_bounded(each.code, sizes); };
-  if (are_bounded(variant.inputs, sizes) && are_bounded(variant.load->code, sizes) &&
+  if (are_bounded(variant.inputs, sizes) && are_bounded(code.load->code, sizes) &&
       are_bounded(variant.forward, sizes) && std::ranges::all_of(variant.bodies, bounded) &&
       std::ranges::all_of(recording.gradients, bounded)) {
     return std::nullopt;
@@ -357,31 +321,21 @@ std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan
   if (const std::optional<Error> trouble = images_trouble(spec, plan)) {
     return trouble;
   }
-  if (const std::optional<Error> trouble = variant_trouble(spec, plan)) {
+  const std::optional<TypedCode> code = code_for(spec, plan);
+  if (!code) {
+    return variant_trouble(spec, plan);
+  }
+  if (const std::optional<Error> trouble = quantised_trouble(spec, plan, *code->variant)) {
     return trouble;
   }
-  const RecordedVariant& variant = *variant_for(spec, plan);
-  if (const std::optional<Error> trouble = quantised_trouble(spec, plan, variant)) {
-    return trouble;
-  }
-  return size_trouble(spec, plan, variant);
-}
-
-const RecordedVariant* variant_for(const ModelSpec& spec, const ParallelPlan& plan) {
-  const bool fused =
-      plan.attention == AttentionKind::kSdpa || plan.attention == AttentionKind::kSdpaNoCudnn;
-  if (!fused) {
-    return variant_with(spec, plan, word_of(attention_words(), plan.attention));
-  }
-  // transformers falls back to eager attention where a class has no other.
-  return variant_with(spec, plan, spec.recording->has_fused_attention() ? "sdpa" : "eager");
+  return size_trouble(spec, plan, *code);
 }
 
 Model load_recorded(Eager& eager, const ModelSource& source,
                     const std::function<void(const Tensor&)>& created) {
   const Recording& recording = *source.spec.recording;
-  const RecordedVariant* const variant = variant_for(source.spec, source.plan);
-  HEADROOM_ASSERT(variant != nullptr);
+  const std::optional<TypedCode> code = code_for(source.spec, source.plan);
+  HEADROOM_ASSERT(code.has_value());
   Model model;
   model.spec = &source.spec;
   model.plan = &source.plan;
@@ -389,7 +343,7 @@ Model load_recorded(Eager& eager, const ModelSource& source,
   model.setting = source.setting;
   model.parameters.resize(source.graph.tensor_count());
   model.buffers.resize(recording.buffers.size());
-  const auto prepared = std::make_shared<PreparedModel>(eager, recording, *variant, source.graph,
+  const auto prepared = std::make_shared<PreparedModel>(eager, recording, *code, source.graph,
                                                         sizes_of(source.plan));
   if (model.setting.hooks_modules) {
     prepared->find_calls();
@@ -422,8 +376,8 @@ std::vector<Tensor> recorded_inputs(Eager& eager, const Model& model, const Tens
       inputs.push_back(ids);
       continue;
     }
-    inputs.push_back(eager.empty(model.recorded->shape_of(recorded[i].shape), recorded[i].dtype,
-                                 TensorRole::kInput));
+    inputs.push_back(eager.empty(model.recorded->shape_of(recorded[i].shape),
+                                 model.recorded->type_of(recorded[i].dtype), TensorRole::kInput));
   }
   return inputs;
 }

@@ -12,10 +12,6 @@
 
 namespace headroom::ir::transformers {
 
-/// The variant of the model's recording that fits `plan`; nullptr if none was recorded. Requires
-/// that `spec` has a recording.
-[[nodiscard]] const RecordedVariant* variant_for(const ModelSpec& spec, const ParallelPlan& plan);
-
 /// The error for a plan that the model's recording cannot answer: a precision or attention that
 /// was not recorded, sizes for which it does not hold, options that change the model's code.
 [[nodiscard]] std::optional<Error> recording_trouble(const ModelSpec& spec,

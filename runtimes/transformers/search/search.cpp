@@ -17,8 +17,12 @@ bool is_modelled(const SpaceQuestion& question, const ir::ParallelPlan& plan) {
   return !ir::transformers::unsupported(question.model, computing, question.device);
 }
 
+/// Recordings have no eager attention beside a fused one.
 AxisValues attentions(SpaceWalk& walk) {
-  AxisValues kinds = {kFirstTorchAttention, kFirstTorchAttention + 1};
+  AxisValues kinds = {kFirstTorchAttention};
+  if (!walk.question.model.recording || walk.asks(Axis::kAttention)) {
+    kinds.push_back(kFirstTorchAttention + 1);
+  }
   if (walk.asks(Axis::kAttention)) {
     kinds.insert(kinds.end(), {kFirstTorchAttention + 2, kFirstTorchAttention + 3});
   }
@@ -66,6 +70,7 @@ class TransformersSearch final : public FrameworkSearch {
     if (!take_precision(walk)) {
       return false;
     }
+    take_optimizer(walk);
     ir::transformers::complete_data_parallel(walk.plan);
     return true;
   }

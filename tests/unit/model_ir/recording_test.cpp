@@ -129,7 +129,10 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
       {"bf16", usual},
       {"one sequence", plan_of(Precision::kBf16, 1, 384)},
       {"odd sizes", plan_of(Precision::kBf16, 5, 333)},
-      {"autocast", plan_of(Precision::kAutocastBf16, 3, 200)}};
+      {"autocast", plan_of(Precision::kAutocastBf16, 3, 200)},
+      {"read as fp32", plan_of(Precision::kFp32, 3, 200)},
+      {"read as fp16", plan_of(Precision::kFp16, 5, 333)},
+      {"autocast read as fp16", plan_of(Precision::kAutocastFp16, 2, 512)}};
   const auto changed = [&](std::string name, const std::function<void(ParallelPlan&)>& change) {
     plans.emplace_back(std::move(name), usual);
     change(plans.back().second);
@@ -146,6 +149,15 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
     plan.lora = test::all_linear(8);
     plan.recompute = Recompute::kFullReentrant;
   });
+  changed("adapters, read as fp16", [](ParallelPlan& plan) {
+    plan.precision = Precision::kFp16;
+    plan.lora = test::all_linear(8);
+  });
+  changed("adapters, read as fp32, recomputed", [](ParallelPlan& plan) {
+    plan.precision = Precision::kFp32;
+    plan.lora = test::all_linear(8);
+    plan.recompute = Recompute::kFull;
+  });
   changed("accumulation", [](ParallelPlan& plan) { plan.workload.accumulation = 2; });
   changed("shards", [](ParallelPlan& plan) {
     plan.runtime = "fsdp";
@@ -153,10 +165,30 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
     plan.world = 4;
     edit_fsdp(plan) = {};
   });
+  changed("shards in fp32", [](ParallelPlan& plan) {
+    plan.runtime = "fsdp";
+    plan.precision = Precision::kFp32;
+    plan.world = 4;
+    edit_fsdp(plan).param_dtype = DType::kFp32;
+  });
   for (const auto& [name, plan] : plans) {
     CAPTURE(name);
     check_same_bytes(recording, plan);
   }
+}
+
+TEST_CASE("recording: code that tests for fp16 is not read as fp16") {
+  const ModelSpec model = read_model(edited(recording_text(), R"("config": {)",
+                                            R"("tests_fp16": true, "config": {)"))
+                              .value();
+  CHECK(test::refused_by_lowering(model, plan_of(Precision::kFp16, 2, 512)) == "precision");
+  for (const Precision precision : {Precision::kFp32, Precision::kAutocastFp16}) {
+    CHECK(test::refused_by_lowering(model, plan_of(precision, 2, 512)).empty());
+  }
+  const Result<ModelSpec> wrong =
+      read_model(edited(recording_text(), R"("config": {)", R"("tests_fp16": 1, "config": {)"));
+  REQUIRE_FALSE(wrong);
+  CHECK(wrong.error().pointer == "/tests_fp16");
 }
 
 TEST_CASE("recording: quantised layers give the bytes of the family that is written by hand") {
@@ -164,7 +196,8 @@ TEST_CASE("recording: quantised layers give the bytes of the family that is writ
       read_hf_config(kQuantised, {.as = std::nullopt, .name = "recorded"}).value();
   for (const auto& [bits, twice] : {std::pair{4, true}, {4, false}, {8, false}}) {
     for (const bool prepared : {true, false}) {
-      for (const Precision precision : {Precision::kBf16, Precision::kBf16AutocastBf16}) {
+      for (const Precision precision :
+           {Precision::kBf16, Precision::kFp16, Precision::kBf16AutocastBf16}) {
         for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
           for (const std::int64_t micro_batch : {1, 3}) {
             CAPTURE(bits);
@@ -262,6 +295,8 @@ TEST_CASE("recording: stage 3 gathers, prefetches and releases as for the family
     plan.lora = test::all_linear(8);
     plan.recompute = Recompute::kFull;
   });
+  changed("read as fp16", [](ParallelPlan& plan) { plan.precision = Precision::kFp16Master; });
+  changed("read as fp32", [](ParallelPlan& plan) { plan.precision = Precision::kFp32; });
   changed("accumulation", [](ParallelPlan& plan) { plan.workload.accumulation = 3; });
   changed("offload", [](ParallelPlan& plan) {
     edit_zero(plan).offload_optimizer = OffloadDevice::kCpu;
@@ -359,7 +394,8 @@ TEST_CASE("recording: layers of other sizes or with other code are of another ki
 
 TEST_CASE("recording: what was not recorded is refused") {
   const ModelSpec model = recorded();
-  CHECK(test::refused_by_lowering(model, plan_of(Precision::kFp32, 2, 512)) == "precision");
+  CHECK(test::refused_by_lowering(model, plan_of(Precision::kBf16AutocastBf16, 2, 512)) ==
+        "precision");
   ParallelPlan plan = plan_of(Precision::kBf16, 2, 512);
   plan.attention = AttentionKind::kEager;
   CHECK(test::refused_by_lowering(model, plan) == "precision");

@@ -5,7 +5,7 @@ import math
 from typing import Any, Dict, List
 
 _LISTS = ("stacks", "modules", "parameters", "buffers")
-_FAMILY = ("headroom_family", "model", "task", "versions", "keys", "stacks", "sizes", "modules", "parameters",
+_FAMILY = ("headroom_family", "model", "task", "versions", "tests_fp16", "keys", "stacks", "sizes", "modules", "parameters",
            "buffers", "gradients", "variants")
 
 
@@ -74,7 +74,7 @@ def _variant(variant: Dict[str, Any]) -> str:
 
 def text(recording: Dict[str, Any]) -> str:
     parts = []
-    for key in _FAMILY if "headroom_family" in recording else recording:
+    for key in [one for one in _FAMILY if one in recording] if "headroom_family" in recording else recording:
         value = recording[key]
         if key in _LISTS:
             written = _list(value, " ")

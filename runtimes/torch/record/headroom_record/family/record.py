@@ -12,7 +12,8 @@ from .configuration import flat
 from .expand import expanded
 from .family import family_of
 
-MODES = usual_modes("sdpa", qlora=True)
+# Some code does not run with quantised layers, some not under autocast either.
+MODES = (usual_modes("sdpa", qlora=True), usual_modes("sdpa", qlora=False), usual_modes("sdpa", qlora=False)[:1])
 LAST = 3  # The level at which nothing varies (Explorer.narrow).
 
 
@@ -77,17 +78,17 @@ def _gathered(explorer: Any, count: int) -> Optional[Dict[str, Any]]:
 def _recordings(explorer: Any, count: int) -> List[Dict[str, Any]]:
     """Recordings of `count` configurations, or none where the code of one cannot be recorded."""
     result: List[Dict[str, Any]] = []
-    modes: Sequence[str] = MODES
+    choices = list(MODES)
     while len(result) < count:
         changes = explorer.draw(len(result)) if count > 1 else {}
         _say(f"records {json.dumps(changes)}")
         try:
-            result.append(explorer.recorded(changes, modes, brief=len(result) > 0))
+            result.append(explorer.recorded(changes, choices[0], brief=len(result) > 0))
         except (Exception, SystemExit) as error:  # The model's own code may raise anything.
             _say(f"{type(error).__name__}: {str(error)[:300]}")
-            if result or len(modes) == 1:
+            if result or len(choices) == 1:
                 return []
-            modes = MODES[:1]  # Some code does not run under autocast.
+            choices.pop(0)
     return result
 
 
