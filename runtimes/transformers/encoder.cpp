@@ -182,6 +182,11 @@ ModelOutput forward_masked(Eager& eager, Model& model, const Batch& batch) {
   {
     const Tensor embedded = embed(eager, model, *interpreter);
     const Tensor ones = make_masks_of_four(eager, model, embedded.dtype(), interpreter->shared());
+    if (batch.mask.defined()) {
+      eager.set_site("masks", -1);
+      interpreter->shared().mask =
+          make_bidirectional_mask(eager, model, {.padding = batch.mask, .dtype = embedded.dtype()});
+    }
     Tensor given = embedded;
     enter_part(model.hooks, {.part = ModuleCall::Part::kEncoder}, {&given});
     last_hidden = run_layers(eager, model, interpreter, std::move(given));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "model_ir/base/check.h"
 #include "runtimes/transformers/library_version.h"
 #include "runtimes/transformers/modeling.h"
 
@@ -31,6 +32,22 @@ class MaskMaker {
         source_(modeling_of(*model.spec, *model.plan).mask),
         keys_alone_(modeling_of(*model.spec, *model.plan).masks_keys_alone),
         library_(library_traits(*model.spec, *model.plan)) {}
+
+  /// Every token sees all others that are no padding.
+  Tensor make_bidirectional() {
+    keys_ = tokens_;
+    const Tensor padding = temporary({batch_, tokens_}, DType::kBool);
+    if (!eager_attention_) {
+      const Tensor all = temporary({}, DType::kBool);  // padding_mask.all()
+    }
+    const Tensor batches = temporary({batch_}, DType::kInt64);
+    const Tensor heads = temporary({1}, DType::kInt64);
+    const Tensor queries = positions(sequence_);
+    const Tensor keys = positions(tokens_);
+    Tensor allowed =
+        joint({.causal = false, .windowed = false}, padding, Shape{1, 1, sequence_, tokens_});
+    return eager_attention_ ? additive(std::move(allowed)) : allowed;
+  }
 
   /// `window`: number of tokens that a layer sees; none: all earlier ones.
   Tensor make(const std::optional<std::int64_t>& window) {
@@ -236,6 +253,12 @@ class MaskMaker {
     equal.reset();
   }
 
+  /// Which keys a query sees beside those that are padding.
+  struct Sight {
+    bool causal = true;
+    bool windowed = false;
+  };
+
   Tensor positions(std::int64_t tokens) {
     const Tensor range = temporary({tokens}, DType::kInt64);
     return temporary({tokens}, DType::kInt64);  // Plus the offset.
@@ -243,7 +266,8 @@ class MaskMaker {
 
   /// and_masks: ones, combined by `&` with the result of each mask function. A window's function is
   /// such a pair itself.
-  Tensor joint(bool windowed, const Tensor& padding, const Shape& square) {
+  Tensor joint(const Sight& sight, const Tensor& padding, const Shape& square) {
+    const bool windowed = sight.windowed;
     const auto join = [this](Tensor& result, Tensor part, const Shape& shape) {
       Tensor joined = temporary(shape, DType::kBool);
       part.reset();
@@ -258,7 +282,9 @@ class MaskMaker {
       bound.reset();
       join(first, std::move(inside), square);
     }
-    join(first, temporary(square, DType::kBool), square);
+    // In an encoder, every query sees all keys: [1, 1, S, 1].
+    const Shape seen = sight.causal ? square : square.with(3, 1);
+    join(first, temporary(seen, DType::kBool), seen);
     if (inner.defined()) {
       join(result, std::move(inner), square);
     }
@@ -283,7 +309,7 @@ class MaskMaker {
     Tensor keys = positions(keys_);
     Tensor result;
     if (windowed || padding.defined()) {
-      result = joint(windowed, padding, square);
+      result = joint({.causal = true, .windowed = windowed}, padding, square);
     } else {
       result = temporary(square, DType::kBool);
     }
@@ -354,6 +380,11 @@ Masks make_masks(Eager& eager, const Model& model, const MaskInput& input) {
     masks.window = maker.make(0);
   }
   return masks;
+}
+
+Tensor make_bidirectional_mask(Eager& eager, const Model& model, const MaskInput& input) {
+  HEADROOM_ASSERT(input.padding.defined());
+  return MaskMaker(eager, model, input).make_bidirectional();
 }
 
 Tensor make_alibi(Eager& eager, const Model& model, DType dtype) {

@@ -22,6 +22,12 @@ struct MaskInput {
 /// create_sliding_window_causal_mask, sdpa_mask and eager_mask.
 [[nodiscard]] Masks make_masks(torch::Eager& eager, const Model& model, const MaskInput& input);
 
+/// The same for a batch with padding in an encoder, where every token sees all that are none:
+/// boolean [B, 1, S, S] for sdpa, additive for eager attention. Requires `input.padding`.
+/// Source: huggingface/transformers masking_utils.py, create_bidirectional_mask.
+[[nodiscard]] torch::Tensor make_bidirectional_mask(torch::Eager& eager, const Model& model,
+                                                    const MaskInput& input);
+
 /// (1.0 - mask.to(dtype)) * lowest number: [B, 1, 1, S], which an encoder adds to its scores until
 /// 4.57. Source: modeling_utils.py, get_extended_attention_mask, invert_attention_mask.
 [[nodiscard]] torch::Tensor inverted_mask(torch::Eager& eager, const torch::Tensor& present,

@@ -105,8 +105,8 @@ class Transformers final : public Runtime {
     plan.mesh = {};
     complete_data_parallel(plan);
   }
-  /// Source: huggingface/transformers training_args.py (5.17), TrainingArguments.default_optim, with
-  /// PyTorch 2.8 and later.
+  /// Source: huggingface/transformers training_args.py (5.17), TrainingArguments.default_optim,
+  /// with PyTorch 2.8 and later.
   [[nodiscard]] OptimizerPlan searched_optimizer(const ParallelPlan& /*plan*/) const override {
     return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
   }

@@ -162,9 +162,8 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (spec.architecture == Architecture::kCausalLm) {
     return std::nullopt;
   }
-  if (plan.workload.padded_batch) {
-    return Error::invalid_argument("padded",
-                                   "is not supported for encoders and encoder-decoder models", {},
+  if (plan.workload.padded_batch && spec.architecture != Architecture::kMaskedLm) {
+    return Error::invalid_argument("padded", "is not supported for encoder-decoder models", {},
                                    "leave out --padded");
   }
   if (plan.loss != LossKind::kHf) {

@@ -183,9 +183,9 @@ TEST_CASE(
   CHECK(plain.complains(
       "holds: bf16, fp32, fp16, autocast-bf16, autocast-fp16 with attention sdpa\n"));
   // Whatever is named is answered.
-  for (const char* named :
-       {"prepare=yes --precision bf16", "prepare=no --precision bf16", "prepare=no --precision fp16",
-        "prepare=yes --precision bf16-autocast", "prepare=no --precision bf16-autocast"}) {
+  for (const char* named : {"prepare=yes --precision bf16", "prepare=no --precision bf16",
+                            "prepare=no --precision fp16", "prepare=yes --precision bf16-autocast",
+                            "prepare=no --precision bf16-autocast"}) {
     CHECK(test::headroom(question + "--qlora " + named).code == ExitCode::kYes);
   }
 }

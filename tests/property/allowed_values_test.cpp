@@ -71,7 +71,8 @@ void narrow(test::Random& random, SpaceQuestion& space, const ir::ParallelPlan& 
 /// the same.
 bool is_allowed(const Constraints& constraints, Axis axis, const ir::ParallelPlan& plan) {
   const AxisValues& given = constraints.of(axis);
-  const ir::OptimizerPlan host{.kind = ir::OptimizerKind::kAdamW, .form = ir::OptimizerForm::kFused};
+  const ir::OptimizerPlan host{.kind = ir::OptimizerKind::kAdamW,
+                               .form = ir::OptimizerForm::kFused};
   if (axis == Axis::kOptimizer && plan.optimizer == host && value_of(plan, Axis::kOffload) > 0) {
     // The host's AdamW is fused, whichever of the two was asked for.
     const auto words = ir::optimizer_words();

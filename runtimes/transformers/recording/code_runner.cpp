@@ -10,6 +10,8 @@
 #include "runtimes/torch/record.h"
 #include "runtimes/transformers/adapter.h"
 #include "runtimes/transformers/layers.h"
+#include "runtimes/transformers/recording/padded_batch.h"
+#include "runtimes/transformers/recording/recorded_attention.h"
 #include "runtimes/transformers/recording/recorded_node.h"
 
 namespace headroom::ir::transformers {
@@ -80,6 +82,7 @@ std::vector<Tensor> CodeRunner::forward(const Batch& batch) {
   Frame frame = frame_of(prepared_->forward(), prepared_->variant().forward_scope,
                          hooked ? prepared_->calls()->forward() : ModuleCalls::Code{});
   frame.values.set(0, batch.ids);
+  padding_ = batch.mask;
   for (std::size_t i = 0; i < batch.others.size(); ++i) {
     frame.values.set(static_cast<std::uint32_t>(i + 1), batch.others[i]);
   }
@@ -247,27 +250,6 @@ void CodeRunner::put_adapted(const PreparedInstruction& instruction, Frame& fram
   }
 }
 
-/// torch.nn.functional.scaled_dot_product_attention, which chooses its kernel by device and sizes.
-Tensor CodeRunner::run_attention(const Instruction& instruction, std::span<const Tensor> inputs) {
-  for (std::size_t i = 0; i < instruction.rows_first.size(); ++i) {
-    inputs[i]->layout =
-        instruction.rows_first[i] ? torch::Layout::kSwapped : torch::Layout::kContiguous;
-  }
-  torch::SdpaOptions options{
-      .dropout = model_.training ? instruction.dropout : 0,
-      .causal = instruction.causal,
-      .mask = {},
-      .broadcast = !instruction.groups && inputs[1].shape()[1] == 1 && inputs[0].shape()[1] > 1,
-      .cudnn = model_.plan->attention == AttentionKind::kSdpa};
-  if (inputs.size() > 3 && inputs[3].defined()) {
-    options.mask = inputs[3];
-    if (instruction.mask_strided) {
-      inputs[3]->layout = torch::Layout::kSwapped;
-    }
-  }
-  return torch::sdpa(eager_, inputs[0], inputs[1], inputs[2], options);
-}
-
 void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   const Instruction& recorded = *instruction.recorded;
   if (instruction.traits.keeps) {
@@ -298,7 +280,8 @@ void CodeRunner::run_op(const PreparedInstruction& instruction, Frame& frame) {
   // Autocast keeps casts of parameters, not of sums.
   const bool kept = recorded.kept && eager_.autocast() && !inputs[0]->grad_fn;
   if (instruction.traits.attends) {
-    frame.values.set(recorded.outputs[0].target.index, run_attention(recorded, inputs.all()));
+    frame.values.set(recorded.outputs[0].target.index,
+                     recorded_attention(eager_, model_, {recorded, inputs.all(), mask_}));
     return;
   }
   if (kept) {
@@ -499,17 +482,24 @@ std::vector<Tensor> CodeRunner::run_recomputed(std::int32_t layer, std::vector<T
                                                torch::RegionForm form) {
   std::vector<Tensor> given{std::move(arguments[0])};
   arguments[0] = {};
-  torch::Region region = [self = shared_from_this(), layer, rest = std::move(arguments)](
-                             Eager&, const std::vector<Tensor>& inputs) {
+  torch::Region region = [self = shared_from_this(), layer, rest = std::move(arguments),
+                          mask = mask_](Eager&, const std::vector<Tensor>& inputs) {
     std::vector<Tensor> all = rest;
     all[0] = inputs[0];
-    return self->run_hooked(layer, std::move(all));
+    const Tensor outer = std::exchange(self->mask_, mask);
+    std::vector<Tensor> outputs = self->run_hooked(layer, std::move(all));
+    self->mask_ = outer;
+    return outputs;
   };
   return torch::run_region(eager_, given, region, form);
 }
 
 void CodeRunner::run_layer(const Instruction& instruction, Frame& frame) {
   const auto layer = static_cast<std::int32_t>(instruction.index);
+  if (padding_.defined()) {
+    mask_ = make_padded_mask(eager_, model_, padding_);
+    padding_.reset();
+  }
   eager_.set_layer(layer);
   const RecordedLayer& called = prepared_->variant().layers[instruction.index];
   std::vector<Tensor> arguments =
@@ -537,6 +527,9 @@ void CodeRunner::run_layer(const Instruction& instruction, Frame& frame) {
   }
   outputs.clear();
   eager_.set_layer(-1);
+  if (instruction.index + 1 == prepared_->variant().layers.size()) {
+    mask_.reset();  // Layers that are recomputed hold their arguments.
+  }
 }
 
 bool CodeRunner::is_embedding(const Instruction& instruction, const Frame& frame) const {

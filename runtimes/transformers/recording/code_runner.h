@@ -49,8 +49,6 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   void put_adapted(const PreparedInstruction& instruction, Frame& frame, TensorList& inputs);
   void cast_buffers(const PreparedInstruction& instruction, const Frame& frame, TensorList& inputs);
   void require_gradient_of(const PreparedCode& code, std::size_t leave, const Frame& frame);
-  [[nodiscard]] torch::Tensor run_attention(const Instruction& instruction,
-                                            std::span<const torch::Tensor> inputs);
   void run_op(const PreparedInstruction& instruction, Frame& frame);
   void run_join(const PreparedInstruction& instruction, const Frame& frame, Values& values);
   void attach_node(const PreparedInstruction& instruction, const Frame& frame);
@@ -82,6 +80,8 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   Model& model_;
   std::shared_ptr<const PreparedModel> prepared_;
   AdaptedWeights adapted_;
+  torch::Tensor padding_;  ///< [B, S], until the first layer runs; of batches with padding.
+  torch::Tensor mask_;     ///< Of attention, while layers run.
 };
 
 }  // namespace headroom::ir::transformers

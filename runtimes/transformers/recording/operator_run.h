@@ -17,8 +17,8 @@ namespace headroom::ir::transformers {
 void run_operator(torch::Eager& eager, const PreparedInstruction& instruction,
                   std::span<const torch::Tensor> inputs, std::span<torch::Tensor> outputs);
 
-/// Whether the operator makes nothing and returns its input, as PyTorch's `to` does if the input has
-/// the type already, and `contiguous` if it has the order.
+/// Whether the operator makes nothing and returns its input, as PyTorch's `to` does if the input
+/// has the type already, and `contiguous` if it has the order.
 [[nodiscard]] bool returns_input(const PreparedInstruction& instruction,
                                  std::span<const torch::Tensor> inputs);
 

@@ -155,7 +155,8 @@ PreparedCode PreparedModel::prepare(Eager& eager, const RecordedCode& code,
     made.recorded = &instruction;
     if (instruction.loop) {
       made.turns = value_of(instruction.loop->turns, sizes_);
-      made.loop = std::make_unique<const PreparedCode>(prepare(eager, instruction.loop->body.code, change));
+      made.loop =
+          std::make_unique<const PreparedCode>(prepare(eager, instruction.loop->body.code, change));
       continue;
     }
     if (instruction.kind != Instruction::Kind::kOp &&

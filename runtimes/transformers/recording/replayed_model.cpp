@@ -16,6 +16,7 @@
 #include "runtimes/transformers/expert_adapter.h"
 #include "runtimes/transformers/recording/code_runner.h"
 #include "runtimes/transformers/recording/constructors.h"
+#include "runtimes/transformers/recording/padded_batch.h"
 #include "runtimes/transformers/recording/prepared_code.h"
 #include "runtimes/transformers/recording/quantised_constructors.h"
 #include "runtimes/transformers/recording/typed_code.h"
@@ -124,8 +125,8 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   std::map<std::string, std::vector<std::string>> held;  // Precisions by attention.
   std::vector<std::string> lengths;
   for (const RecordedVariant& variant : spec.recording->variants) {
-    const bool is_asked = computes(*spec.recording, variant, plan) && variant.images == plan.workload.images &&
-                          !variant.masks_made &&
+    const bool is_asked = computes(*spec.recording, variant, plan) &&
+                          variant.images == plan.workload.images && !variant.masks_made &&
                           (variant.attention == word_of(attention_words(), plan.attention) ||
                            !spec.recording->has_fused_attention());
     if (is_asked && std::ranges::find(lengths, lengths_of(variant)) == lengths.end()) {
@@ -189,15 +190,13 @@ std::optional<Error> option_trouble(const ParallelPlan& plan) {
     std::string_view fix;
   };
   const Workload& workload = plan.workload;
-  const std::array<Option, 6> options = {{
+  const std::array<Option, 5> options = {{
       {plan.loss != LossKind::kHf, "loss", "leave out --loss"},
       {plan.liger, "liger", "leave out --liger"},
       {workload.generation.has_value(), "generate", "leave out --generate"},
       {workload.evaluation && autocast_dtype(plan.precision).has_value(), "evaluation",
        "leave out --evaluation, or choose --precision bf16: evaluation runs outside autocast, in "
        "fp32"},
-      {workload.padded_batch, "padded",
-       "leave out --padded: the answer is for sequences that fill --seq"},
       {!plan.runtime_version.empty(), "runtime-version", "leave out --runtime-version"},
   }};
   const auto* const given = std::ranges::find_if(options, &Option::given);
@@ -328,6 +327,11 @@ std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan
   if (const std::optional<Error> trouble = quantised_trouble(spec, plan, *code->variant)) {
     return trouble;
   }
+  if (plan.workload.padded_batch) {
+    if (const std::optional<Error> trouble = padding_trouble(*spec.recording, *code)) {
+      return trouble;
+    }
+  }
   return size_trouble(spec, plan, *code);
 }
 
@@ -343,8 +347,8 @@ Model load_recorded(Eager& eager, const ModelSource& source,
   model.setting = source.setting;
   model.parameters.resize(source.graph.tensor_count());
   model.buffers.resize(recording.buffers.size());
-  const auto prepared = std::make_shared<PreparedModel>(eager, recording, *code, source.graph,
-                                                        sizes_of(source.plan));
+  const auto prepared =
+      std::make_shared<PreparedModel>(eager, recording, *code, source.graph, sizes_of(source.plan));
   if (model.setting.hooks_modules) {
     prepared->find_calls();
   }

@@ -28,8 +28,8 @@ std::optional<TypeChange> change_between(const Recording& recording, const Types
     return std::nullopt;
   }
   if (autocast) {
-    const bool halves = recorded == Types{DType::kFp32, DType::kBf16} &&
-                        asked == Types{DType::kFp32, DType::kFp16};
+    const bool halves =
+        recorded == Types{DType::kFp32, DType::kBf16} && asked == Types{DType::kFp32, DType::kFp16};
     return halves ? std::optional(TypeChange{DType::kBf16, DType::kFp16}) : std::nullopt;
   }
   const bool derived = recorded.parameters == DType::kBf16 &&
@@ -98,16 +98,16 @@ std::vector<std::string> precisions_of(const Recording& recording, const Recorde
       names.emplace_back(word.text);
     }
   }
-  const auto same = std::ranges::find_if(precision_words(), [&](const auto& word) {
-    return types_of(word.value) == recorded;
-  });
+  const auto same = std::ranges::find_if(
+      precision_words(), [&](const auto& word) { return types_of(word.value) == recorded; });
   if (same != precision_words().end()) {  // The recorded one comes first.
-    std::ranges::stable_partition(names, [&](const std::string& name) { return name == same->text; });
+    std::ranges::stable_partition(names,
+                                  [&](const std::string& name) { return name == same->text; });
   }
   if (names.empty()) {
-    names.push_back(std::string(name_of(variant.parameters)) +
-                    (variant.autocast ? " under autocast to " + std::string(name_of(*variant.autocast))
-                                      : ""));
+    names.push_back(
+        std::string(name_of(variant.parameters)) +
+        (variant.autocast ? " under autocast to " + std::string(name_of(*variant.autocast)) : ""));
   }
   return names;
 }

@@ -178,9 +178,9 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
 }
 
 TEST_CASE("recording: code that tests for fp16 is not read as fp16") {
-  const ModelSpec model = read_model(edited(recording_text(), R"("config": {)",
-                                            R"("tests_fp16": true, "config": {)"))
-                              .value();
+  const ModelSpec model =
+      read_model(edited(recording_text(), R"("config": {)", R"("tests_fp16": true, "config": {)"))
+          .value();
   CHECK(test::refused_by_lowering(model, plan_of(Precision::kFp16, 2, 512)) == "precision");
   for (const Precision precision : {Precision::kFp32, Precision::kAutocastFp16}) {
     CHECK(test::refused_by_lowering(model, plan_of(precision, 2, 512)).empty());

@@ -1,0 +1,107 @@
+#include "runtimes/transformers/recording/padded_batch.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "runtimes/transformers/masks.h"
+#include "runtimes/transformers/recording/prepared_code.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+using torch::Eager;
+using torch::Tensor;
+
+constexpr std::string_view kAttention = "scaled_dot_product_attention";
+
+/// What is known of the attention of a variant's layers.
+struct LayerAttention {
+  bool masked = false;   ///< One has a mask of its own.
+  bool causal = false;   ///< One is causal without a mask.
+  bool open = false;     ///< One is neither.
+  bool missing = false;  ///< A layer has none: a state space, linear attention.
+};
+
+void look_at(const RecordedCode& code, LayerAttention& found, bool& attends) {
+  for (const Instruction& instruction : code.instructions) {
+    if (instruction.loop) {
+      look_at(instruction.loop->body.code, found, attends);
+    }
+    if (instruction.name != kAttention) {
+      continue;
+    }
+    attends = true;
+    if (instruction.inputs.size() > 3 && instruction.inputs[3].kind != Reference::Kind::kNone) {
+      found.masked = true;
+    } else {
+      (instruction.causal ? found.causal : found.open) = true;
+    }
+  }
+}
+
+LayerAttention attention_of(const RecordedVariant& variant) {
+  LayerAttention found;
+  for (const RecordedLayer& layer : variant.layers) {
+    bool attends = false;
+    look_at(variant.bodies[layer.body].code, found, attends);
+    found.missing = found.missing || !attends;
+  }
+  found.missing = found.missing || variant.layers.empty();
+  return found;
+}
+
+/// Whether the model makes a mask of ones [B, S] itself before its layers.
+bool makes_ones(const RecordedVariant& variant) {
+  const RecordedShape& ids = variant.inputs.front().shape;
+  return std::ranges::any_of(variant.forward.instructions, [&](const Instruction& instruction) {
+    return instruction.name == "ones" && instruction.outputs.front().shape == ids;
+  });
+}
+
+/// Eager attention of a model that makes ones itself gets them in the same form.
+bool is_masked_already(const RecordedVariant& variant) {
+  return variant.attention != "sdpa" && makes_ones(variant);
+}
+
+}  // namespace
+
+std::optional<Error> padding_trouble(const Recording& recording, const TypedCode& code) {
+  const RecordedVariant& variant = *code.variant;
+  const auto refused = [](std::string_view what) {
+    return Error::invalid_argument("padded",
+                                   "is not supported for recorded models " + std::string(what), {},
+                                   "leave out --padded");
+  };
+  const bool translates = recording.task.find("seq2seq") != std::string::npos;
+  if (translates) {
+    return refused("with an encoder and a decoder");
+  }
+  if (variant.images) {
+    return refused("with images");
+  }
+  if (is_masked_already(variant)) {
+    return std::nullopt;
+  }
+  const LayerAttention attention = attention_of(variant);
+  const bool windowed = std::ranges::any_of(recording.variants, [](const RecordedVariant& one) {
+    return one.sequence_below || one.sequence_from > 1;
+  });
+  if (variant.attention != "sdpa" || attention.missing || attention.masked || windowed ||
+      attention.causal == attention.open) {
+    return refused("unless all layers have fused attention without a window");
+  }
+  return std::nullopt;
+}
+
+Tensor make_padded_mask(Eager& eager, const Model& model, const Tensor& padding) {
+  const RecordedVariant& variant = model.recorded->variant();
+  if (is_masked_already(variant)) {
+    return {};
+  }
+  eager.set_site("masks", -1);
+  const MaskInput input{.padding = padding, .dtype = param_dtype(model.plan->precision)};
+  return attention_of(variant).causal ? make_masks(eager, model, input).full
+                                      : make_bidirectional_mask(eager, model, input);
+}
+
+}  // namespace headroom::ir::transformers
