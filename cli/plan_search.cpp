@@ -56,7 +56,7 @@ constexpr std::array<OptionSpec, 9> kSearchOptions = {
       "also say why the best plan does not have this value, such as tp=8"}}};
 
 /// The options of `fit` that hold for every plan of a search: adapters and the images of a batch.
-constexpr std::array<std::string_view, 3> kHeldOptions = {"lora", "qlora", "images"};
+constexpr std::array<std::string_view, 4> kHeldOptions = {"lora", "qlora", "images", "padded"};
 
 /// The default sequence, as in `fit`.
 std::int64_t usual_sequence(const ir::ModelSpec& model) {
@@ -146,8 +146,8 @@ Status read_adapters(const Arguments& arguments, const PlanSearch& search, ir::P
   if (Status status = read_adapter_options(arguments, base); !status) {
     return status;
   }
-  if (base.lora && search.device.bf16) {
-    base.precision = ir::Precision::kBf16;
+  if (base.lora) {
+    base.precision = search.device.bf16 ? ir::Precision::kBf16 : ir::Precision::kFp16;
   }
   return ok();
 }
@@ -162,7 +162,9 @@ Result<ir::ParallelPlan> read_base(const Arguments& arguments, const PlanSearch&
     return std::move(status).error();
   }
   OptionReader reader(arguments);
-  reader.field(*ir::find_field(ir::plan_options().fields, "images"), base);
+  for (const std::string_view field : {"images", "padded_batch"}) {
+    reader.field(*ir::find_field(ir::plan_options().fields, field), base);
+  }
   if (reader.error()) {
     return *reader.error();
   }

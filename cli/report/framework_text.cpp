@@ -137,8 +137,10 @@ std::vector<Held> held_of(const PlanAnswer& answer) {
     if (plan::is_held(axis) && has && !of_adapters && answer.search.constraints.of(axis).empty()) {
       const bool common = plan::find_common_axis(axis) != nullptr;
       held.push_back({.option = std::string(plan::option_of(axis)),
-                      .value = common ? plan::value_text(axis, plan::value_of(best, axis))
-                                      : std::string(axis->usual)});
+                      .value = axis == plan::Axis::kOptimizer
+                                   ? std::string(ir::word_of(ir::optimizer_words(), best.optimizer))
+                               : common ? plan::value_text(axis, plan::value_of(best, axis))
+                                        : std::string(axis->usual)});
     }
   }
   return held;

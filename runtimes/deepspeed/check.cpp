@@ -11,14 +11,19 @@
 namespace headroom::ir::deepspeed {
 namespace {
 
+bool in_fp16(Precision precision) {
+  return precision == Precision::kFp16 || precision == Precision::kAutocastFp16;
+}
+
 Status check_precision(const ParallelPlan& plan) {
   const bool master =
       plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master;
   if (!master && plan.precision != Precision::kFp32) {
-    return Error::invalid_argument("precision", word_of(precision_words(), plan.precision),
-                                   "bf16-master, fp16-master or fp32: DeepSpeed keeps an fp32 "
-                                   "master copy of 16-bit parameters",
-                                   "use --precision bf16-master");
+    return Error::invalid_argument(
+        "precision", word_of(precision_words(), plan.precision),
+        "bf16-master, fp16-master or fp32: DeepSpeed keeps an fp32 "
+        "master copy of 16-bit parameters",
+        in_fp16(plan.precision) ? "use --precision fp16-master" : "use --precision bf16-master");
   }
   return ok();
 }

@@ -119,9 +119,9 @@ class Fsdp final : public Runtime {
   [[nodiscard]] OptimizerPlan searched_optimizer(const ParallelPlan& /*plan*/) const override {
     return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
   }
-  /// Shards are stored in fp32, and the mixed-precision policy computes in bf16.
+  /// Shards are stored in fp32, and the mixed-precision policy computes in 16 bits.
   void prepare_for_search(ParallelPlan& plan) const override {
-    if (plan.precision == Precision::kBf16Master) {
+    if (plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master) {
       plan.precision = Precision::kFp32;
     }
   }
@@ -232,13 +232,17 @@ std::string sharding_words(const ParallelPlan& plan) {
 }
 
 std::string precision_words(const ParallelPlan& plan) {
-  const bool usual = has_fsdp(plan) && fsdp_of(plan).param_dtype == DType::kBf16;
-  return usual ? "" : precision_words_of(plan);
+  const DType computes = has_fsdp(plan) ? fsdp_of(plan).param_dtype : DType::kFp32;
+  return computes == DType::kBf16   ? ""
+         : computes == DType::kFp16 ? ", param=fp16"
+                                    : precision_words_of(plan);
 }
 
 Precision arithmetic_precision(const ParallelPlan& plan) {
-  const bool bf16 = has_fsdp(plan) && fsdp_of(plan).param_dtype == DType::kBf16;
-  return bf16 ? Precision::kBf16 : transformers::without_masters(plan.precision);
+  const DType computes = has_fsdp(plan) ? fsdp_of(plan).param_dtype : DType::kFp32;
+  return computes == DType::kBf16   ? Precision::kBf16
+         : computes == DType::kFp16 ? Precision::kFp16
+                                    : transformers::without_masters(plan.precision);
 }
 
 DType gathered_dtype(const ParallelPlan& plan) {

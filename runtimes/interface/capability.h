@@ -47,11 +47,13 @@ struct CapabilityRule {
 /// Whether a plan stores or computes in bf16.
 [[nodiscard]] bool computes_in_bf16(const ParallelPlan& plan);
 
-/// What PyTorch does about bf16 on GPUs that cannot compute in it.
+/// What PyTorch does about bf16 on GPUs that cannot compute in it, and what becomes of AdamW where
+/// all weights that are trained are fp16.
 /// Source: pytorch/pytorch 2.11 torch/cuda/__init__.py, is_bf16_supported(including_emulation);
 ///         aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, which lists bf16 for fused
-///         attention from compute capability 8.0 on.
-[[nodiscard]] std::vector<std::string> bf16_notes(const ParallelPlan& plan,
-                                                  const DeviceTraits& device);
+///         attention from compute capability 8.0 on; torch/optim/adamw.py, whose eps is 1e-8, and
+///         IEEE 754 binary16, whose least number is 6e-8.
+[[nodiscard]] std::vector<std::string> precision_notes(const ParallelPlan& plan,
+                                                       const DeviceTraits& device);
 
 }  // namespace headroom::ir

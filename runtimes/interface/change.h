@@ -83,7 +83,8 @@ inline constexpr Change Change::kZero2{
     160, "shard optimizer states and gradients (ZeRO-2)", "none: as much communication as DDP",
     "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7.2.1", Kind::kSharding};
 inline constexpr Change Change::kMixedPrecision{
-    170, "mixed precision", "none: faster on tensor cores",
+    170, "mixed precision",
+    "products are computed in 16 bits, with loss scaling in fp16; faster on tensor cores",
     "Micikevicius et al. 2018, Mixed Precision Training, arXiv:1710.03740"};
 inline constexpr Change Change::kPureBf16{
     180, "parameters, gradients and states in bf16",

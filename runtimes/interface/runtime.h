@@ -129,7 +129,7 @@ class Runtime {
   /// slower. One sentence each.
   [[nodiscard]] virtual std::vector<std::string> device_notes(const ParallelPlan& plan,
                                                               const DeviceTraits& device) const {
-    return bf16_notes(plan, device);
+    return precision_notes(plan, device);
   }
 
   /// Prepares a plan for the search. It sets the precision that computes in 16 bits with fp32

@@ -217,7 +217,13 @@ void Eager::run_shape(const Shape& shape) {
 }
 
 void Eager::run(const GemmShape& shape) {
-  run_shape(shape);
+  // Below compute capability 8.0 no tensor core takes bf16. An unknown device has capability 0.
+  const int major = device().rocm ? 0 : device().compute_major;
+  GemmShape run = shape;
+  if (shape.dtype == DType::kBf16 && major > 0 && major < 8) {
+    run.dtype = DType::kFp32;
+  }
+  run_shape(run);
 }
 void Eager::run(const AttentionShape& shape) {
   run_shape(shape);

@@ -18,7 +18,9 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                    "fp32, bf16, fp16, autocast-bf16, autocast-fp16 or "
                                    "bf16-autocast: only DeepSpeed and Megatron-Core keep fp32 "
                                    "master copies",
-                                   "use --precision bf16, or add --zero 0");
+                                   plan.precision == Precision::kFp16Master
+                                       ? "use --precision autocast-fp16, or add --zero 0"
+                                       : "use --precision bf16, or add --zero 0");
   }
   const Graph graph =
       build_graph(model, {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence},

@@ -267,16 +267,15 @@ class MaskMaker {
   /// and_masks: ones, combined by `&` with the result of each mask function. A window's function is
   /// such a pair itself.
   Tensor joint(const Sight& sight, const Tensor& padding, const Shape& square) {
-    const bool windowed = sight.windowed;
     const auto join = [this](Tensor& result, Tensor part, const Shape& shape) {
       Tensor joined = temporary(shape, DType::kBool);
       part.reset();
       result = std::move(joined);
     };
     Tensor result = temporary({}, DType::kBool);
-    Tensor inner = windowed && padding.defined() ? temporary({}, DType::kBool) : Tensor{};
+    Tensor inner = sight.windowed && padding.defined() ? temporary({}, DType::kBool) : Tensor{};
     Tensor& first = inner.defined() ? inner : result;
-    if (windowed) {
+    if (sight.windowed) {
       Tensor bound = temporary({sequence_}, DType::kInt64);
       Tensor inside = temporary(square, DType::kBool);
       bound.reset();

@@ -1,7 +1,9 @@
 #include "runtimes/transformers/support.h"
 
+#include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/task.h"
@@ -90,6 +92,28 @@ std::optional<Error> router_loss_trouble(const ModelSpec& spec, const ParallelPl
                                  "set output_router_logits of config.json to false");
 }
 
+/// The usual layers that adapters are put on, as the model names them: those of queries and values.
+std::string usual_targets(const ModelSpec& spec) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kNames = {
+      {{"q_proj", "v_proj"},
+       {"query", "value"},
+       {"query_proj", "value_proj"},
+       {"q_lin", "v_lin"},
+       {"q", "v"}}};
+  const auto has = [&](std::string_view name) {
+    return spec.recording &&
+           std::ranges::any_of(spec.recording->modules, [&](const RecordedModule& module) {
+             return !module.linear.empty() && module.path.ends_with("." + std::string(name));
+           });
+  };
+  const auto* const own = std::ranges::find_if(
+      kNames, [&](const auto& names) { return has(names.first) && has(names.second); });
+  if (own != kNames.end()) {
+    return std::string(own->first) + "+" + std::string(own->second);
+  }
+  return spec.family == Family::kBert ? "query+value" : "q_proj+v_proj";
+}
+
 /// The error for what is not modelled for heads that classify.
 std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (spec.task == Task::kLanguage) {
@@ -104,8 +128,8 @@ std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& pla
   if (spec.task == Task::kTokenClassification && plan.lora && plan.lora->targets.empty()) {
     return Error::invalid_argument(
         "lora", "adapters on all linear layers with " + task,
-        "targets=...: PEFT fails if it adapts the head, which it also copies",
-        "add targets=q_proj+v_proj to --lora");
+        "names of layers (targets=): PEFT fails if it adapts the head, which it also copies",
+        "add targets=" + usual_targets(spec) + " to --lora");
   }
   if (plan.quant || plan.workload.generation || plan.liger) {
     return Error::invalid_argument("task",
@@ -182,6 +206,13 @@ std::optional<Error> sharding_trouble(const ModelSpec& spec, const ParallelPlan&
   }
   const bool copies =
       plan.lora && (spec.task != Task::kLanguage || !plan.lora->modules_to_save.empty());
+  if (spec.recording && copies && spec.task != Task::kLanguage) {
+    return Error::invalid_argument(
+        "lora",
+        "with --fsdp or --zero is not supported for a recorded model with a head that classifies, "
+        "which PEFT copies and trains in full",
+        {}, "leave out --fsdp and --zero (several GPUs then mean DDP), or leave out --lora");
+  }
   if (spec.recording && copies) {
     return Error::invalid_argument("lora",
                                    "with copies of modules that are trained in full is not "

@@ -35,9 +35,8 @@ class FamilyExpansion {
     for (const char* const key : {"model", "task", "versions"}) {
       result.push_back({key, part(family_, key)});
     }
-    if (const JsonValue* const tests = family_.find("tests_fp16")) {
-      result.push_back({"tests_fp16", *tests});
-    }
+    const JsonValue* const differs = family_.find("differs_in_fp16");
+    result.push_back({"differs_in_fp16", differs == nullptr ? JsonValue(false) : *differs});
     result.push_back({"config", config_});
     result.push_back({"sizes", part(family_, "sizes")});
     for (const char* const key : {"modules", "parameters", "buffers"}) {

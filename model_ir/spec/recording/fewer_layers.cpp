@@ -135,7 +135,7 @@ class Shortener {
     result_->library = recording_.library;
     result_->torch = recording_.torch;
     result_->sequence_multiple = recording_.sequence_multiple;
-    result_->tests_fp16 = recording_.tests_fp16;
+    result_->differs_in_fp16 = recording_.differs_in_fp16;
     result_->gradients = recording_.gradients;
     keep_objects();
     for (const RecordedVariant& variant : recording_.variants) {

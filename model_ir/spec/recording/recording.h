@@ -245,8 +245,9 @@ struct Recording {
   std::string torch;
   std::vector<std::string> missing;  ///< Packages whose kernels the code would run if it had them.
   std::int64_t sequence_multiple = 1;  ///< Sequence lengths for which the sizes hold.
-  /// The model's Python files test for tensors in fp16, so that fp16 may have code of its own.
-  bool tests_fp16 = false;
+  /// The model may be another one in fp16: its code tests for fp16, or some of its modules stay
+  /// fp32. Older recordings do not say; they count as such.
+  bool differs_in_fp16 = true;
   std::vector<RecordedModule> modules;
   std::vector<RecordedParameter> parameters;
   std::vector<RecordedBuffer> buffers;

@@ -63,11 +63,11 @@ class Reader {
         recording_->sequence_multiple = *value;
       }
     }
-    if (const JsonValue* const tests = document.find("tests_fp16")) {
-      if (!tests->as_bool()) {
-        return faults_.refuse("/tests_fp16", tests, "true or false");
+    if (const JsonValue* const differs = document.find("differs_in_fp16")) {
+      if (!differs->as_bool()) {
+        return faults_.refuse("/differs_in_fp16", differs, "true or false");
       }
-      recording_->tests_fp16 = *tests->as_bool();
+      recording_->differs_in_fp16 = *differs->as_bool();
     }
     return read_modules(document) && read_parameters(document) && read_buffers(document) &&
            read_gradients(document) && read_variants(document);

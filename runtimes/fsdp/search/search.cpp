@@ -50,8 +50,10 @@ std::vector<SearchAxis> fsdp_rows() {
          const bool wide = plan.precision == ir::Precision::kFp32;
          const bool computes_in_16 =
              has_fsdp(plan) && fsdp_of(plan).param_dtype != ir::DType::kFp32;
-         return precision_value(wide && computes_in_16 ? ir::Precision::kBf16Master
-                                                       : plan.precision);
+         const bool fp16 = has_fsdp(plan) && fsdp_of(plan).param_dtype == ir::DType::kFp16;
+         return precision_value(!(wide && computes_in_16) ? plan.precision
+                                : fp16                    ? ir::Precision::kFp16Master
+                                                          : ir::Precision::kBf16Master);
        }}};
   for (const std::vector<SearchAxis>& some : {sharding_axes(), transformers_axes()}) {
     rows.insert(rows.end(), some.begin(), some.end());
@@ -120,10 +122,10 @@ class FsdpSearch final : public FrameworkSearch {
     return rows;
   }
 
-  /// Shards are fp32 and are gathered in bf16; or, as asked for, both are fp32 or both are bf16.
+  /// Shards are fp32 and are gathered in 16 bits; or, as asked for, both are fp32 or both are bf16.
   [[nodiscard]] bool begin(SpaceWalk& walk) const override {
     const ir::Precision asked = walk.plan.precision;
-    const bool masters = asked == ir::Precision::kBf16Master;
+    const bool masters = asked == ir::Precision::kBf16Master || asked == ir::Precision::kFp16Master;
     const bool bf16 = asked == ir::Precision::kBf16 || asked == ir::Precision::kBf16AutocastBf16;
     if (walk.eight_bit_recipe != 0 || !(masters || bf16 || asked == ir::Precision::kFp32)) {
       walk.refusal = lacking(Axis::kPrecision, walk.eight_bit_recipe != 0
@@ -137,6 +139,8 @@ class FsdpSearch final : public FrameworkSearch {
     walk.plan.mesh = {};
     if (asked == ir::Precision::kFp32) {
       edit_fsdp(walk.plan).param_dtype = ir::DType::kFp32;
+    } else if (asked == ir::Precision::kFp16Master) {
+      edit_fsdp(walk.plan).param_dtype = ir::DType::kFp16;
     }
     return true;
   }

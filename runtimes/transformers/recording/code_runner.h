@@ -80,8 +80,8 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   Model& model_;
   std::shared_ptr<const PreparedModel> prepared_;
   AdaptedWeights adapted_;
-  torch::Tensor padding_;  ///< [B, S], until the first layer runs; of batches with padding.
-  torch::Tensor mask_;     ///< Of attention, while layers run.
+  torch::Tensor padding_;  ///< The batch's padding [B, S]; reset when the first layer runs.
+  torch::Tensor mask_;     ///< The mask of a batch with padding; set while layers run.
 };
 
 }  // namespace headroom::ir::transformers

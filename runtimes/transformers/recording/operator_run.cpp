@@ -87,6 +87,7 @@ bool returns_input(const PreparedInstruction& instruction, std::span<const Tenso
     return false;
   }
   return (instruction.may_return_input && inputs[0].dtype() == instruction.outputs[0].dtype) ||
+         (instruction.leaves_fp16 && inputs[0].dtype() == DType::kFp16) ||
          (instruction.orders_heads && inputs[0]->layout == torch::Layout::kContiguous);
 }
 

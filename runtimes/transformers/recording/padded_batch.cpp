@@ -14,12 +14,12 @@ using torch::Tensor;
 
 constexpr std::string_view kAttention = "scaled_dot_product_attention";
 
-/// What is known of the attention of a variant's layers.
+/// Kinds of attention in a variant's layers.
 struct LayerAttention {
-  bool masked = false;   ///< One has a mask of its own.
-  bool causal = false;   ///< One is causal without a mask.
-  bool open = false;     ///< One is neither.
-  bool missing = false;  ///< A layer has none: a state space, linear attention.
+  bool masked = false;         ///< One has a mask of its own.
+  bool causal = false;         ///< One is causal without a mask.
+  bool bidirectional = false;  ///< One is neither.
+  bool missing = false;        ///< A layer has none: a state space, linear attention.
 };
 
 void look_at(const RecordedCode& code, LayerAttention& found, bool& attends) {
@@ -34,7 +34,7 @@ void look_at(const RecordedCode& code, LayerAttention& found, bool& attends) {
     if (instruction.inputs.size() > 3 && instruction.inputs[3].kind != Reference::Kind::kNone) {
       found.masked = true;
     } else {
-      (instruction.causal ? found.causal : found.open) = true;
+      (instruction.causal ? found.causal : found.bidirectional) = true;
     }
   }
 }
@@ -70,10 +70,11 @@ std::optional<Error> padding_trouble(const Recording& recording, const TypedCode
   const auto refused = [](std::string_view what) {
     return Error::invalid_argument("padded",
                                    "is not supported for recorded models " + std::string(what), {},
-                                   "leave out --padded");
+                                   "leave out --padded: the answer is then for sequences that "
+                                   "fill --seq");
   };
-  const bool translates = recording.task.find("seq2seq") != std::string::npos;
-  if (translates) {
+  const bool has_encoder_and_decoder = recording.task.find("seq2seq") != std::string::npos;
+  if (has_encoder_and_decoder) {
     return refused("with an encoder and a decoder");
   }
   if (variant.images) {
@@ -87,8 +88,10 @@ std::optional<Error> padding_trouble(const Recording& recording, const TypedCode
     return one.sequence_below || one.sequence_from > 1;
   });
   if (variant.attention != "sdpa" || attention.missing || attention.masked || windowed ||
-      attention.causal == attention.open) {
-    return refused("unless all layers have fused attention without a window");
+      attention.causal == attention.bidirectional) {
+    return refused(windowed            ? "with windows of attention"
+                   : attention.missing ? "with layers that have no attention"
+                                       : "unless all layers have fused attention without a mask");
   }
   return std::nullopt;
 }

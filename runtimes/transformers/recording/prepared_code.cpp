@@ -81,6 +81,12 @@ std::vector<DType> buffer_types_of(const Recording& recording, const TypedCode& 
   return types;
 }
 
+/// Whether the shape is that of `heads`, [B, A, S, D], after a swap of A and S.
+bool swaps_heads(const Shape& heads, const Shape& swapped) {
+  return heads.rank() == 4 && swapped.rank() == 4 && heads[1] == swapped[2] &&
+         heads[2] == swapped[1];
+}
+
 /// Marks the copies that bring what attention made, [B, A, S, D], into the order [B, S, A, D].
 void mark_head_copies(PreparedCode& code) {
   std::vector<const PreparedInstruction*> maker(code.values, nullptr);
@@ -97,7 +103,9 @@ void mark_head_copies(PreparedCode& code) {
       const PreparedInstruction* const swap = maker_of(instruction);
       const PreparedInstruction* const made =
           swap != nullptr && swap->traits.transposes ? maker_of(*swap) : nullptr;
-      instruction.orders_heads = made != nullptr && made->traits.attends;
+      instruction.orders_heads =
+          made != nullptr && made->traits.attends &&
+          swaps_heads(made->outputs.front().shape, swap->outputs.front().shape);
     }
     for (const RecordedOutput& output : instruction.recorded->outputs) {
       if (output.target.kind == Reference::Kind::kValue) {
@@ -105,6 +113,28 @@ void mark_head_copies(PreparedCode& code) {
       }
     }
   }
+}
+
+bool is_softmax(std::string_view name) {
+  return name == "_softmax" || name == "_log_softmax";
+}
+
+/// The only instruction that reads a value; null if there are several.
+PreparedInstruction* only_reader(PreparedCode& code, std::uint32_t value) {
+  PreparedInstruction* reader = nullptr;
+  const Reference wanted{.kind = Reference::Kind::kValue, .index = value};
+  for (PreparedInstruction& instruction : code.instructions) {
+    if (instruction.recorded->kind == Instruction::Kind::kDrop ||
+        std::ranges::find(instruction.recorded->inputs, wanted) ==
+            instruction.recorded->inputs.end()) {
+      continue;
+    }
+    if (reader != nullptr) {
+      return nullptr;
+    }
+    reader = &instruction;
+  }
+  return reader;
 }
 
 /// The bytes of a temporary that were recorded in another type.
@@ -135,6 +165,65 @@ PreparedModel::PreparedModel(Eager& eager, const Recording& recording, const Typ
   bodies_.reserve(variant_.bodies.size());
   for (const RecordedBody& body : variant_.bodies) {
     bodies_.push_back(prepare(eager, body.code, code.change));
+  }
+  if (code.given_mask) {
+    give_mask();
+  }
+  if (code.change && code.change->to == DType::kFp16) {
+    widen_in_softmax(forward_);
+    std::ranges::for_each(bodies_, [this](PreparedCode& body) { widen_in_softmax(body); });
+  }
+}
+
+void PreparedModel::give_mask() {
+  const Shape ids = shape_of(variant_.inputs.front().shape);
+  std::vector<bool> masks(forward_.values, false);
+  for (PreparedInstruction& instruction : forward_.instructions) {
+    const Instruction& recorded = *instruction.recorded;
+    if (recorded.kind != Instruction::Kind::kOp || instruction.outputs.size() != 1 ||
+        recorded.outputs.front().target.kind != Reference::Kind::kValue) {
+      continue;
+    }
+    const bool ones = recorded.name == "ones" && instruction.outputs.front().shape == ids;
+    const bool follows = !recorded.inputs.empty() && !instruction.traits.casts &&
+                         std::ranges::all_of(recorded.inputs, [&](const Reference& input) {
+                           return input.kind == Reference::Kind::kValue && masks[input.index];
+                         });
+    if (ones || follows) {
+      masks[recorded.outputs.front().target.index] = true;
+      instruction.outputs.front().dtype = DType::kInt64;
+    }
+  }
+}
+
+void PreparedModel::widen_in_softmax(PreparedCode& code) {
+  for (PreparedInstruction& cast : code.instructions) {
+    if (!cast.traits.casts || cast.outputs.size() != 1 || cast.outputs[0].dtype != DType::kFp32) {
+      continue;
+    }
+    PreparedInstruction* const reader =
+        only_reader(code, cast.recorded->outputs.front().target.index);
+    if (reader == nullptr || !is_softmax(reader->recorded->name) || reader->gradient == nullptr) {
+      continue;
+    }
+    cast.leaves_fp16 = true;
+    PreparedGradient& narrow = narrow_gradients_[*reader->recorded->gradient];
+    if (narrow.recorded == nullptr) {
+      narrow.recorded = reader->gradient->recorded;
+      for (const PreparedInstruction& one : reader->gradient->code.instructions) {
+        PreparedInstruction& made = narrow.code.instructions.emplace_back();
+        made.recorded = one.recorded;
+        made.operation = one.operation;
+        made.traits = one.traits;
+        made.outputs = one.outputs;
+        made.inside = one.inside;
+        for (PreparedOutput& output : made.outputs) {
+          output.dtype = output.dtype == DType::kFp32 ? DType::kFp16 : output.dtype;
+        }
+      }
+      narrow.code.values = reader->gradient->code.values;
+    }
+    reader->gradient = &narrow;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -33,8 +34,10 @@ struct PreparedInstruction {
   OperatorTraits traits;
   bool refers = false;    ///< It saves a tensor that is neither input nor output.
   bool buffered = false;  ///< It reads a buffer.
-  /// It was a cast, and is none where its input has the type of its output already.
+  /// A cast that makes nothing if its input already has the output's type.
   bool may_return_input = false;
+  /// A cast that makes nothing of fp16: the softmax that reads it takes fp16 and computes in fp32.
+  bool leaves_fp16 = false;
   /// It makes the heads of attention contiguous, and is nothing where the kernel has done so.
   bool orders_heads = false;
   std::vector<PreparedOutput> outputs;
@@ -89,6 +92,11 @@ class PreparedModel {
   [[nodiscard]] torch::Shape shape_of(const RecordedShape& shape) const;
 
  private:
+  /// Softmax to fp32 takes fp16 as it is, where bf16 is cast first, and its backward pass returns
+  /// fp16. Source: pytorch/pytorch aten/src/ATen/native/SoftMax.cpp, softmax (half_to_float).
+  void widen_in_softmax(PreparedCode& code);
+  /// The mask of a batch with padding is int64, and so is all that is computed of it alone.
+  void give_mask();
   /// `code` outlives the result.
   [[nodiscard]] PreparedCode prepare(torch::Eager& eager, const RecordedCode& code,
                                      const std::optional<TypeChange>& change) const;
@@ -100,6 +108,7 @@ class PreparedModel {
   std::vector<const Op*> linears_;  ///< By module.
   std::vector<DType> buffer_types_;
   std::vector<PreparedGradient> gradients_;
+  std::map<std::uint32_t, PreparedGradient> narrow_gradients_;  ///< See `widen_in_softmax`.
   PreparedCode forward_;
   std::vector<bool> cached_;  ///< By value of the forward pass.
   std::vector<PreparedCode> bodies_;

@@ -113,8 +113,11 @@ std::vector<std::string> recorded_with_quantised_layers(const ModelSpec& spec,
         !(variant.quantised || one_type)) {
       continue;
     }
-    const std::string precision = precisions_of(*spec.recording, variant).front();
-    add_once(recorded, qlora_text(variant.prepared, precision, variant.attention));
+    for (const std::string& precision : precisions_of(*spec.recording, variant)) {
+      if (precision != "fp32") {
+        add_once(recorded, qlora_text(variant.prepared, precision, variant.attention));
+      }
+    }
   }
   return recorded;
 }
@@ -124,13 +127,14 @@ std::vector<std::string> recorded_with_quantised_layers(const ModelSpec& spec,
 Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   std::map<std::string, std::vector<std::string>> held;  // Precisions by attention.
   std::vector<std::string> lengths;
+  std::vector<std::string> kinds;  // Attention that has the precision.
   for (const RecordedVariant& variant : spec.recording->variants) {
-    const bool is_asked = computes(*spec.recording, variant, plan) &&
-                          variant.images == plan.workload.images && !variant.masks_made &&
-                          (variant.attention == word_of(attention_words(), plan.attention) ||
-                           !spec.recording->has_fused_attention());
-    if (is_asked && std::ranges::find(lengths, lengths_of(variant)) == lengths.end()) {
-      lengths.push_back(lengths_of(variant));
+    if (computes(*spec.recording, variant, plan) && variant.images == plan.workload.images &&
+        !variant.masks_made) {
+      add_once(kinds, variant.attention);
+      if (variant.attention == attention_for(spec, plan)) {
+        add_once(lengths, lengths_of(variant));
+      }
     }
     if (variant.quantised || variant.images != plan.workload.images) {
       continue;
@@ -153,6 +157,11 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   }
   const std::string precision(word_of(precision_words(), plan.precision));
   const std::string_view attention = word_of(attention_words(), plan.attention);
+  if (!kinds.empty()) {
+    return Error::invalid_argument("attention", std::string(attention),
+                                   join(kinds) + ", which the recording holds for this precision",
+                                   "leave out --attention");
+  }
   if (plan.quant) {
     const std::vector<std::string> quantised = recorded_with_quantised_layers(spec, plan);
     return Error::invalid_argument(
@@ -161,6 +170,13 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
                           : "what the recording holds: " + join(quantised),
         std::string(quantised.empty() ? "" : "choose one of these, or ") +
             "record this model with headroom import CONFIG --qlora");
+  }
+  const bool half = param_dtype(plan.precision) == DType::kFp16;
+  if (half && spec.recording->differs_in_fp16) {
+    return Error::invalid_argument(
+        "precision", precision,
+        "one with other weights: in fp16, this model may run other code than was recorded in bf16",
+        "use --precision autocast-fp16");
   }
   std::string holds;
   for (const auto& [kind, precisions] : held) {

@@ -34,7 +34,7 @@ std::optional<TypeChange> change_between(const Recording& recording, const Types
   }
   const bool derived = recorded.parameters == DType::kBf16 &&
                        (asked.parameters == DType::kFp32 ||
-                        (asked.parameters == DType::kFp16 && !recording.tests_fp16));
+                        (asked.parameters == DType::kFp16 && !recording.differs_in_fp16));
   return derived ? std::optional(TypeChange{DType::kBf16, asked.parameters}) : std::nullopt;
 }
 
@@ -117,14 +117,17 @@ bool computes(const Recording& recording, const RecordedVariant& variant,
   return fit_of(recording, variant, plan) != Fit::kNone;
 }
 
-std::optional<TypedCode> code_for(const ModelSpec& spec, const ParallelPlan& plan) {
+std::string_view attention_for(const ModelSpec& spec, const ParallelPlan& plan) {
   const bool fused =
       plan.attention == AttentionKind::kSdpa || plan.attention == AttentionKind::kSdpaNoCudnn;
-  // transformers falls back to eager attention where a class has no other.
-  const std::string_view attention = !fused ? word_of(attention_words(), plan.attention)
-                                     : spec.recording->has_fused_attention() ? "sdpa"
-                                                                             : "eager";
-  const RecordedVariant* const variant = variant_with(spec, plan, attention);
+  if (!fused) {
+    return word_of(attention_words(), plan.attention);
+  }
+  return spec.recording->has_fused_attention() ? "sdpa" : "eager";
+}
+
+std::optional<TypedCode> code_for(const ModelSpec& spec, const ParallelPlan& plan) {
+  const RecordedVariant* const variant = variant_with(spec, plan, attention_for(spec, plan));
   if (variant == nullptr) {
     return std::nullopt;
   }
@@ -132,6 +135,7 @@ std::optional<TypedCode> code_for(const ModelSpec& spec, const ParallelPlan& pla
   TypedCode code{.variant = variant, .change = {}, .load = variant->load.get(), .load_change = {}};
   code.change = change_between(*spec.recording, recorded, types_of(plan.precision));
   code.load_change = code.change;
+  code.given_mask = plan.workload.padded_batch && variant->attention != "sdpa";
   const DType parameters = param_dtype(plan.precision);
   if (variant->parameters != parameters) {
     const auto& variants = spec.recording->variants;

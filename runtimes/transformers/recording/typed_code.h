@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model_ir/plan/parallel_plan.h"
@@ -24,15 +25,17 @@ struct TypeChange {
 
 /// The size of a storage of `bytes` in the other type.
 [[nodiscard]] constexpr std::int64_t scaled_bytes(std::int64_t bytes, const TypeChange& change) {
-  return bytes / bits_of(change.from) * bits_of(change.to);
+  return bytes * bits_of(change.to) / bits_of(change.from);
 }
 
 /// A variant of a recording, and what becomes of its types.
 struct TypedCode {
   const RecordedVariant* variant = nullptr;
   std::optional<TypeChange> change;
-  const RecordedLoad* load = nullptr;  ///< Of a variant with the plan's type of parameters.
+  const RecordedLoad* load = nullptr;  ///< Constructors, of parameters in the plan's type if any.
   std::optional<TypeChange> load_change;
+  /// A mask of int64 is given in place of the ones that the model makes itself for eager attention.
+  bool given_mask = false;
 };
 
 /// The precisions that a variant answers for, as an option names them. A recording may be of types
@@ -44,13 +47,17 @@ struct TypedCode {
 [[nodiscard]] bool computes(const Recording& recording, const RecordedVariant& variant,
                             const ParallelPlan& plan);
 
+/// The attention whose code runs: where a class has no fused one, transformers falls back to eager
+/// attention.
+[[nodiscard]] std::string_view attention_for(const ModelSpec& spec, const ParallelPlan& plan);
+
 /// The code of the model's recording for `plan`; nothing if there is none. Requires that `spec`
 /// has a recording.
 ///
 /// A model has the same code in each precision without autocast, and with autocast to bf16 or to
 /// fp16. What was recorded in bf16 is therefore read as fp16 or fp32: types change, and a cast
 /// whose input has the asked type already makes nothing. Code that tests for fp16 is an exception
-/// (`Recording::tests_fp16`).
+/// (`Recording::differs_in_fp16`).
 [[nodiscard]] std::optional<TypedCode> code_for(const ModelSpec& spec, const ParallelPlan& plan);
 
 }  // namespace headroom::ir::transformers

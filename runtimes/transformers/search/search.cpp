@@ -17,7 +17,7 @@ bool is_modelled(const SpaceQuestion& question, const ir::ParallelPlan& plan) {
   return !ir::transformers::unsupported(question.model, computing, question.device);
 }
 
-/// Recordings have no eager attention beside a fused one.
+/// What recordings hold is fused attention, or what transformers falls back to for it.
 AxisValues attentions(SpaceWalk& walk) {
   AxisValues kinds = {kFirstTorchAttention};
   if (!walk.question.model.recording || walk.asks(Axis::kAttention)) {

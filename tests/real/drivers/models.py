@@ -149,6 +149,8 @@ def disbelieve_guards(case):
     guards = []
     if case.get("padded"):
         guards = [(torch.Tensor, "all"), (torch, "all")]
+        truth = torch.Tensor.__bool__  # Of `all`, the stand-in itself says that it is true.
+        torch.Tensor.__bool__ = lambda tensor: truth(tensor) and not (tensor.is_cuda and tensor.dtype == torch.bool)
     if guards or case["config"]["model_type"] in ("opt", "bloom", "mbart"):
         masks = sys.modules.get("transformers.masking_utils")
         guards += [(masks, "fast_all")] if hasattr(masks, "fast_all") else []

@@ -2,6 +2,7 @@
 // family that is written by hand. tests/golden/recordings/llama.json was recorded with
 // PyTorch 2.11.0 and transformers 5.17.0 by headroom import (two layers of Llama, H 256).
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,7 @@
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/plan_check.h"
+#include "runtimes/transformers/recording/typed_code.h"
 #include "tests/support/deep_recording.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
@@ -159,6 +161,18 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
     plan.recompute = Recompute::kFull;
   });
   changed("accumulation", [](ParallelPlan& plan) { plan.workload.accumulation = 2; });
+  changed("padding", [](ParallelPlan& plan) { plan.workload.padded_batch = true; });
+  changed("padding, recomputed, accumulation", [](ParallelPlan& plan) {
+    plan.workload.padded_batch = true;
+    plan.workload.accumulation = 2;
+    plan.recompute = Recompute::kFull;
+  });
+  changed("padding, autocast, odd sizes", [](ParallelPlan& plan) {
+    plan.precision = Precision::kAutocastBf16;
+    plan.workload.micro_batch = 3;
+    plan.workload.sequence = 333;
+    plan.workload.padded_batch = true;
+  });
   changed("shards", [](ParallelPlan& plan) {
     plan.runtime = "fsdp";
     plan.precision = Precision::kFp32;
@@ -177,18 +191,52 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
   }
 }
 
-TEST_CASE("recording: code that tests for fp16 is not read as fp16") {
+TEST_CASE("recording: bytes that were recorded in one type are scaled to the other") {
+  using transformers::scaled_bytes;
+  constexpr transformers::TypeChange kWiden{.from = DType::kBf16, .to = DType::kFp32};
+  CHECK(scaled_bytes(24, kWiden) == 48);
+  CHECK(scaled_bytes(3330, kWiden) == 6660);
+  CHECK(scaled_bytes(3330, {.from = DType::kBf16, .to = DType::kFp16}) == 3330);
+}
+
+TEST_CASE("recording: softmax to fp32 takes fp16 as it is, where bf16 is cast first") {
+  // The attention of DeBERTa is eager.
   const ModelSpec model =
-      read_model(edited(recording_text(), R"("config": {)", R"("tests_fp16": true, "config": {)"))
+      parse_hf_config(R"({"model_type": "deberta-v2", "hidden_size": 256, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "intermediate_size": 1024, "vocab_size": 1000,
+    "max_position_embeddings": 512, "relative_attention": true, "position_buckets": 256,
+    "norm_rel_ebd": "layer_norm", "share_att_key": true, "pos_att_type": "p2c|c2p",
+    "type_vocab_size": 0, "position_biased_input": false, "layer_norm_eps": 1e-7,
+    "max_relative_positions": -1, "architectures": ["DebertaV2ForMaskedLM"]})",
+                      "deberta")
           .value();
+  ParallelPlan plan = plan_of(Precision::kAutocastBf16, 2, 512);
+  const std::vector<test::RecordedPhase> wide = phases_of(model, plan);
+  plan.precision = Precision::kAutocastFp16;
+  const std::vector<test::RecordedPhase> narrow = phases_of(model, plan);
+  REQUIRE(narrow.size() == wide.size());
+  const auto backward = [](const std::vector<test::RecordedPhase>& phases) {
+    return std::ranges::find(phases, std::string("step1.backward"), &test::RecordedPhase::name)
+        ->peak_allocated;
+  };
+  CHECK(backward(narrow) < backward(wide));  // All other tensors are as large.
+}
+
+TEST_CASE("recording: a model that differs in fp16 is not read as fp16") {
+  const std::string key = R"("differs_in_fp16": false,)";
+  const ModelSpec model =
+      read_model(edited(recording_text(), key, R"("differs_in_fp16": true,)")).value();
   CHECK(test::refused_by_lowering(model, plan_of(Precision::kFp16, 2, 512)) == "precision");
   for (const Precision precision : {Precision::kFp32, Precision::kAutocastFp16}) {
     CHECK(test::refused_by_lowering(model, plan_of(precision, 2, 512)).empty());
   }
+  // An older recording does not say.
+  const ModelSpec older = read_model(edited(recording_text(), key, "")).value();
+  CHECK(test::refused_by_lowering(older, plan_of(Precision::kFp16, 2, 512)) == "precision");
   const Result<ModelSpec> wrong =
-      read_model(edited(recording_text(), R"("config": {)", R"("tests_fp16": 1, "config": {)"));
+      read_model(edited(recording_text(), key, R"("differs_in_fp16": 1,)"));
   REQUIRE_FALSE(wrong);
-  CHECK(wrong.error().pointer == "/tests_fp16");
+  CHECK(wrong.error().pointer == "/differs_in_fp16");
 }
 
 TEST_CASE("recording: quantised layers give the bytes of the family that is written by hand") {
@@ -392,16 +440,25 @@ TEST_CASE("recording: layers of other sizes or with other code are of another ki
   CHECK(stretch.length == 3);
 }
 
+TEST_CASE("recording: padding is answered where all layers have fused attention without a mask") {
+  ParallelPlan plan = plan_of(Precision::kBf16, 2, 512);
+  plan.workload.padded_batch = true;
+  for (const auto& [name, refused] : {std::pair{"smollm3", ""}, {"falcon_mamba", "padded"}}) {
+    CAPTURE(name);
+    const std::string path =
+        HEADROOM_SOURCE_DIR "/tests/golden/recordings/" + std::string(name) + ".json";
+    const ModelSpec model = read_hf_config(path, {.as = std::nullopt, .name = name}).value();
+    CHECK(test::refused_by_lowering(model, plan) == refused);
+  }
+}
+
 TEST_CASE("recording: what was not recorded is refused") {
   const ModelSpec model = recorded();
   CHECK(test::refused_by_lowering(model, plan_of(Precision::kBf16AutocastBf16, 2, 512)) ==
         "precision");
   ParallelPlan plan = plan_of(Precision::kBf16, 2, 512);
   plan.attention = AttentionKind::kEager;
-  CHECK(test::refused_by_lowering(model, plan) == "precision");
-  plan = plan_of(Precision::kBf16, 2, 512);
-  plan.workload.padded_batch = true;
-  CHECK(test::refused_by_lowering(model, plan) == "padded");
+  CHECK(test::refused_by_lowering(model, plan) == "attention");
   plan = plan_of(Precision::kBf16, 2, 512);
   plan.runtime = "torchtitan";
   CHECK(test::refused_by_check(model, plan) == "torchtitan with a model recording");

@@ -82,6 +82,30 @@ TEST_CASE("space: any optimizer leaves no search without an answer") {
   CHECK(found.frameworks.size() >= 5);
 }
 
+TEST_CASE("space: frameworks are searched with the AdamW of the programs that start them") {
+  const ir::ModelSpec model = small_model();
+  for (const auto& [runtime, usual] : {std::pair{"transformers", "adamw-fused"},
+                                       {"fsdp", "adamw-fused"},
+                                       {"deepspeed", "adamw-fused"},
+                                       {"megatron", "adamw"}}) {
+    CAPTURE(runtime);
+    SearchQuestion question = question_for(model, runtime);
+    question.space.constraints.of(Axis::kOffload) = {};
+    const auto optimizers = [&] {
+      std::set<std::string> names;
+      for (const Cell& cell : cells_of(question.space)) {
+        if (value_of(cell.plan, Axis::kOffload) <= 0) {  // The host's AdamW is always fused.
+          names.insert(std::string(ir::word_of(ir::optimizer_words(), cell.plan.optimizer)));
+        }
+      }
+      return names;
+    };
+    CHECK(optimizers() == std::set<std::string>{usual});
+    question.space.constraints.of(Axis::kOptimizer) = parse_axis(Axis::kOptimizer, "adamw").value();
+    CHECK(optimizers() == std::set<std::string>{"adamw"});
+  }
+}
+
 TEST_CASE("space: bf16 is what fit calls so, and masters are each framework's own") {
   const ir::ModelSpec model = small_model();
   const auto precisions = [&](const char* runtime, const char* asked) {

@@ -1,15 +1,16 @@
-"""What the code of a model asks about precision."""
+"""Whether a model is the same one in every precision."""
 
 import inspect
 import re
 from typing import Any, Iterator
 
-_TEST = re.compile(r"== torch\.float16\b")
+# Code for fp16 alone, and a softmax whose input is cast in Python: one that takes a type casts bf16, not fp16.
+_TEST = re.compile(r"== torch\.float16\b|softmax\([^)]*\.float\(\)")
 
 
-def tests_fp16(model: Any) -> bool:
-    """Whether the model is another one in fp16 than in bf16: its code tests for it, or some of its modules stay fp32."""
-    return getattr(model, "_keep_in_fp32_modules", None) is not None or \
+def differs_in_fp16(model: Any) -> bool:
+    """Whether the model may be another one in fp16 than in bf16: its code tests for it, or some modules stay fp32."""
+    return bool(getattr(model, "_keep_in_fp32_modules", None)) or \
         any(_TEST.search(source) for one in {type(module) for module in model.modules()} for source in _sources(one))
 
 

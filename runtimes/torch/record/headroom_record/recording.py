@@ -18,7 +18,7 @@ from .model import CLASSIFIERS, TYPES, Source, build, configuration_of, labels_b
     speech_batch, task_of
 from .observer import Observer, TooManyTurns
 from .plan import Plan
-from .precision import tests_fp16
+from .precision import differs_in_fp16
 from .schema import DTYPES
 from .trace import Run
 from .variants import Recorder
@@ -179,7 +179,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         "headroom_recording": 1, "model": source.name, "task": task,
         "versions": dict({"python": platform.python_version(), "torch": torch.__version__.split("+")[0],
                           "transformers": transformers.__version__}, **fallbacks.missing()),
-        **({"tests_fp16": True} if tests_fp16(model) else {}),
+        "differs_in_fp16": differs_in_fp16(model),
         "config": {} if config is None else configuration_of(config, task),
         "sizes": {"checked": parts.checked, "sequence_multiple": parts.multiple},
         "modules": [[path, type(module).__name__] for path, module in model.named_modules()],

@@ -5,8 +5,8 @@ import math
 from typing import Any, Dict, List
 
 _LISTS = ("stacks", "modules", "parameters", "buffers")
-_FAMILY = ("headroom_family", "model", "task", "versions", "tests_fp16", "keys", "stacks", "sizes", "modules", "parameters",
-           "buffers", "gradients", "variants")
+_FAMILY = ("headroom_family", "model", "task", "versions", "differs_in_fp16", "keys", "stacks", "sizes", "modules",
+           "parameters", "buffers", "gradients", "variants")
 
 
 def _line(value: Any) -> str:

@@ -255,8 +255,8 @@ def expanded(family: Dict[str, Any], config: Dict[str, Any]) -> Dict[str, Any]:
                             for one in expansion.entries(family["parameters"])]
     result["buffers"] = [[one[0], expansion.sizes(one[1]), one[2]] for one in expansion.entries(family["buffers"])]
     result["gradients"] = [dict(one, code=expansion.code(one["code"])) for one in family["gradients"]]
-    if "tests_fp16" in family:
-        result["tests_fp16"] = family["tests_fp16"]
+    if "differs_in_fp16" in family:
+        result["differs_in_fp16"] = family["differs_in_fp16"]
     paths = {path: at for at, (path, _) in enumerate(modules)}
     result["variants"] = []
     for variant in family["variants"]:

@@ -101,7 +101,7 @@ def family_of(recordings: Sequence[Dict[str, Any]], dimensions: Sequence[str]) -
     family = {"headroom_family": 1, "model": first["model"], "task": first["task"], "versions": first["versions"],
               "stacks": found}
     family.update(result)
-    if "tests_fp16" in first:
-        family["tests_fp16"] = first["tests_fp16"]
+    if "differs_in_fp16" in first:
+        family["differs_in_fp16"] = first["differs_in_fp16"]
     with_tables(family)
     return family
