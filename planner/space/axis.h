@@ -233,7 +233,7 @@ inline constexpr AxisTraits kPrecisionTraits{
         "bf16, weights and states in 16 bits where the framework can store them so, otherwise "
         "bf16-master; also tried if nothing fits with fp32 master weights. bf16-autocast: bf16 "
         "weights under autocast. fp32: everything in 32 bits",
-    .usual = "bf16-master, or bf16 with adapters; fp16 on GPUs without bf16",
+    .usual = "bf16-master, bf16 with adapters, fp16 on GPUs without bf16",
     .words = axis_words::precisions,
     .any = axis_words::any_precision};
 inline constexpr AxisTraits kFrozenWeightsTraits{
@@ -252,7 +252,7 @@ inline constexpr AxisTraits kOptimizerTraits{.order = 200,
                                              .help =
                                                  "optimizer: adamw, adamw-fused, adamw-8bit, sgd, "
                                                  "lion and the others that headroom fit takes",
-                                             .usual = "adamw",
+                                             .usual = "adamw-fused, with Megatron-Core adamw",
                                              .words = axis_words::optimizers,
                                              .any = axis_words::any_optimizer};
 inline constexpr AxisTraits kMicroBatchTraits{.order = 210,

@@ -219,11 +219,11 @@ void Eager::run_shape(const Shape& shape) {
 void Eager::run(const GemmShape& shape) {
   // Below compute capability 8.0 no tensor core takes bf16. An unknown device has capability 0.
   const int major = device().rocm ? 0 : device().compute_major;
-  GemmShape run = shape;
+  GemmShape computed = shape;
   if (shape.dtype == DType::kBf16 && major > 0 && major < 8) {
-    run.dtype = DType::kFp32;
+    computed.dtype = DType::kFp32;
   }
-  run_shape(run);
+  run_shape(computed);
 }
 void Eager::run(const AttentionShape& shape) {
   run_shape(shape);

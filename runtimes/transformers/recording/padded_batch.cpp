@@ -12,7 +12,7 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-constexpr std::string_view kAttention = "scaled_dot_product_attention";
+constexpr std::string_view kFusedAttention = "scaled_dot_product_attention";
 
 /// Kinds of attention in a variant's layers.
 struct LayerAttention {
@@ -27,7 +27,7 @@ void look_at(const RecordedCode& code, LayerAttention& found, bool& attends) {
     if (instruction.loop) {
       look_at(instruction.loop->body.code, found, attends);
     }
-    if (instruction.name != kAttention) {
+    if (instruction.name != kFusedAttention) {
       continue;
     }
     attends = true;
@@ -89,9 +89,9 @@ std::optional<Error> padding_trouble(const Recording& recording, const TypedCode
   });
   if (variant.attention != "sdpa" || attention.missing || attention.masked || windowed ||
       attention.causal == attention.bidirectional) {
-    return refused(windowed            ? "with windows of attention"
+    return refused(windowed            ? "with sliding-window attention"
                    : attention.missing ? "with layers that have no attention"
-                                       : "unless all layers have fused attention without a mask");
+                                       : "whose attention is eager or has a mask of its own");
   }
   return std::nullopt;
 }

@@ -175,7 +175,7 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (half && spec.recording->differs_in_fp16) {
     return Error::invalid_argument(
         "precision", precision,
-        "one with other weights: in fp16, this model may run other code than was recorded in bf16",
+        "fp32 weights, or bf16: in fp16, this model may run other code than was recorded in bf16",
         "use --precision autocast-fp16");
   }
   std::string holds;

@@ -103,8 +103,16 @@ TEST_CASE("capability: bf16 below 8.0 is emulated by PyTorch, which is said") {
   plan.precision = Precision::kAutocastBf16;
   CHECK(runtime_of(plan).device_notes(plan, kSm75).size() == 1);
   CHECK(runtime_of(plan).device_notes(plan, kSm80).empty());
-  plan.precision = Precision::kFp16;
+  plan.precision = Precision::kAutocastFp16;
   CHECK(runtime_of(plan).device_notes(plan, kSm75).empty());
+}
+
+TEST_CASE("capability: AdamW on fp16 weights alone usually diverges, which is said") {
+  ParallelPlan plan;
+  plan.precision = Precision::kFp16;
+  CHECK(runtime_of(plan).device_notes(plan, kSm80).size() == 1);
+  plan.lora = LoraPlan{};  // Adapters are fp32.
+  CHECK(runtime_of(plan).device_notes(plan, kSm80).empty());
 }
 
 TEST_CASE("capability: attention on 7.5 stores scores in bf16, and not in fp16") {
