@@ -114,7 +114,7 @@ class Fsdp final : public Runtime {
     plan.lora.reset();
   }
 
-  /// As with transformers' Trainer, which starts FSDP, too.
+  /// The default of transformers' Trainer, which starts FSDP, too.
   /// Source: huggingface/transformers training_args.py (5.17), TrainingArguments.default_optim.
   [[nodiscard]] OptimizerPlan searched_optimizer(const ParallelPlan& /*plan*/) const override {
     return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};

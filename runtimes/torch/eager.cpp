@@ -217,7 +217,8 @@ void Eager::run_shape(const Shape& shape) {
 }
 
 void Eager::run(const GemmShape& shape) {
-  // Below compute capability 8.0 no tensor core takes bf16. An unknown device has capability 0.
+  // Below compute capability 8.0, no tensor core takes bf16. An unknown device has capability 0.
+  // Source: NVIDIA, CUDA C++ Programming Guide, "Warp Matrix Functions", __nv_bfloat16.
   const int major = device().rocm ? 0 : device().compute_major;
   GemmShape computed = shape;
   if (shape.dtype == DType::kBf16 && major > 0 && major < 8) {

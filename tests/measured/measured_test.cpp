@@ -42,6 +42,14 @@ std::string key_of(const SummaryLine& line) {
          std::string(name_of(line.metric));
 }
 
+bool is_allocated(Metric metric) {
+  return metric == Metric::kPeakAllocated || metric == Metric::kAllocatedAfter;
+}
+
+bool is_reserved(Metric metric) {
+  return metric == Metric::kPeakReserved || metric == Metric::kReservedAfter;
+}
+
 std::vector<SummaryLine> summary_of(const std::string& source) {
   const DeviceFinder no_device = [](const std::string& name) -> Result<cost::DeviceSpec> {
     return Error::invalid_argument("gpu", name, "no device: these rows had it to themselves");
@@ -143,8 +151,7 @@ void check_but_segments(const std::string& source, double segment) {
   CHECK_FALSE(lines.empty());
   for (const SummaryLine& line : lines) {
     CAPTURE(key_of(line));
-    const bool reserved =
-        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    const bool reserved = is_reserved(line.metric);
     CHECK((line.exact_share == 1 || (reserved && line.worst < segment)));
   }
 }
@@ -186,8 +193,7 @@ TEST_CASE("measured: a third draw: transformers and FSDP exact but for few reser
   CHECK_FALSE(lines.empty());
   for (const SummaryLine& line : lines) {
     CAPTURE(key_of(line));
-    const bool reserved =
-        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    const bool reserved = is_reserved(line.metric);
     const bool whole = line.runtime == "transformers" || line.runtime == "fsdp";
     CHECK((!whole || line.exact_share == 1 || (reserved && line.worst < 0.0001)));
   }
@@ -213,8 +219,7 @@ TEST_CASE("measured: an H100, bytes within its kernels' choice of blocks, verdic
     }
     const bool verdict = line.metric == Metric::kFits || line.metric == Metric::kRetries;
     // One run of Liger's loss, whose pieces the allocator placed otherwise.
-    const bool reserved =
-        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    const bool reserved = is_reserved(line.metric);
     CHECK((line.exact_share == 1 || (!verdict && line.worst < (reserved ? 0.012 : 0.0015))));
     CHECK((line.n < 1000 || line.exact_share > 0.975));
   }
@@ -252,8 +257,7 @@ TEST_CASE("measured: T5 with sdpa, modules to save, earlier releases, FSDP1 and 
   for (const SummaryLine& line : lines) {
     CAPTURE(key_of(line));
     // A segment of 2 MiB that the measuring program had left; merges of neighbouring blocks.
-    const bool reserved =
-        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    const bool reserved = is_reserved(line.metric);
     CHECK(line.exact_share >= (reserved ? 0.975 : 1));
   }
 }
@@ -315,10 +319,8 @@ TEST_CASE("measured: families that are recorded, with 4-bit and int8 weights") {
   CHECK_FALSE(lines.empty());
   for (const SummaryLine& line : lines) {
     CAPTURE(key_of(line));
-    const bool reserved =
-        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
-    const bool allocated =
-        line.metric == Metric::kPeakAllocated || line.metric == Metric::kAllocatedAfter;
+    const bool reserved = is_reserved(line.metric);
+    const bool allocated = is_allocated(line.metric);
     // Three runs of Qwen3-VL keep other blocks (0.04 %), and one of Fuyu reserves 256 MiB less than
     // predicted.
     CHECK((line.exact_share == 1 || (reserved && line.exact_share > 0.97 && line.worst < 0.013) ||
@@ -329,9 +331,7 @@ TEST_CASE("measured: families that are recorded, with 4-bit and int8 weights") {
 TEST_CASE("measured: evaluation of families that are recorded") {
   for (const SummaryLine& line : summary_of("family_eval")) {
     CAPTURE(key_of(line));
-    const bool bytes =
-        line.metric == Metric::kPeakAllocated || line.metric == Metric::kAllocatedAfter ||
-        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    const bool bytes = is_allocated(line.metric) || is_reserved(line.metric);
     // Six families differ, in training as well but for the peak of Gemma 4.
     CHECK((!bytes || (line.exact_share > 0.91 && line.worst < 0.01)));
     CHECK((line.metric != Metric::kFits || line.exact_share == 1));
@@ -341,14 +341,17 @@ TEST_CASE("measured: evaluation of families that are recorded") {
 TEST_CASE("measured: heads that people train, encoder-decoders and copies of modules") {
   for (const SummaryLine& line : summary_of("heads")) {
     CAPTURE(key_of(line));
-    const bool allocated =
-        line.metric == Metric::kPeakAllocated || line.metric == Metric::kAllocatedAfter;
-    const bool reserved =
-        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    const bool allocated = is_allocated(line.metric);
+    const bool reserved = is_reserved(line.metric);
     CHECK((!allocated || (line.exact_share > 0.93 && line.worst < 0.01)));
     CHECK((!reserved || (line.exact_share > 0.93 && line.worst < 0.025)));
     CHECK((line.metric != Metric::kFits || line.exact_share == 1));
   }
+}
+
+TEST_CASE("measured: recordings in bf16 read in other precisions, and batches with padding") {
+  check_source("precision");
+  check_source("padded");
 }
 
 TEST_CASE("measured: DeepSpeed") {
@@ -397,9 +400,7 @@ TEST_CASE("measured: gpt-oss in Megatron-Core, peaks within 0.12 %, FLOPs and co
   CHECK_FALSE(lines.empty());
   for (const SummaryLine& line : lines) {
     CAPTURE(key_of(line));
-    const bool of_memory =
-        line.metric == Metric::kPeakAllocated || line.metric == Metric::kAllocatedAfter ||
-        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    const bool of_memory = is_allocated(line.metric) || is_reserved(line.metric);
     CHECK((line.exact_share == 1 || of_memory || line.metric == Metric::kKernels));
     CHECK((!of_memory || line.worst < 1.2e-3));
   }

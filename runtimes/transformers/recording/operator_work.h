@@ -35,7 +35,7 @@ struct OperatorTraits {
   bool sums_rows = false;   ///< The gradient of a table, which sorts where many rows were read.
   bool drops = false;       ///< Dropout, which returns its input in evaluation mode.
   bool casts = false;       ///< torch.Tensor.to, which returns an input of the right type.
-  bool typed_temporaries = false;  ///< Its temporaries have the type of its first output.
+  bool typed_temporaries = false;  ///< Temporaries have the type of the first output.
 };
 [[nodiscard]] OperatorTraits traits_of(const Instruction& instruction);
 

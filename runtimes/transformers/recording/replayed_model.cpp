@@ -158,9 +158,10 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   const std::string precision(word_of(precision_words(), plan.precision));
   const std::string_view attention = word_of(attention_words(), plan.attention);
   if (!kinds.empty()) {
-    return Error::invalid_argument("attention", std::string(attention),
-                                   join(kinds) + ", which the recording holds for this precision",
-                                   "leave out --attention");
+    return Error::invalid_argument(
+        "attention", std::string(attention),
+        join(kinds) + ": the recording has no other attention in this precision",
+        "leave out --attention");
   }
   if (plan.quant) {
     const std::vector<std::string> quantised = recorded_with_quantised_layers(spec, plan);

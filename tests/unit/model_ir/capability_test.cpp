@@ -3,6 +3,8 @@
 #include "runtimes/interface/capability.h"
 
 #include <doctest/doctest.h>
+#include <set>
+#include <variant>
 
 #include "runtimes/megatron/plan.h"
 #include "runtimes/registry.h"
@@ -131,6 +133,22 @@ TEST_CASE("capability: attention on 7.5 stores scores in bf16, and not in fp16")
   };
   // Eight heads have 16 MiB of scores in a layer.
   CHECK(peak(Precision::kBf16) > peak(Precision::kFp16) + Bytes{16 * kMiB});
+  // Matrix products take the time of fp32 where no tensor core has their type.
+  const auto products = [&](Precision precision, const DeviceTraits& device) {
+    ParallelPlan plan;
+    plan.precision = precision;
+    std::set<DType> types;
+    const RankProgram program = lower(model, plan, Rank{0}, device).value();
+    for (const WorkShape& shape : program.work.shapes) {
+      if (const auto* const product = std::get_if<GemmShape>(&shape)) {
+        types.insert(product->dtype);
+      }
+    }
+    return types;
+  };
+  CHECK_FALSE(products(Precision::kBf16, kSm75).contains(DType::kBf16));
+  CHECK(products(Precision::kFp16, kSm75).contains(DType::kFp16));
+  CHECK(products(Precision::kBf16, kSm80).contains(DType::kBf16));
 }
 
 }  // namespace headroom::ir

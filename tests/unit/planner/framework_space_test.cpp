@@ -10,6 +10,7 @@
 #include "planner/search/frameworks.h"
 #include "planner/space/all_axes.h"
 #include "runtimes/fsdp/plan.h"
+#include "runtimes/registry.h"
 #include "tests/support/model_of.h"
 #include "tests/support/rated_plans.h"
 #include "tests/support/search_models.h"
@@ -139,6 +140,20 @@ TEST_CASE("space: bf16 shards are stored and gathered in bf16, with masters in f
       CHECK(fsdp_of(cell.plan).param_dtype ==
             (asked == "fp32" ? ir::DType::kFp32 : ir::DType::kBf16));
     }
+  }
+}
+
+TEST_CASE(
+    "space: fp32 shards are gathered in fp16 for fp16 masters, and bounds are those of fp16") {
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = question_for(model, "fsdp");
+  question.space.constraints.of(Axis::kPrecision) =
+      parse_axis(Axis::kPrecision, "fp16-master").value();
+  CHECK(texts_of(question.space, Axis::kPrecision) == Texts{"fp16-master"});
+  for (const Cell& cell : cells_of(question.space)) {
+    CHECK(cell.plan.precision == ir::Precision::kFp32);
+    CHECK(fsdp_of(cell.plan).param_dtype == ir::DType::kFp16);
+    CHECK(ir::runtime_of(cell.plan).one_rank_alone(cell.plan)->precision == ir::Precision::kFp16);
   }
 }
 
