@@ -122,6 +122,23 @@ struct Held {
   std::string value;
 };
 
+/// Whether the values of `axis` differ in anything for this question.
+bool matters(plan::Axis axis, const PlanAnswer& answer) {
+  const ir::ParallelPlan& best = answer.result.best->plan;
+  if (axis == plan::Axis::kFrozenWeights) {
+    return best.lora.has_value();
+  }
+  switch (axis->needs) {
+    case plan::AxisNeeds::kNothing:
+      return true;
+    case plan::AxisNeeds::kSeveralGpus:
+      return best.world > 1;
+    case plan::AxisNeeds::kExperts:
+      return answer.search.model.spec.moe.has_value();
+  }
+  return true;
+}
+
 std::vector<Held> held_of(const PlanAnswer& answer) {
   std::vector<Held> held;
   if (!answer.result.best) {
@@ -133,8 +150,8 @@ std::vector<Held> held_of(const PlanAnswer& answer) {
                      std::ranges::any_of(answer.result.frameworks, [axis](const auto* framework) {
                        return plan::find_axis(*framework, axis) != nullptr;
                      });
-    const bool of_adapters = axis == plan::Axis::kFrozenWeights && !best.lora;
-    if (plan::is_held(axis) && has && !of_adapters && answer.search.constraints.of(axis).empty()) {
+    if (plan::is_held(axis) && has && matters(axis, answer) &&
+        answer.search.constraints.of(axis).empty()) {
       const bool common = plan::find_common_axis(axis) != nullptr;
       held.push_back({.option = std::string(plan::option_of(axis)),
                       .value = axis == plan::Axis::kOptimizer

@@ -83,14 +83,17 @@ void add_optional(JsonFields& fields, const char* key, const std::optional<doubl
 
 }  // namespace
 
-std::vector<std::string> machine_notes(const cost::Machine& machine) {
+std::vector<std::string> machine_notes(const cost::Machine& machine, std::int64_t gpus) {
+  const bool linked = gpus > 1;
   std::vector<std::string> notes;
-  for (const std::string& note :
-       {machine.note, machine.performance.note, machine.topology.fabric.note}) {
+  const auto add = [&notes](const std::string& note) {
     if (!note.empty()) {
       notes.push_back(note);
     }
-  }
+  };
+  add(linked ? machine.note : "");
+  add(machine.performance.note);
+  add(linked ? machine.topology.fabric.note : "");
   return notes;
 }
 
@@ -102,7 +105,7 @@ std::string time_text(const TimeAnswer& answer, const Terminal& terminal) {
   }
   std::string text =
       heading_of(answer, terminal) + parts_table(*answer.step) + costs_of(answer, terminal);
-  for (const std::string& note : machine_notes(*answer.request.machine)) {
+  for (const std::string& note : machine_notes(*answer.request.machine, answer.step->gpus)) {
     text += "  " + wrap("note: " + note, terminal.width - 2, 2) + "\n";
   }
   return text;
@@ -136,7 +139,7 @@ JsonValue time_json(const TimeAnswer& answer) {
   add_optional(fields, "megawatt_hours", run.megawatt_hours);
   fields.add("node", answer.request.machine->node);
   fields.add("estimated", answer.request.machine->performance.estimated);
-  fields.add("notes", ir::json_texts(machine_notes(*answer.request.machine)));
+  fields.add("notes", ir::json_texts(machine_notes(*answer.request.machine, step.gpus)));
   return std::move(fields).finish();
 }
 

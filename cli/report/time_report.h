@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,8 +21,10 @@ struct TimeAnswer {
   bool runs = true;                              ///< Whether the run fits, so that it takes a step.
 };
 
-/// What is to be known about the times of a machine, as that nothing was measured on its GPU.
-[[nodiscard]] std::vector<std::string> machine_notes(const cost::Machine& machine);
+/// What is to be known about the times of `gpus` GPUs of a machine: that nothing was measured on
+/// its GPU or, if there are several, over its links.
+[[nodiscard]] std::vector<std::string> machine_notes(const cost::Machine& machine,
+                                                     std::int64_t gpus);
 
 /// The section on time as text. If there is no time, it says why.
 [[nodiscard]] std::string time_text(const TimeAnswer& answer, const Terminal& terminal);

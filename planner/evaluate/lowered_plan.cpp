@@ -67,26 +67,32 @@ Seconds host_step_of(const ir::RankProgram& program, const cost::PriceList& pric
 
 }  // namespace
 
-std::optional<LoweredPlan> LoweredRecords::plan(const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  const auto found = plans_.find(text);
-  return found == plans_.end() ? std::nullopt : std::optional(found->second);
+template <typename Value>
+Result<Value> LoweredRecords::of(Slots<Value>& slots, const std::string& text,
+                                 const std::function<Result<Value>()>& lower) {
+  std::shared_ptr<Slot<Value>> slot;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Slot<Value>>& own = slots[text];
+    own = own == nullptr ? std::make_shared<Slot<Value>>() : own;
+    slot = own;
+  }
+  const std::lock_guard lock(slot->mutex);
+  if (!slot->result) {
+    slot->result = lower();
+    events_ += *slot->result ? slot->result->value().events : 0;
+  }
+  return *slot->result;
 }
 
-std::optional<Bytes> LoweredRecords::peak(const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  const auto found = peaks_.find(text);
-  return found == peaks_.end() ? std::nullopt : std::optional(found->second);
+Result<LoweredPlan> LoweredRecords::plan(const std::string& text,
+                                         const std::function<Result<LoweredPlan>()>& lower) {
+  return of(plans_, text, lower);
 }
 
-void LoweredRecords::add(const std::string& text, const LoweredPlan& plan) {
-  const std::lock_guard lock(mutex_);
-  plans_.try_emplace(text, plan);
-}
-
-void LoweredRecords::add(const std::string& text, Bytes peak) {
-  const std::lock_guard lock(mutex_);
-  peaks_.try_emplace(text, peak);
+Result<ShortPeak> LoweredRecords::peak(const std::string& text,
+                                       const std::function<Result<ShortPeak>()>& lower) {
+  return of(peaks_, text, lower);
 }
 
 LoweredPlans::LoweredPlans(const ir::ModelSpec& model, const cost::DeviceSpec& device,
@@ -100,15 +106,12 @@ Result<LoweredPlan> LoweredPlans::of(const ir::ParallelPlan& plan, std::uint64_t
   const std::string room =
       ir::runtime_of(plan).depends_on_room(plan) ? std::to_string(device_.total.value()) : "";
   const std::string text = room + ir::to_json(ir::plan_to_json(plan));
-  std::optional<LoweredPlan> found = records_.plan(text);
-  if (!found) {
+  const Result<LoweredPlan> found = records_.plan(text, [&] {
     lowered_.fetch_add(1, std::memory_order_relaxed);
-    const Result<LoweredPlan> lowered = lower(model_, plan);
-    if (!lowered) {
-      return lowered.error();
-    }
-    found = *lowered;
-    records_.add(text, *found);
+    return lower(model_, plan);
+  });
+  if (!found) {
+    return found.error();
   }
   const std::lock_guard lock(mutex_);
   return known_.try_emplace(number, *found).first->second;
@@ -124,14 +127,7 @@ Result<LoweredPlan> LoweredPlans::of_fewer_layers(const ir::ModelSpec& fewer,
                                                   const ir::ParallelPlan& plan) {
   const std::string text =
       std::to_string(fewer.layers.size()) + " layers" + ir::to_json(ir::plan_to_json(plan));
-  if (const std::optional<LoweredPlan> found = records_.plan(text)) {
-    return *found;
-  }
-  const Result<LoweredPlan> lowered = lower(fewer, plan);
-  if (lowered) {
-    records_.add(text, *lowered);
-  }
-  return lowered;
+  return records_.plan(text, [&] { return lower(fewer, plan); });
 }
 
 Result<LoweredPlan> LoweredPlans::lower(const ir::ModelSpec& model,
@@ -145,6 +141,7 @@ Result<LoweredPlan> LoweredPlans::lower(const ir::ModelSpec& model,
     if (!program) {
       return program.error();
     }
+    lowered.events += program->events.size();
     const std::vector<std::int64_t> live = live_curve(*program, plan.allocator);
     for (const std::int64_t bytes : live) {
       lowered.peak = std::max(lowered.peak, Bytes{bytes});

@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -27,23 +29,47 @@ struct LoweredPlan {
   Bytes kept;  ///< The bytes that the last forward keeps until backward.
   /// The part of the last step in which the host steps the optimizer and the compute stream waits.
   Seconds host_step{};
+  std::uint64_t events = 0;  ///< Of its programs: what it costs to lower and evaluate them.
+};
+
+/// The peak of a program with few layers or micro-batches.
+struct ShortPeak {
+  Bytes peak;
+  std::uint64_t events = 0;  ///< Of the program.
 };
 
 /// Results of lowered plans, which searches of one model on one machine share.
 ///
-/// Threads: may be used by any number of threads.
+/// Threads: may be used by any number of threads. Each plan is lowered once: who asks for a plan
+/// that another thread is lowering waits for it.
 class LoweredRecords {
  public:
-  [[nodiscard]] std::optional<LoweredPlan> plan(const std::string& text);
-  [[nodiscard]] std::optional<Bytes> peak(const std::string& text);
-  void add(const std::string& text, const LoweredPlan& plan);
-  void add(const std::string& text, Bytes peak);
+  /// The result for the plan with this text, which `lower` gives at the first call.
+  [[nodiscard]] Result<LoweredPlan> plan(const std::string& text,
+                                         const std::function<Result<LoweredPlan>()>& lower);
+  [[nodiscard]] Result<ShortPeak> peak(const std::string& text,
+                                       const std::function<Result<ShortPeak>()>& lower);
+
+  /// Events of all programs that were lowered: a measure of the work that was done.
+  [[nodiscard]] std::uint64_t events() const { return events_.load(); }
 
  private:
+  template <typename Value>
+  struct Slot {
+    std::mutex mutex;
+    std::optional<Result<Value>> result;
+  };
+  template <typename Value>
+  using Slots = std::unordered_map<std::string, std::shared_ptr<Slot<Value>>>;
+
+  template <typename Value>
+  [[nodiscard]] Result<Value> of(Slots<Value>& slots, const std::string& text,
+                                 const std::function<Result<Value>()>& lower);
+
   std::mutex mutex_;
-  std::unordered_map<std::string, LoweredPlan> plans_;  ///< Keyed by the text of the plan.
-  std::unordered_map<std::string, Bytes>
-      peaks_;  ///< Peaks of plans with few layers or micro-batches.
+  Slots<LoweredPlan> plans_;
+  Slots<ShortPeak> peaks_;
+  std::atomic<std::uint64_t> events_{0};
 };
 
 /// Evaluates plans of one model on one machine that are lowered whole.

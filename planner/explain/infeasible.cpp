@@ -23,6 +23,12 @@ using MaybeMend = Result<std::optional<Mend>>;
 /// to the lowest peak. `Infeasibility::proven` says whether it is the lowest.
 constexpr std::uint64_t kLeanestLimit = 400;
 
+/// Events after which the search for the leanest plan ends, and every other search
+/// (`SearchQuestion::effort`). Two cores lower and replay five to eight million events in a second.
+/// Source: tests/bench/results/infeasible_epyc-2vcpu_2026-11-30.md.
+constexpr std::uint64_t kLeanestEffort = 8'000'000;
+constexpr std::uint64_t kEffort = 4'000'000;
+
 /// The allocator reserves memory in units of this size.
 constexpr std::int64_t kSegment = 2 * kMiB;
 
@@ -46,7 +52,9 @@ Result<std::optional<PlanResult>> asked(const SearchQuestion& question, SearchRe
   if (!has_plans(question.space)) {
     return std::optional<PlanResult>();
   }
-  Result<PlanResult> found = search(question, records);
+  SearchQuestion limited = question;
+  limited.effort = kEffort;
+  Result<PlanResult> found = search(limited, records);
   if (!found) {
     // A value that every framework refuses is a space without a plan.
     return is_refusal(found.error())
@@ -64,36 +72,42 @@ Result<std::optional<PlanResult>> any_of(const SearchQuestion& question, SearchR
   return asked(any, records);
 }
 
-/// The best plan, if there is one. If a search for the best takes long, any plan that fits.
-Result<std::optional<PlanResult>> best_of(const SearchQuestion& question, SearchRecords& records) {
-  Result<std::optional<PlanResult>> found = any_of(question, records);
-  const AxisValues& runtimes = question.space.constraints.of(Axis::kRuntime);
-  if (!found || !*found || !(*found)->best ||
-      std::ranges::any_of(
-          runtimes, [](std::int64_t runtime) { return search_of_runtime(runtime).takes_long(); })) {
-    return found;
-  }
-  Result<std::optional<PlanResult>> best = asked(question, records);
-  return best && *best && !(*best)->best ? found : best;  // It stopped before it found one.
+/// Whether the answer leaves open that some plan fits.
+bool is_open(const std::optional<PlanResult>& found) {
+  return found && !found->best && found->status != PlanStatus::kInfeasible;
 }
 
-void take_verdict(const cost::StepEstimate& estimate, Mend& mend) {
-  mend.verdict = estimate.verdict;
-  mend.chance = estimate.chance;
+void take_plan(const PlanResult& found, Mend& mend) {
+  mend.plan = *found.best;
+  mend.verdict = found.estimate->verdict;
+  mend.chance = found.estimate->chance;
 }
 
-/// `mend` with the best plan of `question`, if there is one.
-MaybeMend with_best(Mend mend, const SearchQuestion& question, SearchRecords& records) {
-  const Result<std::optional<PlanResult>> found = best_of(question, records);
-  if (!found) {
-    return found.error();
+/// `mend` with the best plan of `question` that a search of limited effort finds, if it finds one.
+MaybeMend with_better(Mend mend, const SearchQuestion& question, SearchRecords& records) {
+  const Result<std::optional<PlanResult>> best = asked(question, records);
+  if (!best) {
+    return best.error();
   }
-  if (!*found || !(*found)->best) {
+  if (*best && (*best)->best) {
+    take_plan(**best, mend);
+  }
+  return std::optional(std::move(mend));
+}
+
+/// The same, but nothing if no plan of `question` fits. `open` is set if the search for one ended
+/// before it found one.
+MaybeMend with_best(Mend mend, const SearchQuestion& question, SearchRecords& records, bool& open) {
+  const Result<std::optional<PlanResult>> any = any_of(question, records);
+  if (!any) {
+    return any.error();
+  }
+  open = open || is_open(*any);
+  if (!*any || !(*any)->best) {
     return std::optional<Mend>();
   }
-  mend.plan = *(*found)->best;
-  take_verdict(*(*found)->estimate, mend);
-  return std::optional(mend);
+  take_plan(**any, mend);
+  return with_better(std::move(mend), question, records);
 }
 
 /// A mend whose plan is not known yet.
@@ -148,8 +162,10 @@ class FitsIn {
 
 /// `least`, or so much more that the plan also has the chance to fit that the question asks for.
 ///
-/// Model:   the chance grows with the budget, and budgets grow by `step_of_budgets`. Steps of
-/// doubling length find one that is accepted, and bisection finds the first.
+/// Model:   the chance grows with the budget, and budgets grow by `step_of_budgets`. From the first
+/// budget whose room for this chance (`SearchQuestion::room`) holds the plan's peak, steps of
+/// doubling length lead to budgets of which one is accepted and one is refused. Bisection finds the
+/// first that is accepted.
 Result<std::int64_t> accepted_budget(const SearchQuestion& question, const RatedPlan& plan,
                                      std::int64_t least) {
   constexpr std::size_t kMostSteps = 64;
@@ -158,9 +174,15 @@ Result<std::int64_t> accepted_budget(const SearchQuestion& question, const Rated
     const std::int64_t last = budgets.back();
     budgets.push_back(last + step_of_budgets(question, last));
   }
+  SearchQuestion there = question;
+  const auto holds = [&](std::int64_t budget) {
+    there.budget = Bytes{budget};
+    return capacity_of(there, plan.plan) >= plan.peak;
+  };
+  const auto begin = std::ranges::find_if(budgets, holds) - budgets.begin();
+  std::size_t tried = std::min(static_cast<std::size_t>(begin), kMostSteps - 1);
   std::size_t first = 0;                                 // All before it are refused.
   std::size_t enough = question.judge ? kMostSteps : 0;  // The last is taken unseen.
-  std::size_t tried = 0;
   for (std::size_t step = 1; first < enough && !is_stopped(question); step *= 2) {
     const Result<cost::StepEstimate> replayed =
         judged_replay(question, plan.plan, Bytes{budgets[tried]});
@@ -172,8 +194,11 @@ Result<std::int64_t> accepted_budget(const SearchQuestion& question, const Rated
     } else {
       first = tried + 1;
     }
-    const bool galloping = enough == kMostSteps && tried + step < kMostSteps;
-    tried = galloping ? tried + step : (first + enough) / 2;
+    if (enough == kMostSteps) {
+      tried = std::min(tried + step, kMostSteps - 1);
+    } else {
+      tried = first == 0 ? enough - std::min(step, enough) : (first + enough) / 2;
+    }
   }
   return budgets[enough];
 }
@@ -234,7 +259,8 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
       return there.error();
     }
     mend.value = *least;
-    take_verdict(*there, mend);
+    mend.verdict = there->verdict;
+    mend.chance = there->chance;
     return ok();
   };
   if (Status status = settle(); !status) {
@@ -266,25 +292,24 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
     if (!(*found)->best) {
       break;
     }
-    mend.plan = *(*found)->best;
+    take_plan(**found, mend);
     if (question.judge) {  // To settle it takes longer than another round.
       mend.value = tried * kSegment;
-      take_verdict(*(*found)->estimate, mend);
     } else if (Status status = settle(); !status) {
       return std::move(status).error();
     }
   }
   mend.proven = is_narrow();
-  SearchQuestion there = quiet(question);
+  SearchQuestion there = question;
   there.budget = Bytes{mend.value};
-  MaybeMend best = is_stopped(question) ? std::optional<Mend>() : with_best(mend, there, records);
-  return best && !*best ? std::optional(mend) : best;
+  mend.plan.capacity = capacity_of(there, mend.plan.plan);
+  return std::optional(mend);
 }
 
 /// The fewest GPUs above `above` and up to `most` on which some plan fits, with a batch of `batch`
-/// sequences.
+/// sequences. `open`: as in `with_best`; no such number is proven to be the least.
 MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::int64_t most,
-                      std::int64_t batch, SearchRecords& records) {
+                      std::int64_t batch, SearchRecords& records, bool& open) {
   constexpr std::int64_t kMostCounts = 256;
   const std::int64_t step = (most - above + kMostCounts - 1) / kMostCounts;
   AxisValues counts;
@@ -306,21 +331,24 @@ MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::i
   if (!found) {
     return found.error();
   }
+  open = open || is_open(*found);
   if (!*found || !(*found)->best) {
     return std::optional<Mend>();
   }
   Mend mend = mend_to(Mend::Kind::kGpus, (*found)->best->plan.world);
   mend.batch = batch == question.space.global_batch ? 0 : batch;
-  mend.proven = step == 1 && mend.batch == 0 && (*found)->gap == 0;
+  mend.proven = step == 1 && mend.batch == 0 && (*found)->gap == 0 && !open;
+  take_plan(**found, mend);
   SearchQuestion there = held(question, Axis::kGpus, {mend.value});
   there.space.global_batch = batch;
-  return with_best(mend, there, records);
+  return with_better(std::move(mend), there, records);
 }
 
 /// The fewest GPUs on which some plan fits.
 MaybeMend more_gpus(const SearchQuestion& question, SearchRecords& records) {
   constexpr int kMostDoublings = 8;
   const AxisValues& given = question.space.constraints.of(Axis::kGpus);
+  bool open = false;
   std::int64_t above = 0;
   std::int64_t most = 2 * (given.empty() ? question.space.base.world : given.back());
   for (int doubling = 0; doubling < kMostDoublings && !is_stopped(question); ++doubling) {
@@ -331,7 +359,7 @@ MaybeMend more_gpus(const SearchQuestion& question, SearchRecords& records) {
     // The batch of a step stays the same, unless it has fewer sequences than there are GPUs.
     const std::int64_t batch = question.space.global_batch;
     for (const std::int64_t sequences : {batch, std::max(batch, most)}) {
-      MaybeMend mend = fewest_gpus(question, above, most, sequences, records);
+      MaybeMend mend = fewest_gpus(question, above, most, sequences, records, open);
       if (!mend || *mend) {
         return mend;
       }
@@ -360,18 +388,20 @@ MaybeMend shorter(const SearchQuestion& question, SearchRecords& records) {
   const AxisValues& given = question.space.constraints.of(Axis::kSequence);
   const std::int64_t whole = given.empty() ? question.space.base.workload.sequence : given.front();
   const std::int64_t grain = std::max(kShortest, whole / kParts / kShortest * kShortest);
+  const Result<bool> any = whole > kShortest ? fits_with(question, kShortest, records) : false;
+  if (!any || !*any) {
+    return any ? MaybeMend(std::optional<Mend>()) : any.error();
+  }
   std::int64_t refused = whole;
   std::int64_t longest = 0;
-  for (std::int64_t length = whole / 2; length >= kShortest && longest == 0; length /= 2) {
+  for (std::int64_t length = whole / 2; length > kShortest && longest == 0; length /= 2) {
     const Result<bool> fits = fits_with(question, length, records);
     if (!fits) {
       return fits.error();
     }
     (*fits ? longest : refused) = length;
   }
-  if (longest == 0) {
-    return std::optional<Mend>();
-  }
+  longest = std::max(longest, kShortest);
   while (!is_stopped(question)) {
     const std::int64_t middle = (longest + refused) / 2 / grain * grain;
     if (middle <= longest || middle >= refused) {
@@ -385,7 +415,8 @@ MaybeMend shorter(const SearchQuestion& question, SearchRecords& records) {
   }
   Mend mend = mend_to(Mend::Kind::kSequence, longest);
   mend.proven = false;  // Exact only to the step of the bisection.
-  return with_best(mend, held(question, Axis::kSequence, {longest}), records);
+  bool open = false;
+  return with_best(mend, held(question, Axis::kSequence, {longest}), records, open);
 }
 
 /// Distance between `value` and the nearest of `given`: by position for words, by ratio for
@@ -443,10 +474,12 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& 
                 [&](std::int64_t value) { return std::ranges::binary_search(given, value); });
   std::ranges::stable_sort(values, {},
                            [&](std::int64_t value) { return distance_of(axis, given, value); });
+  bool open = false;
   for (const std::int64_t value : values) {
     Mend mend = mend_to(Mend::Kind::kAxis, value);
     mend.axis = axis;
-    MaybeMend found = with_best(mend, held(question, axis, {value}), records);
+    mend.proven = !open;
+    MaybeMend found = with_best(mend, held(question, axis, {value}), records, open);
     if (!found || *found) {
       return found;
     }
@@ -454,25 +487,36 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& 
   // A plan without the axis, of a framework that does not have it.
   Mend mend = mend_to(Mend::Kind::kAxis, -1);
   mend.axis = axis;
-  return with_best(mend, free, records);
+  mend.proven = !open;
+  return with_best(mend, free, records, open);
 }
 
-/// Whether the two run the same kernels, so that a plan takes about the same memory on both.
-bool runs_alike(const DeviceTraits& one, const DeviceTraits& other) {
-  return one.compute_major == other.compute_major && one.rocm == other.rocm;
+/// Whether `other` can have no room for any plan if those of the question need `needed`: on a GPU
+/// of the same generation a plan takes almost the same memory, and on another one its workspaces
+/// differ. With more host memory, more may be kept there.
+bool is_too_small(const OtherDevice& other, const SearchQuestion& question, Bytes needed) {
+  constexpr std::int64_t kPercentAlike = 95;
+  constexpr std::int64_t kPercentOther = 75;
+  const cost::DeviceSpec& own = question.device;
+  const auto host_of = [](const cost::DeviceSpec& device) {
+    return device.host ? cost::memory_of(*device.host, 1) : Bytes{};
+  };
+  const bool alike = own.traits.compute_major == other.device.traits.compute_major &&
+                     own.traits.rocm == other.device.traits.rocm;
+  return host_of(other.device) <= host_of(own) &&
+         other.device.total < needed.value() / 100 * Bytes{alike ? kPercentAlike : kPercentOther};
 }
 
-/// The GPU with the least memory on which some plan fits. `needed`: the least memory in which some
-/// plan fits on the GPU of the question; 0: it is not known. GPUs of its generation with less than
-/// 95 % of that are not tried.
+/// The GPU with the least memory on which some plan fits. `needed`: memory in which some plan fits
+/// on the GPU of the question; 0: it is not known.
 MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevice> others,
                        Bytes needed) {
-  const Bytes least = needed - Bytes{needed.value() / 20};
+  bool open = false;
   for (const OtherDevice& other : others) {
     if (is_stopped(question)) {
       break;
     }
-    if (other.device.total < least && runs_alike(other.device.traits, question.device.traits)) {
+    if (is_too_small(other, question, needed)) {
       continue;
     }
     SearchQuestion there = quiet(question);
@@ -482,7 +526,8 @@ MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevi
     SearchRecords records;
     Mend mend = mend_to(Mend::Kind::kDevice, other.device.total.value());
     mend.device = other.device.name;
-    MaybeMend found = with_best(mend, there, records);
+    mend.proven = !open;
+    MaybeMend found = with_best(mend, there, records, open);
     if (!found || *found) {
       return found;
     }
@@ -500,6 +545,7 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
   lean.objective = Objective::kMemory;
   lean.budget = kNoLimit;
   lean.work_limit = kLeanestLimit;
+  lean.effort = kLeanestEffort;
   Result<PlanResult> least = search(lean, records);
   if (!least) {
     return std::move(least).error();
@@ -541,8 +587,7 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
     }
   }
   const auto memory = std::ranges::find(why.mends, Mend::Kind::kBudget, &Mend::kind);
-  const bool known = memory != why.mends.end() && memory->proven;
-  const Bytes needed = known ? Bytes{memory->value} : Bytes{};
+  const Bytes needed = memory == why.mends.end() ? Bytes{} : Bytes{memory->value};
   if (Status status = take(other_device(question, others, needed)); !status) {
     return std::move(status).error();
   }

@@ -57,6 +57,7 @@ struct Visit {
   std::optional<Worth> incumbent;  ///< Only plans that are better than this are of interest.
   std::optional<Worth> limit;      ///< Plans beyond this are left for a later visit.
   std::optional<Timed> after;      ///< The last plan of the previous visit.
+  std::uint64_t effort = UINT64_MAX;  ///< `SearchQuestion::effort` of this visit.
   /// The best replay of all, and the replayed times of plans of this cell; empty if the search does
   /// not go by replays.
   std::optional<Worth> best_replay{};
@@ -84,6 +85,7 @@ struct CellAnswer {
   /// The share of evaluated times that replays may do without, beside `Evaluator::time_error`.
   double uncertain = 0;
   std::uint64_t evaluated = 0;
+  std::uint64_t events = 0;             ///< Of the programs of the evaluated plans.
   std::optional<RatedPlan> leanest;     ///< If nothing fitted; its peak is that of one rank.
   std::optional<RatedPlan> least_host;  ///< The one that needs least host memory, of plans that
                                         ///< only the host has no room for.
@@ -168,7 +170,14 @@ struct SearchState {
   const SearchQuestion& question;
   std::map<const FrameworkSearch*, std::unique_ptr<Evaluator>> evaluators;
   std::set<std::uint64_t> refused;  ///< Numbers of plans that do not fit when replayed.
-  bool whole_cells = false;         ///< Each cell is visited once, because visits are limited.
+  const LoweredRecords& lowered;
+  std::uint64_t lowered_before = 0;  ///< Events that had been lowered when the search began.
+
+  /// Events that the search may still lower (`SearchQuestion::effort`).
+  [[nodiscard]] std::uint64_t effort_left() const {
+    const std::uint64_t spent = lowered.events() - lowered_before;
+    return question.effort == 0 ? UINT64_MAX : question.effort - std::min(spent, question.effort);
+  }
 
   [[nodiscard]] Evaluator& of(const Cell& cell) const { return *evaluators.at(cell.framework); }
 };

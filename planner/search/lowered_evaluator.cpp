@@ -148,7 +148,7 @@ class LoweredVisit {
       return std::move(answer_);
     }
     if (question_.objective == Objective::kMemory && question_.pruning.memory_floor &&
-        !question_.any && !state_.whole_cells) {
+        !question_.any) {
       return lowest_floor();
     }
     std::optional<Timed> last = visit_.after;
@@ -157,7 +157,7 @@ class LoweredVisit {
       const bool found =
           has_best() && (question_.any || (question_.pruning.time_bound &&
                                            stops_at_first(question_) && least > answer_.worth));
-      if (found || (visit_.limit && least > *visit_.limit) || question_.stop.asked()) {
+      if (found || (visit_.limit && least > *visit_.limit) || is_over()) {
         leave_for_later({.seconds = bound.seconds, .bound = least, .after = last});
         break;
       }
@@ -212,6 +212,11 @@ class LoweredVisit {
   }
 
  private:
+  /// Whether the visit is to end.
+  [[nodiscard]] bool is_over() const {
+    return question_.stop.asked() || answer_.events >= visit_.effort;
+  }
+
   /// Whether a plan is known that fits and is not late.
   [[nodiscard]] bool has_best() const { return answer_.best && !answer_.worth.late; }
 
@@ -220,7 +225,7 @@ class LoweredVisit {
   [[nodiscard]] Result<CellAnswer> lowest_floor() {
     std::optional<Timed> last = visit_.after;
     for (const Timed& place : places_by_floor()) {
-      if (answer_.evaluated > 0 || question_.stop.asked()) {
+      if (answer_.evaluated > 0 || is_over()) {
         answer_.next = Next{
             .seconds = bounds_.seconds(place.index), .bound = worth_of_floor(place), .after = last};
         break;
@@ -314,9 +319,10 @@ class LoweredVisit {
       for (const Timed& bound : order) {
         const ir::ParallelPlan& plan = plans_[bound.index];
         floors[bound.index] = lowered_.bounds->floor(plan);
+        const bool enough = question_.any || floors[bound.index] > ceiling();
         const Result<std::optional<SampledBound>> sampled =
-            floors[bound.index] > ceiling() ? Result(std::optional<SampledBound>())
-                                            : lowered_.bounds->sampled(plan, lowered_.plans);
+            enough ? Result(std::optional<SampledBound>())
+                   : lowered_.bounds->sampled(plan, lowered_.plans);
         if (sampled && *sampled) {
           floors[bound.index] = std::max(floors[bound.index], (*sampled)->peak);
         }
@@ -410,6 +416,7 @@ class LoweredVisit {
       return leave_out(lowered.error()) ? ok() : Status(lowered.error());
     }
     ++answer_.evaluated;
+    answer_.events += lowered->events;
     const RatedPlan rated{.plan = plan,
                           .time = lowered->time,
                           .peak = lowered->peak,

@@ -114,6 +114,9 @@ bool PlanStream::is_stopped() {
 bool PlanStream::is_worked_off() const {
   const std::uint64_t limit = state_.question.work_limit;
   const std::uint64_t refused = refused_.size();
+  if (state_.effort_left() == 0) {
+    return true;
+  }
   return limit > 0 && visited_ - refused + refused / kRefusedCellsOfWork >= limit;
 }
 
@@ -218,6 +221,13 @@ CellAnswer PlanStream::unvisited(const Open& open) const {
   return answer;
 }
 
+/// What is left, in equal parts; but not so little that cells are visited again for each plan.
+std::uint64_t PlanStream::effort_of_visit(std::size_t visits) const {
+  constexpr std::uint64_t kMostParts = 16;
+  const std::uint64_t part = state_.effort_left() / std::max<std::size_t>(visits, 1);
+  return std::max<std::uint64_t>({part, state_.question.effort / kMostParts, 1});
+}
+
 Status PlanStream::wave(const std::optional<Worth>& cutoff) {
   std::vector<Open> taken;
   std::size_t work = 0;
@@ -231,6 +241,7 @@ Status PlanStream::wave(const std::optional<Worth>& cutoff) {
   std::vector<Visit> visits;
   for (const Open& open : taken) {
     visits.push_back(visit_of(open, cutoff));
+    visits.back().effort = effort_of_visit(taken.size());
   }
   std::vector<std::optional<Result<CellAnswer>>> answers(taken.size());
   in_parallel(taken.size(), state_.question.threads, [&](std::size_t i) {

@@ -86,9 +86,11 @@ class PlanStream {
   [[nodiscard]] bool may_come_out() const;
   [[nodiscard]] bool is_long() const;
   [[nodiscard]] bool is_stopped();
-  /// Whether the work that the question allows has been done (`SearchQuestion::work_limit`).
+  /// Whether the work that the question allows has been done (`SearchQuestion::work_limit` and
+  /// `effort`).
   [[nodiscard]] bool is_worked_off() const;
   [[nodiscard]] Visit visit_of(const Open& open, const std::optional<Worth>& cutoff) const;
+  [[nodiscard]] std::uint64_t effort_of_visit(std::size_t visits) const;
   [[nodiscard]] CellAnswer unvisited(const Open& open) const;
   [[nodiscard]] Status wave(const std::optional<Worth>& cutoff);
   [[nodiscard]] Status dive();

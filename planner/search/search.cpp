@@ -433,7 +433,7 @@ class SpaceSearch {
         replay_(replay),
         device_(question.device),
         inputs_{.question = question, .device = device_, .records = records},
-        state_{.question = question, .evaluators = {}, .refused = {}},
+        state_{question, {}, {}, records.lowered, records.lowered.events()},
         most_(question.front || question.replays > 1 ? SIZE_MAX : room_for_cells(question.memory)) {
     device_.total = question.budget > Bytes{0} ? question.budget : question.device.total;
   }
@@ -500,7 +500,6 @@ class SpaceSearch {
     window_ = window_of(state_, inputs_, limits);
     plans_ = std::max(plans_, window_.plans);
     left_out_ = window_.left_out;
-    state_.whole_cells = question_.work_limit > 0 && question_.work_limit <= window_.cells.size();
   }
 
   [[nodiscard]] std::optional<Worth> cutoff() const {

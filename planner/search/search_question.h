@@ -58,6 +58,9 @@ struct SearchQuestion {
   /// Number of cells to look into; 0: all. Sixteen cells whose plans are all refused count as one,
   /// because nothing is lowered in them; a front counts each of them.
   std::uint64_t work_limit = 0;
+  /// Events of programs after which the search ends, those that it lowers and takes apart; 0: all.
+  /// It ends at the same place on every machine.
+  std::uint64_t effort = 0;
   bool front = false;  ///< Whether to find the Pareto front, too.
   /// Whether the first plan that fits suffices; for the fewest GPUs, the first on so few. Plans
   /// that were not looked at may be better, even if the status says optimal.

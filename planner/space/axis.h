@@ -19,6 +19,9 @@ namespace headroom::plan {
 using AxisValues = std::vector<std::int64_t>;
 using AxisWords = std::span<const std::string_view>;
 
+/// What a question must have for the values of an axis to differ in anything.
+enum class AxisNeeds : std::uint8_t { kNothing, kSeveralGpus, kExperts };
+
 /// The properties of an axis, all in one place.
 struct AxisTraits {
   int order = 0;                   ///< Place in help and in answers; unique.
@@ -32,6 +35,7 @@ struct AxisTraits {
   /// "any" stands for. Such axes change what is trained, or need a library, the launcher or the
   /// host. Null: the axis is free.
   AxisWords (*any)() = nullptr;
+  AxisNeeds needs = AxisNeeds::kNothing;
   /// The value of plans whose framework does not have the axis.
   std::int64_t absent = 0;
   /// Whether naming the axis requires a framework that has it, whatever the value.

@@ -110,8 +110,6 @@ class FrameworkSearch {
   [[nodiscard]] const std::string& runtime() const { return runtime_; }
   /// Whether the framework is searched only if the user names it.
   [[nodiscard]] virtual bool only_if_named() const { return true; }
-  /// Whether a search for the best plan takes so long that explanations use any plan that fits.
-  [[nodiscard]] virtual bool takes_long() const { return false; }
 
   /// The axes of the framework, in the order in which the walk nests them. An axis that all
   /// frameworks have (`common_axes`) has a row here only if the framework reads its value in its

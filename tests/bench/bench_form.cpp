@@ -82,7 +82,8 @@ std::optional<Ratios> measure(const Question& asked, std::size_t plans) {
   plan::SearchRecords records;
   const plan::SearchInputs inputs{
       .question = question, .device = question.device, .records = records};
-  plan::SearchState state{.question = question, .evaluators = {}, .refused = {}};
+  plan::SearchState state{
+      .question = question, .evaluators = {}, .refused = {}, .lowered = records.lowered};
   const std::vector<plan::BoundedCell> bounded = plan::window_of(state, inputs, {}).cells;
   plan::PlanStream stream(state, bounded, plan::PlanStream::Times::kEvaluated);
   plan::SampledBlocks sampled(*model, *device, *machine);

@@ -239,6 +239,29 @@ TEST_CASE("plan: the best plan of each framework, what was left out, and what wa
   CHECK(text.find(", of the step: ") != std::string::npos);
 }
 
+TEST_CASE("plan: what is held and noted is what differs for the question") {
+  const std::string tail = " --gpu rtx-4090 --micro-batch 8 --recompute none --gpus ";
+  const Answer one = test::headroom("plan gpt2" + tail + "1");
+  const Answer two = test::headroom("plan gpt2" + tail + "2");
+  REQUIRE(one.code == ExitCode::kYes);
+  REQUIRE(two.code == ExitCode::kYes);
+  const auto has = [](const std::string& text, const char* words) {
+    return unwrapped(text).find(words) != std::string::npos;
+  };
+  for (const char* const option : {"--dispatcher", "--shared-expert-overlap"}) {
+    CHECK_FALSE(has(one.out, option));
+    CHECK_FALSE(has(two.out, option));
+  }
+  for (const char* const option : {"--mesh-order", "--cp-comm", "--tp-comm-overlap"}) {
+    CHECK_FALSE(has(one.out, option));
+    CHECK(has(two.out, option));
+  }
+  CHECK(has(one.out, "--offload-modules none"));
+  CHECK_FALSE(has(one.err, "no measurements over"));
+  CHECK(has(two.err, "no measurements over"));
+  CHECK(has(one.err, "no measurements of rtx-4090"));
+}
+
 TEST_CASE("plan: adapters are searched in every framework that has them") {
   const std::string line =
       "plan gpt2 --gpu rtx-4090 --lora r=8 --seq 512 --micro-batch 8 --recompute none --json";

@@ -112,7 +112,8 @@ TEST_CASE("window: what has no room is above what is kept, and comes in the next
   const SearchQuestion question = gpt3_question(model);
   SearchRecords records;
   const SearchInputs inputs{.question = question, .device = question.device, .records = records};
-  SearchState state{.question = question, .evaluators = {}, .refused = {}};
+  SearchState state{
+      .question = question, .evaluators = {}, .refused = {}, .lowered = records.lowered};
   const CellWindow whole = window_of(state, inputs, {});
   CHECK_FALSE(whole.left);
   CHECK(whole.plans > whole.walked);

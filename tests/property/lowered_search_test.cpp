@@ -294,4 +294,37 @@ TEST_CASE("search: of plans lowered whole, optimum and front are those of brute 
   CHECK(fitting < spaces);
 }
 
+TEST_CASE("search: it ends after its effort at the same place, whatever the number of threads") {
+  test::Random random = test::seeded_random(523);
+  CAPTURE(random.seed());
+  const Setting setting(lowered_families().front(), "a100-80gb");
+  SearchQuestion question = lowered_question(setting, random);
+  question.space.constraints.of(Axis::kGpus) = {1, 2};
+  question.space.constraints.of(Axis::kMicroBatch) = {1, 2};
+  question.objective = random.pick<Objective>({Objective::kThroughput, Objective::kMemory});
+  const auto answered = [&](std::uint64_t effort, int threads) {
+    SearchRecords records;
+    question.effort = effort;
+    question.threads = threads;
+    return search_unreplayed(question, records).value();
+  };
+  const PlanResult whole = answered(0, 4);
+  REQUIRE(whole.status == PlanStatus::kOptimal);
+  for (const std::uint64_t effort : {1U, 5'000U, 50'000U}) {
+    CAPTURE(effort);
+    const PlanResult one = answered(effort, 1);
+    const PlanResult four = answered(effort, 4);
+    CHECK(one.evaluated == four.evaluated);
+    CHECK(one.status == four.status);
+    CHECK(one.bound == four.bound);
+    CHECK(one.evaluated < whole.evaluated);
+    CHECK(one.bound <= whole.bound);
+    REQUIRE(one.best.has_value() == four.best.has_value());
+    CHECK((!one.best || one.best->plan == four.best->plan));
+  }
+  const PlanResult enough = answered(UINT64_MAX / 2, 1);
+  CHECK(enough.status == PlanStatus::kOptimal);
+  CHECK(enough.evaluated == whole.evaluated);
+}
+
 }  // namespace headroom::plan

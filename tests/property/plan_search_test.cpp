@@ -506,6 +506,37 @@ TEST_CASE("search: more memory never makes the best step longer") {
   CHECK(before > 0);
 }
 
+TEST_CASE("search: Megatron's optimizers on the host are rated as the replay finds them") {
+  test::Random random = test::seeded_random(513);
+  CAPTURE(random.seed());
+  const ir::ModelSpec model = tiny_model(4, 4);
+  SearchQuestion question = tiny_question(random, model);
+  question.objective = Objective::kThroughput;
+  question.space.base.precision = ir::Precision::kBf16Master;
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kPrecision) = {};
+  constraints.of(megatron_axes::kDistributedOptimizer) = {1};
+  constraints.of(megatron_axes::kOverlapGradReduce) = {0, 1};
+  constraints.of(megatron_axes::kOverlapParamGather) = {0};
+  constraints.of(Axis::kOptimizerOffload) = {2, 4};
+  cost::HostSpec& node = question.device.host.emplace();
+  node.memory = Bytes{1024 * kGiB};
+  node.devices = 8;
+  const PlanResult found = search(question).value();
+  REQUIRE(found.best);
+  CHECK(found.best->host == found.estimate->host.bytes);
+  node.memory = found.best->host - Bytes{1};
+  const PlanResult less = search(question).value();
+  CHECK(less.rejected == 0);  // The search knew that plans lacked the host's memory.
+  CHECK((!less.best || less.best->host < found.best->host));
+  node.memory = Bytes{1};
+  const PlanResult none = search(question).value();
+  CHECK(!none.best);
+  CHECK(none.rejected == 0);
+  REQUIRE(none.least_host);
+  CHECK(none.least_host->host <= found.best->host);
+}
+
 TEST_CASE("search: a limit of work leaves a bound and a gap") {
   test::Random random = test::seeded_random(504);
   const ir::ModelSpec model = small_model();

@@ -31,7 +31,8 @@ inline constexpr AxisTraits kContextExchange{
     .help = "communication of context parallelism: p2p (a ring) or a2a (exchange of heads)",
     .usual = "p2p",
     .words = exchanges,
-    .any = exchanges};
+    .any = exchanges,
+    .needs = AxisNeeds::kSeveralGpus};
 inline constexpr AxisTraits kDispatcher{
     .order = 110,
     .option = "dispatcher",
@@ -39,7 +40,8 @@ inline constexpr AxisTraits kDispatcher{
     .help = "dispatch of tokens to experts: alltoall, or hybridep if DeepEP is installed",
     .usual = "alltoall",
     .words = dispatchers,
-    .any = dispatchers};
+    .any = dispatchers,
+    .needs = AxisNeeds::kExperts};
 inline constexpr AxisTraits kSharedOverlap{
     .order = 115,
     .option = "shared-expert-overlap",
@@ -47,7 +49,8 @@ inline constexpr AxisTraits kSharedOverlap{
     .help = "shared experts run while tokens are exchanged: yes, no or any",
     .usual = "yes where possible",
     .words = axis_words::switches,
-    .any = axis_words::switches};
+    .any = axis_words::switches,
+    .needs = AxisNeeds::kExperts};
 inline constexpr AxisTraits kExchangeOverlap{
     .order = 125,
     .option = "overlap-moe-expert-parallel-comm",
@@ -57,7 +60,8 @@ inline constexpr AxisTraits kExchangeOverlap{
         "to experts overlaps with computation: yes, no or any",
     .usual = "no",
     .words = axis_words::switches,
-    .any = axis_words::switches};
+    .any = axis_words::switches,
+    .needs = AxisNeeds::kExperts};
 inline constexpr AxisTraits kFirstStage{
     .order = 130,
     .option = "first-stage-layers",
@@ -76,6 +80,7 @@ inline constexpr AxisTraits kMeshOrder{
     .usual = "tp-cp-ep-dp-pp",
     .words = mesh_orders,
     .any = mesh_orders,
+    .needs = AxisNeeds::kSeveralGpus,
     .within_cells = true};
 inline constexpr AxisTraits kFp8Parameters{
     .order = 190,
@@ -104,7 +109,8 @@ inline constexpr AxisTraits kTpCommOverlap{
         "no or any",
     .usual = "yes where possible",
     .words = axis_words::switches,
-    .any = axis_words::switches};
+    .any = axis_words::switches,
+    .needs = AxisNeeds::kSeveralGpus};
 inline constexpr AxisTraits kRecomputeLayers{
     .order = 260,
     .option = "recompute-layers",

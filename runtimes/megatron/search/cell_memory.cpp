@@ -104,6 +104,29 @@ Bytes CellMemory::floor(std::uint64_t index) {
   return Bytes{peak};
 }
 
+const cost::HostMemory& CellMemory::host(std::uint64_t index,
+                                         const std::optional<cost::HostSpec>& node) {
+  const std::size_t slot = fixed_slot(choices_.switches[index % choices_.switches.size()]);
+  if (const auto known = hosts_.find(slot); known != hosts_.end()) {
+    return known->second;
+  }
+  const ir::ParallelPlan plan = choices_.plan_at(index);
+  cost::HostMemory most = cost::host_floor(memory_.model_, plan, node);
+  for (RankParts& rank : ranks_) {
+    const Result<StaticMemory>& fixed = fixed_of(rank, index);
+    if (!fixed) {
+      continue;
+    }
+    ir::RankProgram program;
+    program.host = fixed->host;
+    cost::HostMemory one = cost::host_memory(memory_.model_, plan, node, program);
+    if (one.bytes > most.bytes) {
+      most = std::move(one);
+    }
+  }
+  return hosts_.emplace(slot, std::move(most)).first->second;
+}
+
 Result<Bytes> CellMemory::peak(std::uint64_t index, Bytes capacity) {
   if (ranks_.empty()) {
     return memory_.peak(choices_.plan_at(index));

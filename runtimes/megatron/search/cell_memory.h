@@ -2,10 +2,13 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "costmodel/hardware/hardware_spec.h"
+#include "costmodel/host_memory.h"
 #include "runtimes/megatron/search/choices.h"
 #include "runtimes/megatron/search/plan_memory.h"
 
@@ -26,6 +29,12 @@ class CellMemory {
   /// A lower bound of `peak`: exact parameters, gradients and states, plus
   /// `PlanMemory::kept_floor`. It is 0 if nothing is known.
   [[nodiscard]] Bytes floor(std::uint64_t index);
+
+  /// What plan number `index` takes of the host of a node like `node`, as its rank with the largest
+  /// optimizer there tells. Activations on the host do not count. Requires: `node` is always the
+  /// same.
+  [[nodiscard]] const cost::HostMemory& host(std::uint64_t index,
+                                             const std::optional<cost::HostSpec>& node);
 
  private:
   using Fixed = std::shared_ptr<const Result<StaticMemory>>;
@@ -55,6 +64,7 @@ class CellMemory {
   std::vector<std::size_t> fixed_slot_;   ///< Indexed by switch.
   std::vector<std::size_t> moving_slot_;  ///< Indexed by switch.
   std::vector<RankParts> ranks_;
+  std::map<std::size_t, cost::HostMemory> hosts_;  ///< By fixed slot.
 };
 
 }  // namespace headroom::plan

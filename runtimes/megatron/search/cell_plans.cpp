@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "costmodel/expert_load.h"
-#include "costmodel/host_memory.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
 
@@ -77,19 +76,21 @@ bool CellPlans::may_use_host(std::uint64_t index) const {
   return choices_.switches[index % choices_.switches.size()].optimizer_offload > 0;
 }
 
+const cost::HostMemory* CellPlans::host(std::uint64_t index) {
+  const std::optional<cost::HostSpec>& node = state_.question.device.host;
+  return node && may_use_host(index) ? &memory_.host(index, node) : nullptr;
+}
+
 RatedPlan CellPlans::rated(const Timed& timed, Bytes peak) {
   RatedPlan rated{.plan = choices_.plan_at(timed.index),
                   .time = times_.parts(timed.index),
                   .peak = peak,
                   .capacity = capacity_,
                   .number = cell_.first_number + timed.index};
-  const SearchQuestion& question = state_.question;
-  if (question.device.host && may_use_host(timed.index)) {
-    const cost::HostMemory host =
-        cost::host_floor(question.space.model, rated.plan, question.device.host);
-    rated.host = host.bytes;
-    rated.host_capacity = host.capacity.value_or(Bytes{0});
-    rated.host_fits = host.fits();
+  if (const cost::HostMemory* const taken = host(timed.index)) {
+    rated.host = taken->bytes;
+    rated.host_capacity = taken->capacity.value_or(Bytes{0});
+    rated.host_fits = taken->fits();
   }
   return rated;
 }

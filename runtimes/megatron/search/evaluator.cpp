@@ -49,14 +49,17 @@ class CellVisit {
 
   Result<CellAnswer> operator()() {
     for (const Timed& timed : plans_in_order()) {
-      const bool found = (answer_.best && stops_at_first(question_)) || question_.stop.asked();
-      if (found || (visit_.limit && worth_of_time(timed) > *visit_.limit)) {
+      const bool found = answer_.best && (question_.any || stops_at_first(question_));
+      if (found || question_.stop.asked() || (visit_.limit && worth_of_time(timed) > *visit_.limit)) {
         answer_.next =
             Next{.seconds = timed.seconds, .bound = worth_of_time(timed), .after = last_};
         break;
       }
       last_ = timed;
       if (question_.pruning.memory_floor && plans_.is_above(timed.index, ceiling())) {
+        continue;
+      }
+      if (lacks_host(timed)) {
         continue;
       }
       if (Status status = evaluate(timed); !status) {
@@ -124,6 +127,18 @@ class CellVisit {
       return plans_.choices().recomputes_more(index, other.index) &&
              worth_of_time({.seconds = other.seconds, .index = index}) > *visit_.best_replay;
     });
+  }
+
+  /// Whether what the plan's optimizer keeps on the host is too much for it.
+  [[nodiscard]] bool lacks_host(const Timed& timed) {
+    const cost::HostMemory* const host = plans_.host(timed.index);
+    if (host == nullptr || host->fits()) {
+      return false;
+    }
+    if (!answer_.least_host || host->bytes < answer_.least_host->host) {
+      answer_.least_host = plans_.rated(timed, Bytes{});
+    }
+    return true;
   }
 
   /// `ceiling_of`. If the lowest peak is sought, it is at most the lowest peak that this visit has

@@ -154,6 +154,7 @@ Result<StaticMemory> static_memory(const ir::ModelSpec& model, const ir::Paralle
   }
   const std::vector<std::int64_t> curve = live_curve(*program, plan.allocator);
   StaticMemory memory;
+  memory.host = std::move(program->host);
   for (const ir::Phase& phase : program->phases) {
     const std::int64_t peak = peak_between(curve, phase.begin, phase.end);
     if (is_step(phase)) {

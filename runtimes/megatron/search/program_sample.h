@@ -7,6 +7,7 @@
 
 #include "model_ir/base/device_traits.h"
 #include "model_ir/base/result.h"
+#include "model_ir/plan/host_term.h"
 #include "model_ir/plan/rank_program.h"
 #include "runtimes/megatron/search/sample_form.h"
 
@@ -23,6 +24,7 @@ struct StaticMemory {
     friend bool operator==(const Step&, const Step&) = default;
   };
   std::vector<Step> steps;
+  std::vector<ir::HostTerm> host;  ///< What the optimizer holds on the host.
   friend bool operator==(const StaticMemory&, const StaticMemory&) = default;
 };
 

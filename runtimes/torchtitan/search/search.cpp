@@ -338,7 +338,6 @@ class TitanSearch final : public FrameworkSearch {
   TitanSearch() : FrameworkSearch("torchtitan") {}
 
   [[nodiscard]] bool only_if_named() const override { return false; }
-  [[nodiscard]] bool takes_long() const override { return true; }
 
   [[nodiscard]] std::span<const SearchAxis> axes() const override {
     static const std::vector<SearchAxis> rows = make_axes();

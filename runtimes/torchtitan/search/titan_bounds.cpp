@@ -121,17 +121,16 @@ class TitanBounds final : public PlanBounds {
   [[nodiscard]] Result<Bytes> short_peak(const ir::ModelSpec& model, const ir::ParallelPlan& few) {
     const std::string text =
         std::to_string(model.layers.size()) + ir::to_json(ir::plan_to_json(few));
-    if (const std::optional<Bytes> found = records_.peak(text)) {
-      return *found;
-    }
-    const Result<ir::RankProgram> program =
-        cost::lower_replayed(model, few, device_, floors_.heaviest(few));
-    if (!program) {
-      return program.error();
-    }
-    const Bytes peak{live_peak(*program, few.allocator)};
-    records_.add(text, peak);
-    return peak;
+    const Result<ShortPeak> made = records_.peak(text, [&]() -> Result<ShortPeak> {
+      const Result<ir::RankProgram> program =
+          cost::lower_replayed(model, few, device_, floors_.heaviest(few));
+      if (!program) {
+        return program.error();
+      }
+      return ShortPeak{.peak = Bytes{live_peak(*program, few.allocator)},
+                       .events = program->events.size()};
+    });
+    return made ? Result<Bytes>(made->peak) : Result<Bytes>(made.error());
   }
 
   const ir::ModelSpec& model_;
