@@ -252,7 +252,7 @@ Status judge_arguments(const Arguments& arguments, ComparedPlan& plan) {
     return judged.error();
   }
   if (judged->time.machine) {
-    const std::vector<std::string> more = 
+    const std::vector<std::string> more =
         machine_notes(*judged->time.machine, judged->question.request.plan.world);
     plan.notes.insert(plan.notes.end(), more.begin(), more.end());
   }

@@ -19,7 +19,8 @@ struct Mend {
   std::int64_t batch = 0;   ///< kGpus: sequences of a step, if more are needed.
   std::string device;       ///< kDevice: the device's name.
   /// Whether no smaller change of this kind suffices. Of memory, where replays are judged by their
-  /// chance: whether none suffices that is smaller by a five-hundredth.
+  /// chance: whether none suffices that is smaller by a five-hundredth. False if a search for a
+  /// smaller change ended after its effort, or was left out.
   bool proven = true;
   RatedPlan plan;
   cost::Verdict verdict = cost::Verdict::kFits;
@@ -47,12 +48,14 @@ struct OtherDevice {
 /// Model:   memory: the least budget with which the replay of the leanest plan fits. Then steps of
 ///          doubling length towards the question's budget, with a search at each, and from the
 ///          first at which nothing fits, bisection to one segment of 2 MiB, or to a five-hundredth
-///          where replays are judged by their chance. GPUs: the fewest of all counts up to twice as
-///          many, then up to four times as many, and so on; beyond one node, whole nodes.
-///          Sequences: by halving, then by bisection to a sixty-fourth of the given length. Axes:
-///          the value nearest to the given one, by position for words or by ratio for numbers.
-///          Devices: the one with the least memory; `others` are in that order. Those of the same
-///          generation with less than 95 % of the memory that was found are not tried.
+///          where replays are judged by their chance. GPUs: twice as many, four times as many, and
+///          so on; then the fewest of all counts between the last two; beyond one node, whole nodes.
+///          Sequences: 128 tokens, then by halving, then by bisection to a sixty-fourth of the given
+///          length. Axes: the value nearest to the given one, by position for words or by ratio for
+///          numbers. Devices: the one with the least memory; `others` are in that order. Those with
+///          less than 95 % of the memory that was found, or 75 % in another generation, are not
+///          tried, unless their hosts have more. Every search ends after a fixed effort
+///          (`SearchQuestion::effort`).
 /// Errors:  those of `search`.
 [[nodiscard]] Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
                                                        std::span<const OtherDevice> others,

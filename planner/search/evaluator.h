@@ -54,9 +54,9 @@ struct Timed {
 
 /// The range of plans, by time, that a visit of a cell looks at.
 struct Visit {
-  std::optional<Worth> incumbent;  ///< Only plans that are better than this are of interest.
-  std::optional<Worth> limit;      ///< Plans beyond this are left for a later visit.
-  std::optional<Timed> after;      ///< The last plan of the previous visit.
+  std::optional<Worth> incumbent;     ///< Only plans that are better than this are of interest.
+  std::optional<Worth> limit;         ///< Plans beyond this are left for a later visit.
+  std::optional<Timed> after;         ///< The last plan of the previous visit.
   std::uint64_t effort = UINT64_MAX;  ///< `SearchQuestion::effort` of this visit.
   /// The best replay of all, and the replayed times of plans of this cell; empty if the search does
   /// not go by replays.
@@ -85,10 +85,10 @@ struct CellAnswer {
   /// The share of evaluated times that replays may do without, beside `Evaluator::time_error`.
   double uncertain = 0;
   std::uint64_t evaluated = 0;
-  std::uint64_t events = 0;             ///< Of the programs of the evaluated plans.
+  std::uint64_t events = 0;             ///< Of evaluated plans that are new to the search.
   std::optional<RatedPlan> leanest;     ///< If nothing fitted; its peak is that of one rank.
   std::optional<RatedPlan> least_host;  ///< The one that needs least host memory, of plans that
-                                        ///< only the host has no room for.
+                                        ///< the host has no room for and the device may have.
   std::vector<Error> refusals{};        ///< The refusals of plans that cannot be lowered.
   std::optional<Next> next;             ///< None: all plans of the cell have been looked at.
 };
@@ -173,9 +173,11 @@ struct SearchState {
   const LoweredRecords& lowered;
   std::uint64_t lowered_before = 0;  ///< Events that had been lowered when the search began.
 
-  /// Events that the search may still lower (`SearchQuestion::effort`).
-  [[nodiscard]] std::uint64_t effort_left() const {
-    const std::uint64_t spent = lowered.events() - lowered_before;
+  /// What is left of `SearchQuestion::effort` after plans with `evaluated` events. Evaluating a
+  /// plan that an earlier search lowered is an eighth of the work, so that every search ends.
+  [[nodiscard]] std::uint64_t effort_left(std::uint64_t evaluated) const {
+    constexpr std::uint64_t kShareOfKnown = 8;
+    const std::uint64_t spent = lowered.events() - lowered_before + evaluated / kShareOfKnown;
     return question.effort == 0 ? UINT64_MAX : question.effort - std::min(spent, question.effort);
   }
 

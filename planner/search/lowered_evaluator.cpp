@@ -147,8 +147,7 @@ class LoweredVisit {
         cost::memory_floor(question_.space.model, cell_.cell.plan) > ceiling()) {
       return std::move(answer_);
     }
-    if (question_.objective == Objective::kMemory && question_.pruning.memory_floor &&
-        !question_.any) {
+    if (question_.objective == Objective::kMemory && question_.pruning.memory_floor) {
       return lowest_floor();
     }
     std::optional<Timed> last = visit_.after;
@@ -221,11 +220,12 @@ class LoweredVisit {
   [[nodiscard]] bool has_best() const { return answer_.best && !answer_.worth.late; }
 
   /// Evaluates only the plan with the lowest floor, because its peak may exclude the others, and
-  /// those of other cells. `Timed::seconds` of positions in the cell are floors here.
+  /// those of other cells; or, where any plan suffices, those up to the first that fits.
+  /// `Timed::seconds` of positions in the cell are floors here.
   [[nodiscard]] Result<CellAnswer> lowest_floor() {
     std::optional<Timed> last = visit_.after;
     for (const Timed& place : places_by_floor()) {
-      if (answer_.evaluated > 0 || is_over()) {
+      if ((question_.any ? has_best() : answer_.evaluated > 0) || is_over()) {
         answer_.next = Next{
             .seconds = bounds_.seconds(place.index), .bound = worth_of_floor(place), .after = last};
         break;
@@ -313,22 +313,6 @@ class LoweredVisit {
       }
     }
     std::ranges::sort(order);
-    if (question_.objective == Objective::kMemory && question_.pruning.memory_floor) {
-      // The leanest plan comes first, because its memory can exclude others.
-      std::vector<Bytes> floors(plans_.size());
-      for (const Timed& bound : order) {
-        const ir::ParallelPlan& plan = plans_[bound.index];
-        floors[bound.index] = lowered_.bounds->floor(plan);
-        const bool enough = question_.any || floors[bound.index] > ceiling();
-        const Result<std::optional<SampledBound>> sampled =
-            enough ? Result(std::optional<SampledBound>())
-                   : lowered_.bounds->sampled(plan, lowered_.plans);
-        if (sampled && *sampled) {
-          floors[bound.index] = std::max(floors[bound.index], (*sampled)->peak);
-        }
-      }
-      std::ranges::stable_sort(order, {}, [&](const Timed& one) { return floors[one.index]; });
-    }
     return order;
   }
 
@@ -411,12 +395,13 @@ class LoweredVisit {
   [[nodiscard]] Status evaluate(std::uint64_t index) {
     const std::uint64_t number = cell_.first_number + index;
     const ir::ParallelPlan& plan = plans_[index];
+    const bool is_new = !lowered_.plans.known(number);
     const Result<LoweredPlan> lowered = lowered_.plans.of(plan, number);
     if (!lowered) {
       return leave_out(lowered.error()) ? ok() : Status(lowered.error());
     }
     ++answer_.evaluated;
-    answer_.events += lowered->events;
+    answer_.events += is_new ? lowered->events : 0;
     const RatedPlan rated{.plan = plan,
                           .time = lowered->time,
                           .peak = lowered->peak,

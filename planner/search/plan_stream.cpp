@@ -114,7 +114,7 @@ bool PlanStream::is_stopped() {
 bool PlanStream::is_worked_off() const {
   const std::uint64_t limit = state_.question.work_limit;
   const std::uint64_t refused = refused_.size();
-  if (state_.effort_left() == 0) {
+  if (state_.effort_left(evaluated_events_) == 0) {
     return true;
   }
   return limit > 0 && visited_ - refused + refused / kRefusedCellsOfWork >= limit;
@@ -224,7 +224,8 @@ CellAnswer PlanStream::unvisited(const Open& open) const {
 /// What is left, in equal parts; but not so little that cells are visited again for each plan.
 std::uint64_t PlanStream::effort_of_visit(std::size_t visits) const {
   constexpr std::uint64_t kMostParts = 16;
-  const std::uint64_t part = state_.effort_left() / std::max<std::size_t>(visits, 1);
+  const std::uint64_t part =
+      state_.effort_left(evaluated_events_) / std::max<std::size_t>(visits, 1);
   return std::max<std::uint64_t>({part, state_.question.effort / kMostParts, 1});
 }
 
@@ -323,6 +324,7 @@ Status PlanStream::dive() {
 void PlanStream::settle(std::size_t cell, CellAnswer answer) {
   const FrameworkSearch* const framework = cells_[cell].cell.framework;
   seen_.evaluated += answer.evaluated;
+  evaluated_events_ += answer.events;
   for (Error& error : answer.refusals) {
     const auto same = std::ranges::find_if(seen_.refused, [&](const Refused& other) {
       return other.framework == framework && other.error == error;

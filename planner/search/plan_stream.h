@@ -107,8 +107,9 @@ class PlanStream {
   std::vector<std::vector<Timed>> replayed_;  ///< By cell: replayed times, by index in the cell.
   std::vector<double> uncertain_;             ///< `CellAnswer::uncertain`, by cell.
   std::set<std::size_t> left_out_;
-  std::uint64_t visited_ = 0;      ///< Number of cells.
-  std::set<std::size_t> refused_;  ///< Visited cells whose plans were all refused so far.
+  std::uint64_t evaluated_events_ = 0;  ///< `CellAnswer::events` of all visits.
+  std::uint64_t visited_ = 0;           ///< Number of cells.
+  std::set<std::size_t> refused_;       ///< Visited cells whose plans were all refused so far.
   std::size_t waves_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   bool dived_ = false;

@@ -294,6 +294,43 @@ TEST_CASE("search: of plans lowered whole, optimum and front are those of brute 
   CHECK(fitting < spaces);
 }
 
+TEST_CASE("search: with an effort, no plan that fits is called impossible, and every search ends") {
+  test::Random random = test::seeded_random(524);
+  CAPTURE(random.seed());
+  int fitting = 0;
+  for (int round = 0; round < (test::kSanitized ? 4 : 24); ++round) {
+    CAPTURE(round);
+    const Setting setting(lowered_families().front(), "a100-80gb");
+    SearchQuestion question = lowered_question(setting, random);
+    narrow_lowered(random, question);
+    const std::vector<Rated> all = every_lowered_plan(question);
+    if (all.empty() || all.size() > 60) {
+      continue;
+    }
+    question.budget = budget_for_some(random, all, round);
+    SearchRecords records;
+    const PlanResult whole = search_unreplayed(question, records).value();
+    fitting += whole.best ? 1 : 0;
+    for (const bool any : {false, true}) {
+      for (const std::uint64_t effort : {1U, 3'000U, 20'000U, 100'000U}) {
+        CAPTURE(any);
+        CAPTURE(effort);
+        SearchQuestion limited = question;
+        limited.any = any;
+        limited.objective = any ? Objective::kMemory : question.objective;
+        limited.effort = effort;
+        SearchRecords own;
+        for (SearchRecords* const shared : {&records, &own}) {
+          const PlanResult found = search_unreplayed(limited, *shared).value();
+          CHECK((found.status != PlanStatus::kInfeasible || !whole.best));
+          CHECK((!found.best || whole.best));
+        }
+      }
+    }
+  }
+  CHECK(fitting > 0);
+}
+
 TEST_CASE("search: it ends after its effort at the same place, whatever the number of threads") {
   test::Random random = test::seeded_random(523);
   CAPTURE(random.seed());

@@ -49,8 +49,10 @@ class CellVisit {
 
   Result<CellAnswer> operator()() {
     for (const Timed& timed : plans_in_order()) {
-      const bool found = answer_.best && (question_.any || stops_at_first(question_));
-      if (found || question_.stop.asked() || (visit_.limit && worth_of_time(timed) > *visit_.limit)) {
+      const bool found =
+          answer_.best && (stops_at_first(question_) || (question_.any && !answer_.worth.late));
+      if (found || question_.stop.asked() ||
+          (visit_.limit && worth_of_time(timed) > *visit_.limit)) {
         answer_.next =
             Next{.seconds = timed.seconds, .bound = worth_of_time(timed), .after = last_};
         break;
@@ -105,7 +107,7 @@ class CellVisit {
     std::erase_if(order, [&](const Timed& timed) {
       const bool hopeless = visit_.incumbent && question_.pruning.time_bound &&
                             worth_of_time(timed) > *visit_.incumbent;
-      return hopeless || (visit_.after && !(*visit_.after < timed)) || is_beaten(timed.index);
+      return hopeless || is_done(timed) || is_beaten(timed.index);
     });
     std::ranges::sort(order);
     if (!stops_at_first(question_)) {
@@ -113,6 +115,19 @@ class CellVisit {
                                [this](const Timed& timed) { return plans_.floor(timed.index); });
     }
     return order;
+  }
+
+  /// Whether an earlier visit came as far as this plan, in the order of `plans_in_order`.
+  [[nodiscard]] bool is_done(const Timed& timed) {
+    if (!visit_.after) {
+      return false;
+    }
+    if (!stops_at_first(question_)) {
+      const Bytes floor = plans_.floor(timed.index);
+      const Bytes last = plans_.floor(visit_.after->index);
+      return floor < last || (floor == last && !(*visit_.after < timed));
+    }
+    return !(*visit_.after < timed);
   }
 
   /// Whether the replay of a plan with a part of its work proves that plan number `index` is not
@@ -136,7 +151,8 @@ class CellVisit {
       return false;
     }
     if (!answer_.least_host || host->bytes < answer_.least_host->host) {
-      answer_.least_host = plans_.rated(timed, Bytes{});
+      const Result<Bytes> peak = plans_.peak(timed.index, ceiling());
+      static_cast<void>(peak && keep_too_large(plans_.rated(timed, *peak), answer_));
     }
     return true;
   }
