@@ -282,6 +282,12 @@ std::string infeasible_lines(const PlanAnswer& answer) {
                 "; the node has " + to_text(host->host_capacity) + "\n  " + plan_words(host->plan) +
                 "\n";
   }
+  if (lean == nullptr && answer.infeasible && answer.infeasible->least_host) {
+    const plan::RatedPlan& least = *answer.infeasible->least_host;
+    return "whatever the GPU has, the host would need at least " + to_text(least.host) +
+           "; the node has " + to_text(least.host_capacity) + "\n  " + plan_words(least.plan) +
+           "\n";
+  }
   if (lean == nullptr) {
     if (result.status != plan::PlanStatus::kInfeasible) {
       return "stopped before a plan that fits was found\n" + host_line;

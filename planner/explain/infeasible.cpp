@@ -342,6 +342,8 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
         !status) {
       return std::move(status).error();
     }
+  } else {
+    why.least_host = least->least_host;
   }
   for (const auto& change : {more_gpus, shorter}) {
     if (Status status = take(change(question, records)); !status) {

@@ -1,31 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "planner/explain/mend.h"
 #include "planner/search/search.h"
 
 namespace headroom::plan {
-
-/// The smallest change of one kind that makes an infeasible question feasible. It is replayed.
-struct Mend {
-  enum class Kind : std::uint8_t { kBudget, kGpus, kSequence, kAxis, kDevice };
-  Kind kind = Kind::kGpus;
-  Axis axis = Axis::kGpus;  ///< kAxis: the axis that changes.
-  std::int64_t value = 0;   ///< Bytes of the device, GPUs, tokens, or a value of `axis`.
-  std::int64_t batch = 0;   ///< kGpus: sequences of a step, if more are needed.
-  std::string device;       ///< kDevice: the device's name.
-  /// Whether no smaller change of this kind suffices. Of memory, where replays are judged by their
-  /// chance: whether none suffices that is smaller by a five-hundredth. False if a search for a
-  /// smaller change ended after its effort, or was left out.
-  bool proven = true;
-  RatedPlan plan;
-  cost::Verdict verdict = cost::Verdict::kFits;
-  std::optional<double> chance;  ///< To fit on the device, if measured errors tell it.
-};
 
 /// Why no plan fits, and which changes would make one fit.
 struct Infeasibility {
@@ -33,6 +15,9 @@ struct Infeasibility {
   /// budget.
   std::optional<RatedPlan> leanest;
   bool proven = false;  ///< Whether it is the lowest of all, not only of those evaluated.
+  /// If the host has no room for any plan that was looked at, whatever the device has: the one that
+  /// needs least of it.
+  std::optional<RatedPlan> least_host;
   std::vector<Mend> mends;
 };
 

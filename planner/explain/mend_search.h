@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "planner/explain/infeasible.h"
+#include "planner/explain/mend.h"
+#include "planner/search/search.h"
 
 /// The searches behind the changes with which a plan fits.
 namespace headroom::plan {

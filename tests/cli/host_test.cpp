@@ -115,6 +115,12 @@ TEST_CASE("plan: no plan needs more host memory than there is") {
   CHECK(none.code == ExitCode::kNo);
   CHECK(none.says("with offloading, the host would need at least "));
   CHECK(none.says("; the node has 8.00 GiB\n"));
+  const Answer loads = test::headroom(
+      "plan llama-3.2-1b --gpu h100-80gb --runtime transformers --micro-batch 1 --seq 512 "
+      "--precision fp32 --host-memory 3GiB");
+  CHECK(loads.code == ExitCode::kNo);
+  CHECK(loads.says("whatever the GPU has, the host would need at least "));
+  CHECK(loads.says("; the node has 3.00"));
   const Answer text = test::headroom(question + " --host-memory 64GiB");
   CHECK(text.says("host memory of one node (1 rank): "));
 }
