@@ -262,8 +262,9 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
   add(asked_device_notes(answer.arguments, search.device, search.budget));
   add(answer.result.best ? notes_of(search.model.spec, search.device, answer.result.best->plan)
                          : device_notes(search.device));
-  const ir::ParallelPlan& plan = answer.result.best ? answer.result.best->plan : search.base;
-  add(machine_notes(search.machine, plan.world));
+  const plan::AxisValues& counts = search.constraints.of(plan::Axis::kGpus);
+  const std::int64_t asked = counts.empty() ? search.base.world : counts.back();
+  add(machine_notes(search.machine, answer.result.best ? answer.result.best->plan.world : asked));
   if (answer.dropped_masters) {
     notes.emplace_back(
         "no plan fits with fp32 master weights, so the search went on without them: weights and "

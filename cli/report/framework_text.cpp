@@ -122,7 +122,7 @@ struct Held {
   std::string value;
 };
 
-/// Whether the values of `axis` differ in anything for this question.
+/// Whether other values of `axis` could change the plan.
 bool matters(plan::Axis axis, const PlanAnswer& answer) {
   const ir::ParallelPlan& best = answer.result.best->plan;
   if (axis == plan::Axis::kFrozenWeights) {

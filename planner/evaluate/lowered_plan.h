@@ -29,13 +29,14 @@ struct LoweredPlan {
   Bytes kept;  ///< The bytes that the last forward keeps until backward.
   /// The part of the last step in which the host steps the optimizer and the compute stream waits.
   Seconds host_step{};
-  std::uint64_t events = 0;  ///< Of its programs: what it costs to lower and evaluate them.
+  /// The events of its programs, which measure the work of lowering and evaluating them.
+  std::uint64_t events = 0;
 };
 
 /// The peak of a program with few layers or micro-batches.
 struct ShortPeak {
   Bytes peak;
-  std::uint64_t events = 0;  ///< Of the program.
+  std::uint64_t events = 0;  ///< The events of the program.
 };
 
 /// Results of lowered plans, which searches of one model on one machine share.
@@ -50,7 +51,7 @@ class LoweredRecords {
   [[nodiscard]] Result<ShortPeak> peak(const std::string& text,
                                        const std::function<Result<ShortPeak>()>& lower);
 
-  /// Events of all programs that were lowered: a measure of the work that was done.
+  /// The number of events of all programs that were lowered, which measures the work.
   [[nodiscard]] std::uint64_t events() const { return events_.load(); }
 
  private:

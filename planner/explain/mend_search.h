@@ -35,7 +35,7 @@ void take_plan(const PlanResult& found, Mend& mend);
 [[nodiscard]] MaybeMend with_better(Mend mend, const SearchQuestion& question,
                                     SearchRecords& records);
 
-/// The same, but nothing if no plan of `question` fits. `open` is set if the search for one ended
+/// The best plan as in `with_better`, but nothing if no plan of `question` fits. `open` is set if the search for one ended
 /// before it found one.
 [[nodiscard]] MaybeMend with_best(Mend mend, const SearchQuestion& question, SearchRecords& records,
                                   bool& open);

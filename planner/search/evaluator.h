@@ -85,8 +85,8 @@ struct CellAnswer {
   /// The share of evaluated times that replays may do without, beside `Evaluator::time_error`.
   double uncertain = 0;
   std::uint64_t evaluated = 0;
-  std::uint64_t events = 0;             ///< Of evaluated plans that are new to the search.
-  std::optional<RatedPlan> leanest;     ///< If nothing fitted; its peak is that of one rank.
+  std::uint64_t events = 0;          ///< The events of evaluated plans that are new to the search.
+  std::optional<RatedPlan> leanest;  ///< If nothing fitted; its peak is that of one rank.
   std::optional<RatedPlan> least_host;  ///< The one that needs least host memory, of plans that
                                         ///< the host has no room for and the device may have.
   std::vector<Error> refusals{};        ///< The refusals of plans that cannot be lowered.

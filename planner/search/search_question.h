@@ -58,9 +58,9 @@ struct SearchQuestion {
   /// Number of cells to look into; 0: all. Sixteen cells whose plans are all refused count as one,
   /// because nothing is lowered in them; a front counts each of them.
   std::uint64_t work_limit = 0;
-  /// Events of plans and bounds after which the search ends, counting those that are lowered whole;
-  /// 0: all. Replays, the listing of the space and closed forms do not count. The search ends at
-  /// the same place on every machine.
+  /// The search ends when the programs that it has lowered, for plans and for bounds, have so many
+  /// events; 0: it does not end for this reason. Replays, the listing of the space and closed forms
+  /// do not count. The search ends at the same place on every machine.
   std::uint64_t effort = 0;
   bool front = false;  ///< Whether to find the Pareto front, too.
   /// Whether the first plan that fits suffices; for the fewest GPUs, the first on so few. Plans

@@ -19,7 +19,7 @@ namespace headroom::plan {
 using AxisValues = std::vector<std::int64_t>;
 using AxisWords = std::span<const std::string_view>;
 
-/// What a question must have for the values of an axis to differ in anything.
+/// A property of the question without which all values of an axis give the same plans.
 enum class AxisNeeds : std::uint8_t { kNothing, kSeveralGpus, kExperts };
 
 /// The properties of an axis, all in one place.

@@ -260,6 +260,9 @@ TEST_CASE("plan: what is held and noted is what differs for the question") {
   CHECK_FALSE(has(one.err, "no measurements over"));
   CHECK(has(two.err, "no measurements over"));
   CHECK(has(one.err, "no measurements of rtx-4090"));
+  const Answer none = test::headroom("plan gpt2-xl" + tail + "2 --budget 4GiB --offload none");
+  CHECK(none.code == ExitCode::kNo);
+  CHECK(has(none.err, "no measurements over"));
 }
 
 TEST_CASE("plan: adapters are searched in every framework that has them") {

@@ -30,8 +30,8 @@ class CellMemory {
   /// `PlanMemory::kept_floor`. It is 0 if nothing is known.
   [[nodiscard]] Bytes floor(std::uint64_t index);
 
-  /// What plan number `index` takes of the host of a node like `node`, as its rank with the largest
-  /// optimizer there tells. Activations on the host do not count. Requires: `node` is always the
+  /// The memory of a host like `node` that plan number `index` takes if all ranks take as much as
+  /// the one that takes most. Activations on the host do not count. Requires: `node` is always the
   /// same.
   [[nodiscard]] const cost::HostMemory& host(std::uint64_t index,
                                              const std::optional<cost::HostSpec>& node);

@@ -40,8 +40,8 @@ class CellPlans {
     return memory_.peak(index, ceiling);
   }
   [[nodiscard]] RatedPlan rated(const Timed& timed, Bytes peak);
-  /// What plan number `index` takes of a node's host; null if it takes nothing or if that is not
-  /// judged.
+  /// The memory that plan number `index` takes of a node's host; null if it takes nothing or if
+  /// that is not judged.
   [[nodiscard]] const cost::HostMemory* host(std::uint64_t index);
 
  private:

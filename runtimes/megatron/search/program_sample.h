@@ -24,7 +24,7 @@ struct StaticMemory {
     friend bool operator==(const Step&, const Step&) = default;
   };
   std::vector<Step> steps;
-  std::vector<ir::HostTerm> host;  ///< What the optimizer holds on the host.
+  std::vector<ir::HostTerm> host;  ///< The optimizer's memory on the host.
   friend bool operator==(const StaticMemory&, const StaticMemory&) = default;
 };
 
