@@ -34,6 +34,13 @@ const OptionSpec* find_shown(const VerbSpec& verb, std::string_view name) {
   return option == nullptr || option->hidden ? nullptr : option;
 }
 
+/// The option that a row means. A row that differs in its value only means none here.
+const OptionSpec* find_meant(const VerbSpec& verb, const Synonym& row) {
+  return row.name.empty()     ? nullptr
+         : row.of_a_framework ? find_option(verb, row.option)
+                              : find_shown(verb, row.option);
+}
+
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -93,10 +100,10 @@ std::string own_value(std::string_view option, const std::string& value) {
 std::vector<OptionSpec> synonym_specs(const VerbSpec& verb) {
   std::vector<OptionSpec> specs;
   for (const Synonym& row : ir::synonyms()) {
-    const OptionSpec* const meant = find_shown(verb, row.option);
+    const OptionSpec* const meant = find_meant(verb, row);
     const bool taken = find_option(verb, row.name) != nullptr ||
                        std::ranges::find(specs, row.name, &OptionSpec::name) != specs.end();
-    if (row.name.empty() || meant == nullptr || taken) {
+    if (meant == nullptr || taken) {
       continue;
     }
     specs.push_back({.name = row.name,
@@ -113,7 +120,7 @@ std::string_view meant_option(const VerbSpec& verb, std::string_view name) {
     return name;
   }
   const auto row = std::ranges::find_if(ir::synonyms(), [&](const Synonym& one) {
-    return !one.name.empty() && one.name == name && find_shown(verb, one.option) != nullptr;
+    return one.name == name && find_meant(verb, one) != nullptr;
   });
   return row == ir::synonyms().end() ? name : row->option;
 }
@@ -122,8 +129,7 @@ Result<Arguments> with_synonyms(const VerbSpec& verb, const Arguments& arguments
   Arguments replaced = arguments;
   for (const Synonym& row : ir::synonyms()) {
     const std::optional<std::string> given = arguments.value(row.name);
-    if (row.name.empty() || !given || find_shown(verb, row.option) == nullptr ||
-        find_shown(verb, row.name) != nullptr) {
+    if (!given || find_meant(verb, row) == nullptr || find_shown(verb, row.name) != nullptr) {
       continue;
     }
     if (const std::string other = replaced.typed_name(row.option); replaced.has(row.option)) {

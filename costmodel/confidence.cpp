@@ -114,23 +114,25 @@ bool ends_within(const StepEstimate& estimate, const ir::AllocatorSettings& sett
   return !replay(estimate.program, settings, capacity).out_of_memory.has_value();
 }
 
-/// The capacity that the allocator needs, to 0.5 % of the peak.
+/// The least capacity with which the replay ends, in steps of 0.5 % above the allocated peak, so
+/// that it does not depend on the capacity that there is.
 Bytes needed_by_allocator(const StepEstimate& estimate, const ir::AllocatorSettings& settings) {
-  if (estimate.retries == 0 && !estimate.out_of_memory) {
-    return estimate.peak_reserved;  // It never had to release memory.
-  }
   constexpr std::int64_t kSteps = 200;
-  Bytes low = std::min(estimate.peak_allocated, estimate.peak_reserved);
-  Bytes high = std::max(estimate.peak_reserved, estimate.capacity);
-  if (!ends_within(estimate, settings, high)) {
-    return high;
+  const bool at_once = estimate.retries == 0 && !estimate.out_of_memory;
+  const Bytes least = std::min(estimate.peak_allocated, estimate.peak_reserved);
+  const Bytes most =
+      at_once ? estimate.peak_reserved : std::max(estimate.peak_reserved, estimate.capacity);
+  if (!at_once && !ends_within(estimate, settings, most)) {
+    return most;
   }
-  const Bytes enough{std::max<std::int64_t>(high.value() / kSteps, 1)};
-  while (high - low > enough) {
-    const Bytes middle{low.value() + (high.value() - low.value()) / 2};
-    (ends_within(estimate, settings, middle) ? high : low) = middle;
+  const std::int64_t step = std::max<std::int64_t>(least.value() / kSteps, 1);
+  std::int64_t low = -1;
+  std::int64_t high = ((most - least).value() + step - 1) / step;
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (ends_within(estimate, settings, least + Bytes{middle * step}) ? high : low) = middle;
   }
-  return high;
+  return std::min(least + Bytes{high * step}, most);
 }
 
 /// Probability that a value uniform in [low, high] is at most `room`.
@@ -170,16 +172,30 @@ class ChanceToFit {
   double most_ = 0;
 };
 
-double fits_probability(const StepEstimate& estimate, const ErrorModel& model,
-                        const ir::AllocatorSettings& settings) {
+/// `Confidence::needed` and the chances that follow from it.
+struct Need {
+  Bytes bytes;
+  Chances chances;
+};
+
+Need need_of(const StepEstimate& estimate, const ErrorModel& model,
+             const ir::AllocatorSettings& settings) {
+  constexpr double kSlightly = 1e-3;
   const ChanceToFit chance(estimate.device_total, estimate.outside, model);
+  const auto chance_of = [&chance](Bytes bytes) {
+    return chance(static_cast<double>(bytes.value()));
+  };
+  const bool at_once = estimate.retries == 0 && !estimate.out_of_memory;
+  Need need{.bytes = estimate.peak_reserved, .chances = {}};
+  need.chances.at_once = at_once ? chance_of(estimate.peak_reserved) : 0;
+  need.chances.fits = need.chances.at_once;
   // Emptying the cache helps only if the allocated bytes alone would fit.
-  const double at_least = chance(
-      static_cast<double>(std::min(estimate.peak_allocated, estimate.peak_reserved).value()));
-  if (at_least == 0) {
-    return 0;
+  const double at_most = chance_of(std::min(estimate.peak_allocated, estimate.peak_reserved));
+  if (at_most - need.chances.at_once > kSlightly) {
+    need.bytes = needed_by_allocator(estimate, settings);
+    need.chances.fits = chance_of(need.bytes);
   }
-  return chance(static_cast<double>(needed_by_allocator(estimate, settings).value()));
+  return need;
 }
 
 /// The errors of reserved bytes by runtime, each worked out once. Threads: any number.
@@ -268,7 +284,9 @@ Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& p
     confidence.step_time = TimeInterval{.low = std::max(1 + times.range.low, 0.0) * total,
                                         .high = (1 + times.range.high) * total};
   }
-  confidence.fits_probability = fits_probability(estimate, confidence.basis, plan.allocator);
+  const Need need = need_of(estimate, confidence.basis, plan.allocator);
+  confidence.needed = need.bytes;
+  confidence.chances = need.chances;
   return confidence;
 }
 
@@ -281,14 +299,15 @@ Verdict verdict_of(double chance) {
 
 void settle_verdict(StepEstimate& estimate, const Confidence& confidence) {
   if (confidence.basis.runs > 0) {
-    settle_chance(estimate, confidence.fits_probability);
+    settle_chances(estimate, confidence.chances);
   }
 }
 
-void settle_chance(StepEstimate& estimate, double chance) {
-  estimate.chance = chance;
-  Verdict verdict = verdict_of(chance);
-  if (estimate.retries > 0) {
+void settle_chances(StepEstimate& estimate, const Chances& chances) {
+  estimate.chance = chances.fits;
+  estimate.at_once = chances.at_once;
+  Verdict verdict = verdict_of(chances.fits);
+  if (chances.at_once < kConfidenceLevel) {
     verdict = std::max(verdict, Verdict::kTight);
   }
   estimate.device_verdict = verdict;
@@ -300,7 +319,7 @@ Judge judge_by(std::vector<ResidualSet> sets, Calibration own) {
              const ir::ParallelPlan& plan, StepEstimate& estimate) {
     const ErrorModel& model = errors->of(residual_runtime(plan));
     if (model.runs > 0) {
-      settle_chance(estimate, fits_probability(estimate, model, plan.allocator));
+      settle_chances(estimate, need_of(estimate, model, plan.allocator).chances);
     }
   };
 }

@@ -79,26 +79,35 @@ struct TimeInterval {
   Seconds high;
 };
 
+/// The probabilities that a run fits.
+struct Chances {
+  double fits = 0;     ///< If need be, because the allocator empties its cache.
+  double at_once = 0;  ///< Without that.
+};
+
 /// The uncertainty of an estimate.
 struct Confidence {
   ByteInterval allocated;
   ByteInterval reserved;
   std::optional<TimeInterval>
       step_time;  ///< Set if the estimate has a time and measured times exist.
-  double fits_probability = 0;
+  /// With this capacity the replay still ends, to 0.5 %: the allocator empties its cache where it
+  /// has to. The reserved peak if that fits for certain.
+  Bytes needed;
+  Chances chances;
   ErrorModel basis;  ///< The one for reserved bytes.
 };
 
 /// `predicted` x (1 + e) at both ends of `range`, never below 0.
 [[nodiscard]] ByteInterval interval_of(Bytes predicted, const ErrorRange& range);
 
-/// Intervals for the peaks of `estimate`, and the probability that the run fits.
+/// Intervals for the peaks of `estimate`, and the probabilities that the run fits.
 ///
 /// Model:   the run fits if the allocator's need, changed by an error of the samples, plus the
 ///          outside terms is at most the device's total. The outside terms move together, uniformly
-///          between their values and their bounds. The allocator's need is the reserved peak. If
-///          the replay had to empty the cache or ran out of memory, the need is the least capacity
-///          with which the replay succeeds.
+///          between their values and their bounds. To fit at once, the need is the reserved peak;
+///          to fit at all, the least capacity with which the replay ends. So a smaller budget never
+///          has a better chance.
 [[nodiscard]] Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& plan,
                                        std::span<const ResidualSet> sets,
                                        const Calibration& own = {});
@@ -112,12 +121,13 @@ inline constexpr double kLeastChance = 1 - kConfidenceLevel;
 ///          the interval straddles the capacity, tight.
 [[nodiscard]] Verdict verdict_of(double chance);
 
-/// Sets chance and verdict of an estimate whose errors are known; otherwise the verdict stays that
-/// of the replay. A run that fits only after PyTorch has emptied its cache is tight at best.
+/// Sets chances and verdict of an estimate whose errors are known; otherwise the verdict stays that
+/// of the replay. A run that fits only after PyTorch has emptied its cache, or may have to, is
+/// tight at best.
 void settle_verdict(StepEstimate& estimate, const Confidence& confidence);
 
-/// The same with a chance that is known.
-void settle_chance(StepEstimate& estimate, double chance);
+/// The same with chances that are known.
+void settle_chances(StepEstimate& estimate, const Chances& chances);
 
 /// `settle_verdict` with the errors of `sets` and of the user's own runs. What does not depend on
 /// the estimate is worked out once for each runtime. Threads: any number.

@@ -56,6 +56,7 @@ struct StepEstimate {
   ir::Rank rank{};                     ///< The binding rank.
   std::optional<StepTime> time;        ///< Set if the machine is known.
   std::optional<double> chance;        ///< To fit on the device, if measured errors tell it.
+  std::optional<double> at_once;       ///< The same without PyTorch emptying its cache.
   HostMemory host;  ///< Host memory of a node; judged if `DeviceSpec::host` is set.
 };
 

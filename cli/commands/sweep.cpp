@@ -112,8 +112,7 @@ std::string none_fits(const plan::PlanResult& found) {
            ": " + plan_words(lean->plan);
   }
   if (const auto& host = found.least_host) {
-    return "with offloading, the host would need at least " + to_text(host->host) +
-           ", and the node has " + to_text(host->host_capacity);
+    return host_need(*host);
   }
   return found.status == plan::PlanStatus::kInfeasible
              ? "the parameters and optimizer states alone are too large in every plan"

@@ -44,6 +44,9 @@ struct PlanAnswer {
 /// Tokens of a step divided by its time.
 [[nodiscard]] double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan);
 
+/// What the host would need for `plan::PlanResult::least_host`, and what it has.
+[[nodiscard]] std::string host_need(const plan::RatedPlan& plan);
+
 /// `plan::PlanResult::bound` with its unit.
 [[nodiscard]] std::string bound_text(plan::Objective objective, double bound);
 

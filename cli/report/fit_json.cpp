@@ -121,7 +121,9 @@ JsonFields confidence_fields(const cost::Confidence& confidence) {
   fields.add("peak_reserved", interval_fields(confidence.reserved));
   fields.add("step_time",
              confidence.step_time ? time_interval_json(*confidence.step_time) : JsonValue{});
-  fields.add("fits_probability", confidence.fits_probability);
+  fields.add("fits_probability", confidence.chances.fits);
+  fields.add("fits_at_once_probability", confidence.chances.at_once);
+  fields.add("needed_bytes", confidence.needed);
   fields.add("runs", confidence.basis.runs);
   fields.add("runs_on_gpus", confidence.basis.gpu_runs);
   fields.add("own_runs", confidence.basis.own_runs);

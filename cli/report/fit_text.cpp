@@ -328,6 +328,24 @@ std::string communication(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
+/// Whether PyTorch empties its cache to fit, or may have to, and with how little it can do then.
+std::string emptied_cache_line(const FitAnswer& answer) {
+  const cost::StepEstimate& estimate = answer.estimate;
+  const cost::Confidence& confidence = answer.confidence;
+  if (estimate.out_of_memory || confidence.chances.at_once >= cost::kConfidenceLevel ||
+      confidence.needed >= estimate.peak_reserved) {
+    return {};
+  }
+  if (estimate.retries > 0) {
+    return "  " + pad_right("least that suffices", kTermColumns) +
+           pad_left(to_text(confidence.needed), kSizeColumns) +
+           "  PyTorch then empties its cache more often\n";
+  }
+  return "  " + pad_right("chance to fit at once", kTermColumns) +
+         pad_left(percent_text(confidence.chances.at_once), kSizeColumns) +
+         "  otherwise PyTorch empties its cache; " + to_text(confidence.needed) + " suffice\n";
+}
+
 /// The intervals of the reserved peak, the probability that the plan fits, and their basis.
 std::string confidence_lines(const FitAnswer& answer) {
   const cost::Confidence& confidence = answer.confidence;
@@ -350,8 +368,8 @@ std::string confidence_lines(const FitAnswer& answer) {
   return "  " + pad_right("reserved, 95 % interval", kTermColumns) + interval + "\n  " +
          pad_right(answer.estimate.host.fits() ? "chance to fit" : "chance to fit the GPU",
                    kTermColumns) +
-         pad_left(percent_text(confidence.fits_probability), kSizeColumns) + "  from " + known +
-         "\n";
+         pad_left(percent_text(confidence.chances.fits), kSizeColumns) + "  from " + known + "\n" +
+         emptied_cache_line(answer);
 }
 
 /// What the busiest expert-parallel rank reserves, depending on the imbalance of the routing.

@@ -58,6 +58,8 @@ JsonFields estimate_fields(const PlanAnswer& answer) {
   JsonFields fields;
   fields.add("verdict", name_of(estimate.verdict));
   fields.add("fits_probability", estimate.chance ? JsonValue{*estimate.chance} : JsonValue{});
+  fields.add("fits_at_once_probability",
+             estimate.at_once ? JsonValue{*estimate.at_once} : JsonValue{});
   fields.add("fast_peak_bytes", answer.result.best->peak);
   fields.add("peak_allocated_bytes", estimate.peak_allocated);
   fields.add("peak_reserved_bytes", estimate.peak_reserved);
@@ -180,6 +182,20 @@ std::string length_words(const PlanAnswer& answer) {
              : "";
 }
 
+/// "PyTorch empties its cache 2 times to fit, and can do with 20.1 GiB; "; empty if it need not.
+std::string emptied_cache_words(const PlanAnswer& answer, const cost::Confidence& confidence) {
+  const cost::StepEstimate& estimate = *answer.result.estimate;
+  if (confidence.chances.at_once >= cost::kConfidenceLevel) {
+    return "";
+  }
+  return "PyTorch " +
+         (estimate.retries > 0
+              ? "empties its cache " + counted(estimate.retries, "time") + " to fit"
+              : "may have to empty its cache (chance " +
+                    percent_text(1 - confidence.chances.at_once) + ")") +
+         ", and can do with " + to_text(confidence.needed) + "; ";
+}
+
 /// "chance to fit 97.2 %, at least 90.0 % asked for; 95 % interval of what is reserved: ...\n";
 /// empty if no measured errors apply.
 std::string chance_line(const PlanAnswer& answer, const Terminal& terminal) {
@@ -191,8 +207,11 @@ std::string chance_line(const PlanAnswer& answer, const Terminal& terminal) {
                      percent_text(answer.search.confidence) + " asked for";
   const cost::Confidence confidence = confidence_of(answer);
   if (confidence.basis.runs > 0) {
-    text += "; 95 % interval of the reserved memory: " + to_text(confidence.reserved.low) + " to " +
-            to_text(confidence.reserved.high);
+    text += "; " + emptied_cache_words(answer, confidence) +
+            "95 % interval of the reserved memory" +
+            (confidence.reserved.high > answer.result.estimate->capacity ? ", if there were room"
+                                                                         : "") +
+            ": " + to_text(confidence.reserved.low) + " to " + to_text(confidence.reserved.high);
   }
   if (const auto& step = confidence.step_time) {
     text += ", of the step: " + duration_text(step->low.value()) + " to " +
@@ -265,6 +284,25 @@ std::string memory_lines(const cost::StepEstimate& estimate, const Terminal& ter
          "\n";
 }
 
+/// Of the plans that only the host has no room for, the one that needs least of it.
+const plan::RatedPlan* least_host_of(const PlanAnswer& answer) {
+  if (answer.infeasible && answer.infeasible->least_host) {
+    return &*answer.infeasible->least_host;
+  }
+  return answer.result.least_host ? &*answer.result.least_host : nullptr;
+}
+
+JsonValue least_host_json(const plan::RatedPlan* plan) {
+  if (plan == nullptr) {
+    return {};
+  }
+  JsonFields fields;
+  fields.add("bytes", plan->host);
+  fields.add("capacity_bytes", plan->host_capacity);
+  fields.add("summary", plan_words(plan->plan));
+  return std::move(fields).finish();
+}
+
 /// The plan with the lowest known peak of a space in which no plan fits.
 const plan::RatedPlan* leanest_of(const PlanAnswer& answer) {
   if (answer.infeasible && answer.infeasible->leanest) {
@@ -278,9 +316,7 @@ std::string infeasible_lines(const PlanAnswer& answer) {
   const plan::RatedPlan* lean = leanest_of(answer);
   std::string host_line;
   if (const auto& host = result.least_host) {
-    host_line = "with offloading, the host would need at least " + to_text(host->host) +
-                "; the node has " + to_text(host->host_capacity) + "\n  " + plan_words(host->plan) +
-                "\n";
+    host_line = host_need(*host) + "\n  " + plan_words(host->plan) + "\n";
   }
   if (lean == nullptr && answer.infeasible && answer.infeasible->least_host) {
     const plan::RatedPlan& least = *answer.infeasible->least_host;
@@ -368,6 +404,11 @@ double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan) 
          static_cast<double>(plan.plan.workload.sequence) / plan.time.total().value();
 }
 
+std::string host_need(const plan::RatedPlan& plan) {
+  return "plans that the GPU may have room for need at least " + to_text(plan.host) +
+         " of host memory; the node has " + to_text(plan.host_capacity);
+}
+
 std::string bound_text(plan::Objective objective, double bound) {
   const std::int64_t whole = std::llround(bound);
   switch (objective) {
@@ -413,6 +454,7 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   const plan::RatedPlan* lean = result.best ? nullptr : leanest_of(answer);
   fields.add("least_peak_bytes", lean != nullptr ? JsonValue{lean->peak.value()} : JsonValue{});
   fields.add("least_peak_proven", answer.infeasible && answer.infeasible->proven);
+  fields.add("least_host", least_host_json(result.best ? nullptr : least_host_of(answer)));
   fields.add("would_fit", would_fit_json(answer));
   fields.add("gpu", answer.search.device.name);
   fields.add("run", run_json(answer.run));

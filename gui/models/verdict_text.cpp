@@ -186,7 +186,7 @@ Fact chance_fact(const Appraisal& appraisal) {
   return {
       .caption = verdict_words("Chance to fit"),
       .value =
-          QLocale().toString(100 * confidence.fits_probability, 'f', 0) + QStringLiteral("\u00a0%"),
+          QLocale().toString(100 * confidence.chances.fits, 'f', 0) + QStringLiteral("\u00a0%"),
       .detail = range(confidence.reserved),
       .tip = verdict_words("From the errors of predictions on %1 measured runs.\nPeak reserved, "
                            "in 95 of 100 runs: %2\nPeak allocated: %3")

@@ -8,20 +8,33 @@ namespace {
 // Sources: transformers 5 src/transformers/training_args.py (TrainingArguments, OptimizerNames) and
 // modeling_utils.py (attn_implementation); trl/trainer/sft_config.py (max_length, before
 // max_seq_length); peft/tuners/lora/config.py; megatron/training/arguments.py;
-// deepspeed/runtime/constants.py.
+// deepspeed/runtime/constants.py; vllm/engine/arg_utils.py (tensor_parallel_size, max_model_len).
 constexpr std::array kSynonyms = {
-    Synonym{.option = "gpus", .name = "num-gpus"}, Synonym{.option = "gpus", .name = "world-size"},
+    Synonym{.option = "gpus", .name = "num-gpus"}, Synonym{.option = "gpus", .name = "ngpus"},
+    Synonym{.option = "gpus", .name = "world-size"},
+    Synonym{.option = "micro-batch", .name = "batch"},
     Synonym{.option = "micro-batch", .name = "batch-size"},
+    Synonym{.option = "micro-batch", .name = "bs"},
     Synonym{.option = "micro-batch", .name = "per-device-train-batch-size"},
     Synonym{.option = "micro-batch", .name = "micro-batch-size"},
     Synonym{.option = "micro-batch", .name = "train-micro-batch-size-per-gpu"},
     Synonym{.option = "global-batch", .name = "global-batch-size"},
     Synonym{.option = "global-batch", .name = "train-batch-size"},
     Synonym{.option = "accumulation", .name = "gradient-accumulation-steps"},
+    Synonym{.option = "accumulation", .name = "grad-accum"},
     Synonym{.option = "seq", .name = "max-seq-length"},
     Synonym{.option = "seq", .name = "max-length"}, Synonym{.option = "seq", .name = "seq-length"},
     Synonym{.option = "seq", .name = "seq-len"},
-    Synonym{.option = "seq", .name = "sequence-length"},
+    Synonym{.option = "seq", .name = "sequence-length"}, Synonym{.option = "seq", .name = "seqlen"},
+    Synonym{.option = "seq", .name = "max-seq-len"},
+    Synonym{.option = "seq", .name = "max-model-len"},
+    Synonym{.option = "seq", .name = "context-length"},
+    Synonym{.option = "zero", .name = "zero-stage"}, Synonym{.option = "lora", .name = "lora-r"},
+    Synonym{.option = "lora", .name = "lora-rank"},
+    Synonym{.option = "tp", .name = "tensor-parallel-size", .of_a_framework = true},
+    Synonym{.option = "tp", .name = "tp-size", .of_a_framework = true},
+    Synonym{.option = "pp", .name = "pipeline-parallel-size", .of_a_framework = true},
+    Synonym{.option = "pp", .name = "pp-size", .of_a_framework = true},
     Synonym{.option = "clip-norm", .name = "max-grad-norm"},
     Synonym{.option = "clip-norm", .name = "clip-grad"},
     Synonym{.option = "clip-norm", .name = "gradient-clipping"},

@@ -13,6 +13,8 @@ struct Synonym {
   std::string_view said{};   ///< A value in another spelling, "float16"; a key, or key=value.
   std::string_view means{};  ///< Our spelling. With a name and no `said`: the name alone means it.
   bool ignored = false;      ///< `said` changes no prediction and is left out.
+  /// The option is a framework's argument, which the help lists only for `headroom plan`: "tp".
+  bool of_a_framework = false;
 };
 
 /// All of them. Values are compared without regard to letter case, and with - for _.

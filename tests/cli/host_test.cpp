@@ -113,8 +113,11 @@ TEST_CASE("plan: no plan needs more host memory than there is") {
   }
   const Answer none = test::headroom(question + " --host-memory 8GiB");
   CHECK(none.code == ExitCode::kNo);
-  CHECK(none.says("with offloading, the host would need at least "));
-  CHECK(none.says("; the node has 8.00 GiB\n"));
+  CHECK(none.says("plans that the GPU may have room for need at least "));
+  CHECK(none.says("node has 8.00 GiB\n"));
+  const Document parsed = test::json_of(question + " --host-memory 8GiB");
+  CHECK(parsed.integer("least_host/capacity_bytes") == 8 * kGiB);
+  CHECK(parsed.integer("least_host/bytes") > 8 * kGiB);
   const Answer loads = test::headroom(
       "plan llama-3.2-1b --gpu h100-80gb --runtime transformers --micro-batch 1 --seq 512 "
       "--precision fp32 --host-memory 3GiB");

@@ -74,6 +74,10 @@ TEST_CASE("spoken: a framework's option may stand alone") {
 
 TEST_CASE("spoken: Trainer's names of options and values are taken") {
   check_same({{"--batch-size 4", "--micro-batch 4"},
+              {"--batch 4", "--micro-batch 4"},
+              {"--grad-accum 2", "--accumulation 2"},
+              {"--max-seq-len 512", "--seq 512"},
+              {"--lora-rank 8", "--lora r=8"},
               {"--per-device-train-batch-size 4", "--micro-batch 4"},
               {"--gradient-accumulation-steps 2", "--accumulation 2"},
               {"--gradient-checkpointing", "--checkpointing full"},
@@ -100,6 +104,7 @@ TEST_CASE("spoken: what plan has as options, fit takes as well") {
   check_same({{"--gpus 4 --tp 4", "--gpus 4 --megatron tp=4"},
               {"--gpus 4 --tensor-model-parallel-size 4", "--gpus 4 --megatron tp=4"},
               {"--gpus 4 --tp 2 --pp 2", "--gpus 4 --megatron tp=2,pp=2"},
+              {"--gpus 4 --tensor-parallel-size 2 --pp-size 2", "--gpus 4 --megatron tp=2,pp=2"},
               {"--gpus 2 --fsdp --replicas 2", "--gpus 2 --fsdp replicas=2"}});
   const std::string eight = "fit llama-3.1-8b --gpu h100 --gpus 8 --fsdp ";
   CHECK(without_commands(test::headroom(eight + "--tp 2").out) ==

@@ -35,6 +35,15 @@ StepEstimate judged_filling(std::int64_t gib, std::int64_t total) {
                  .source = "none"}});
 }
 
+/// A program that takes and frees `first` GiB, then `second` GiB.
+ir::RankProgram filling_twice(std::int64_t first, std::int64_t second) {
+  test::ProgramWriter writer;
+  writer.phase("step1.forward").at(0, "silu");
+  writer.free(writer.allocate(first * kGiB, ir::TensorRole::kActivation));
+  writer.free(writer.allocate(second * kGiB, ir::TensorRole::kActivation));
+  return writer.finish();
+}
+
 }  // namespace
 
 TEST_CASE("error_model: few runs give their extremes, many the ranks of split conformal") {
@@ -155,12 +164,12 @@ TEST_CASE("confidence_of: far from the device's edge it is certain, between the 
   const std::vector<ResidualSet> exact = {set_of("a", "transformers", true, {0.0}),
                                           set_of("b", "transformers", true, {0.0})};
   const ir::ParallelPlan plan;
-  CHECK(confidence_of(judged_filling(4, 16), plan, exact).fits_probability == 1);
-  CHECK(confidence_of(judged_filling(40, 16), plan, exact).fits_probability == 0);
+  CHECK(confidence_of(judged_filling(4, 16), plan, exact).chances.fits == 1);
+  CHECK(confidence_of(judged_filling(40, 16), plan, exact).chances.fits == 0);
   // 4 GiB and 1 to 2 GiB in 5.5 GiB: half of what may lie outside leaves room.
   StepEstimate edge = judged_filling(4, 16);
   edge.device_total = Bytes{5 * kGiB + kGiB / 2};
-  CHECK(confidence_of(edge, plan, exact).fits_probability == doctest::Approx(0.5));
+  CHECK(confidence_of(edge, plan, exact).chances.fits == doctest::Approx(0.5));
 }
 
 TEST_CASE("confidence_of: errors widen the interval of what they are errors of") {
@@ -219,6 +228,30 @@ TEST_CASE("verdict_of: the verdict follows the chance to fit") {
   CHECK(verdict_of(0.04) == Verdict::kDoesNotFit);
 }
 
+TEST_CASE("confidence_of: a smaller budget never has a better chance to fit") {
+  // A cached block of 3 GiB that nothing takes again: 8 GiB are reserved, and 5 suffice.
+  const std::vector<ResidualSet> sets = {
+      set_of("a", "transformers", true, {-0.05, 0.0, 0.02, 0.06}),
+      set_of("b", "transformers", true, {-0.1, 0.0, 0.1})};
+  const ir::RankProgram program = filling_twice(3, 5);
+  double before = 0;
+  bool emptied = false;
+  for (std::int64_t quarters = 16; quarters <= 48; ++quarters) {
+    CAPTURE(quarters);
+    StepEstimate estimate = judge(program, {}, Bytes{quarters * kGiB / 4}, {});
+    const Confidence confidence = confidence_of(estimate, ir::ParallelPlan{}, sets);
+    CHECK(confidence.chances.fits >= before);
+    CHECK(confidence.chances.fits >= confidence.chances.at_once);
+    settle_verdict(estimate, confidence);
+    const bool at_once = confidence.chances.at_once >= kConfidenceLevel;
+    CHECK((at_once || estimate.verdict != Verdict::kFits));
+    emptied = emptied || (confidence.chances.fits == 1 && confidence.chances.at_once == 0);
+    before = confidence.chances.fits;
+  }
+  CHECK(before == 1);
+  CHECK(emptied);
+}
+
 TEST_CASE("settle_verdict: errors change the verdict of the replay, and the host's stays") {
   const std::vector<ResidualSet> sets = {set_of("a", "transformers", true, {0.0}),
                                          set_of("b", "transformers", true, {0.3})};
@@ -256,7 +289,7 @@ TEST_CASE("room_for: a plan that needs so much fits with the chance that was ask
     const auto chance_with = [&](Bytes need) {
       StepEstimate estimate = judged_filling(1, 80);
       estimate.peak_reserved = estimate.peak_allocated = need;
-      return confidence_of(estimate, ir::ParallelPlan{}, sets).fits_probability;
+      return confidence_of(estimate, ir::ParallelPlan{}, sets).chances.fits;
     };
     CHECK(chance_with(room) >= chance);
     CHECK(chance_with(room + Bytes{2 * kMiB}) < chance);
