@@ -1,8 +1,12 @@
 #include "cli/commands/verbs.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/output.h"
+#include "cli/plan_options.h"
 #include "cli/question.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/plan_check.h"
@@ -75,6 +79,22 @@ Status check_framework(const KnownFormat& asked, const ir::ParallelPlan& plan, b
                   : "headroom emit " + own + " writes the file that " + plan.runtime + " reads");
 }
 
+/// Names the plan's options that the file does not hold; no note if there are none.
+void note_left_out(const Context& context, const ir::ConfigurationFormat& format,
+                   const ir::ParallelPlan& plan, const ir::ModelSpec& model) {
+  std::string words;
+  for (const OptionValue& option : options_of(plan, model)) {
+    if (std::ranges::find(format.leaves_out, option.name) != format.leaves_out.end()) {
+      words += " --" + option.name + (option.value.empty() ? "" : " " + option.value);
+    }
+  }
+  if (!words.empty()) {
+    add_notes(context,
+              {"the file does not hold what belongs to the program and its environment:" + words +
+               "; give it to headroom fit --" + std::string(format.option) + " FILE as well"});
+  }
+}
+
 Result<ExitCode> run_emit(const Arguments& arguments, const Context& context) {
   const Result<KnownFormat> asked = read_format(arguments.positionals());
   if (!asked) {
@@ -97,6 +117,7 @@ Result<ExitCode> run_emit(const Arguments& arguments, const Context& context) {
   if (!config) {
     return config.error();
   }
+  note_left_out(context, asked->format, plan, question->model.spec);
   ir::JsonFields summary;
   summary.add("schema_version", 1);
   summary.add("framework", asked->format.name);
@@ -122,7 +143,9 @@ Command emit_command() {
                .positionals = positional + " MODEL",
                .detail = "The options are those of headroom fit. The file sets every key on which "
                          "the prediction depends; headroom fit " +
-                         read_back + " FILE reads it.",
+                         read_back +
+                         " FILE reads it. Options of the program and its environment, such as "
+                         "--checkpointing, are not in the file; a note names them.",
                .options = std::move(options),
                .example = command_of(known.front(), "llama-3.1-8b --gpus 8"),
                .model_at = 1,

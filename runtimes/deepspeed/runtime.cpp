@@ -115,7 +115,9 @@ class Deepspeed final : public Runtime {
              .options = "--zero 2",
              .option = "deepspeed",
              .help = "A DeepSpeed configuration; options change it and fill its \"auto\".",
-             .file = "ds_config.json"}};
+             .file = "ds_config.json",
+             .leaves_out = {"seq", "images", "checkpointing", "attention", "loss", "liger", "lora",
+                            "qlora", "padded", "alloc-conf"}}};
   }
   [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
                                          std::string_view /*format*/) const override {

@@ -31,10 +31,7 @@ std::string layout_words(const ParallelPlan& plan, const TypedOption& typed) {
 std::string description(const ParallelPlan& plan) {
   std::string layout = has_zero(plan) ? zero_words(zero_of(plan)) : std::string();
   add_degree(layout, "dp", plan.world, true);
-  return "deepspeed" + layout + precision_words_of(plan) + optimizer_words_of(plan) +
-         kernel_words_of(plan) +
-         batch_words(plan.workload.micro_batch, plan.workload.accumulation) +
-         (plan.recompute == Recompute::kNone ? "no recomputation" : "recomputes every layer");
+  return "deepspeed" + layout + precision_words_of(plan) + training_words_of(plan);
 }
 
 }  // namespace headroom::ir::deepspeed

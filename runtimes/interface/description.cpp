@@ -47,7 +47,7 @@ std::string kernel_words_of(const ParallelPlan& plan) {
   if (plan.loss != LossKind::kHf) {
     text += ", loss=" + std::string(word_of(loss_words(), plan.loss));
   }
-  return text;
+  return text + (plan.liger ? ", liger" : "");
 }
 
 std::string batch_words(std::int64_t sequences, std::int64_t passes) {
@@ -56,6 +56,16 @@ std::string batch_words(std::int64_t sequences, std::int64_t passes) {
 }
 
 namespace {
+
+/// ", QLoRA r=16"; empty if all parameters are trained.
+std::string adapter_words(const ParallelPlan& plan) {
+  if (!plan.lora) {
+    return "";
+  }
+  const std::string kind = plan.lora->dora ? "DoRA" : "LoRA";
+  const std::string weights = !plan.quant ? "" : plan.quant->bits == 4 ? "Q" : "8-bit ";
+  return ", " + weights + kind + " r=" + std::to_string(plan.lora->rank);
+}
 
 /// "recomputes every layer", "recomputes one layer in 4", "recomputes the first 8 layers".
 std::string recomputed_words(const ParallelPlan& plan) {
@@ -72,7 +82,7 @@ std::string recomputed_words(const ParallelPlan& plan) {
 }  // namespace
 
 std::string training_words_of(const ParallelPlan& plan) {
-  return optimizer_words_of(plan) + kernel_words_of(plan) +
+  return adapter_words(plan) + optimizer_words_of(plan) + kernel_words_of(plan) +
          batch_words(plan.workload.micro_batch, plan.workload.accumulation) +
          (plan.recompute == Recompute::kNone ? "no recomputation" : recomputed_words(plan));
 }

@@ -22,14 +22,14 @@ void add_degree(std::string& text, std::string_view name, std::int64_t value, bo
 [[nodiscard]] std::string precision_words_of(const ParallelPlan& plan);
 /// The optimizer; empty for AdamW with fp32 states.
 [[nodiscard]] std::string optimizer_words_of(const ParallelPlan& plan);
-/// Attention and loss; empty for sdpa and the model's own loss.
+/// Attention, loss and Liger; empty for sdpa and the kernels and loss of the model itself.
 [[nodiscard]] std::string kernel_words_of(const ParallelPlan& plan);
 
 /// ", micro-batch 2, 8 per step, ": sequences of a forward pass, and passes per optimizer step.
 [[nodiscard]] std::string batch_words(std::int64_t sequences, std::int64_t passes);
 
-/// Optimizer, kernels, micro-batches and recomputation of a framework that recomputes whole layers
-/// or nothing.
+/// Adapters, optimizer, kernels, micro-batches and recomputation of a framework that recomputes
+/// whole layers or nothing.
 [[nodiscard]] std::string training_words_of(const ParallelPlan& plan);
 
 }  // namespace headroom::ir

@@ -127,6 +127,27 @@ TEST_CASE("emit deepspeed: the configuration reads back through fit") {
   CHECK(back.integer("plan/accumulation") == 3);
 }
 
+TEST_CASE(
+    "emit deepspeed: a note names what the file does not hold, and with it the plan is whole") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("ds.json");
+  const std::string model = "llama-3.2-1b --gpus 4 ";
+  const std::string rest =
+      "--seq 1024 --checkpointing every-3 --alloc-conf expandable_segments:True";
+  const Answer written =
+      test::headroom("emit deepspeed " + model + "--zero 2 " + rest + " --output " + path);
+  REQUIRE(written.code == ExitCode::kYes);
+  for (const char* option :
+       {"--seq 1024", "--checkpointing every-3", "expandable_segments:True", "--deepspeed FILE"}) {
+    CAPTURE(option);
+    CHECK(written.err.find(option) != std::string::npos);
+  }
+  const std::string gpu = " --gpu a100-80gb";
+  const Document direct = test::json_of("fit " + model + "--zero 2 " + rest + gpu);
+  const Document back = test::json_of("fit " + model + "--deepspeed " + path + " " + rest + gpu);
+  CHECK(ir::to_json(back.at("phases")) == ir::to_json(direct.at("phases")));
+}
+
 TEST_CASE("emit: only deepspeed, and only plans of deepspeed") {
   CHECK(test::headroom("emit megatron gpt2").code == ExitCode::kUsage);
   CHECK(test::headroom("emit").code == ExitCode::kUsage);
