@@ -33,9 +33,13 @@ std::size_t end_of_tagged(std::string_view text, std::size_t at) {
 
 }  // namespace
 
+bool has_python_numbers(std::string_view text) {
+  return text.find("Infinity") != std::string_view::npos ||
+         text.find("NaN") != std::string_view::npos;
+}
+
 std::string json_of_python(std::string_view text) {
-  if (text.find("Infinity") == std::string_view::npos &&
-      text.find("NaN") == std::string_view::npos) {
+  if (!has_python_numbers(text)) {
     return std::string(text);
   }
   std::string json;

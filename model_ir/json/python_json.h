@@ -10,5 +10,7 @@ namespace headroom::ir {
 /// become null, and so does `{"__float__": "Infinity"}`, as transformers 5 writes it. Other texts
 /// inside quotes stay.
 [[nodiscard]] std::string json_of_python(std::string_view text);
+/// Whether `json_of_python` may change a text.
+[[nodiscard]] bool has_python_numbers(std::string_view text);
 
 }  // namespace headroom::ir

@@ -90,6 +90,16 @@ class Fsdp final : public Runtime {
     return recorded && fsdp_of(plan).version == 2 && !fsdp_of(plan).cpu_offload;
   }
   void complete(ParallelPlan& plan) const override { options().add(plan); }
+  [[nodiscard]] std::vector<std::string> device_notes(const ParallelPlan& plan,
+                                                      const DeviceTraits& device) const override {
+    ParallelPlan computing = plan;
+    computing.precision = arithmetic_precision(plan);
+    // AdamW steps the shards, whatever type is gathered.
+    const bool narrow =
+        plan.precision != Precision::kFp16 && computing.precision == Precision::kFp16;
+    return narrow ? std::vector<std::string>{}
+                  : precision_notes(computing, device, "add --fsdp param=fp16");
+  }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &fsdp::measured_runs();
   }

@@ -45,7 +45,8 @@ bool computes_in_bf16(const ParallelPlan& plan) {
          plan.precision == Precision::kBf16AutocastBf16 || plan.precision == Precision::kBf16Master;
 }
 
-std::vector<std::string> precision_notes(const ParallelPlan& plan, const DeviceTraits& device) {
+std::vector<std::string> precision_notes(const ParallelPlan& plan, const DeviceTraits& device,
+                                         std::string_view fp16) {
   const bool adam = plan.optimizer.kind == OptimizerKind::kAdamW;
   if (plan.precision == Precision::kFp16 && !plan.lora && adam && !plan.workload.generation) {
     return {
@@ -58,7 +59,8 @@ std::vector<std::string> precision_notes(const ParallelPlan& plan, const DeviceT
   return {
       "PyTorch emulates bf16 below compute capability 8.0: tensor cores do not compute it, and "
       "no fused attention kernel takes it, so that the S x S scores are stored. Tensor cores and "
-      "fused attention take fp16: see --precision"};
+      "fused attention take fp16: " +
+      std::string(fp16)};
 }
 
 }  // namespace headroom::ir

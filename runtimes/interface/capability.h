@@ -53,7 +53,9 @@ struct CapabilityRule {
 ///         aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, which lists bf16 for fused
 ///         attention from compute capability 8.0 on; torch/optim/adamw.py, whose eps is 1e-8, and
 ///         IEEE 754 binary16, whose least number is 6e-8.
+/// `fp16`: how one asks for fp16 instead.
 [[nodiscard]] std::vector<std::string> precision_notes(const ParallelPlan& plan,
-                                                       const DeviceTraits& device);
+                                                       const DeviceTraits& device,
+                                                       std::string_view fp16 = "see --precision");
 
 }  // namespace headroom::ir

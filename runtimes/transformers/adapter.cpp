@@ -13,6 +13,7 @@
 #include "runtimes/transformers/dora.h"
 #include "runtimes/transformers/expert_adapter.h"
 #include "runtimes/transformers/modeling.h"
+#include "runtimes/transformers/quantised.h"
 #include "runtimes/transformers/saved_modules.h"
 
 namespace headroom::ir::transformers {
@@ -58,7 +59,7 @@ std::vector<TensorId> targets_of(const ModelSpec& spec, const Graph& graph, cons
 /// Source: huggingface/peft tuners/tuners_utils.py, _get_base_layer_device_and_dtype.
 DType adapter_dtype(const Model& model, TensorId id) {
   if (model.quantised.contains(static_cast<std::uint32_t>(id))) {
-    return model.plan->quant->bits == 4 ? DType::kBf16 : DType::kFp32;
+    return model.plan->quant->bits == 4 ? four_bit_arithmetic(*model.plan) : DType::kFp32;
   }
   return model.parameters[index_of(id)].dtype();
 }

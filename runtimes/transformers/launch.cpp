@@ -9,6 +9,7 @@
 #include "model_ir/spec/auto_class.h"
 #include "model_ir/spec/recording/recording.h"
 #include "runtimes/torch/ddp_plan.h"
+#include "runtimes/transformers/quantised.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -164,12 +165,11 @@ std::string loading_line(const ModelSpec& model, const ParallelPlan& plan,
     line += ", num_labels=" + std::to_string(model.labels);
   }
   if (plan.quant) {
-    const DType computed = autocast_dtype(plan.precision).value_or(param_dtype(plan.precision));
     line += plan.quant->bits == 8
                 ? ", quantization_config=BitsAndBytesConfig(load_in_8bit=True)"
                 : ", quantization_config=BitsAndBytesConfig(load_in_4bit=True, "
                   "bnb_4bit_quant_type='nf4', bnb_4bit_compute_dtype=" +
-                      torch_name(computed) +
+                      torch_name(four_bit_arithmetic(plan)) +
                       ", bnb_4bit_use_double_quant=" + python_text(plan.quant->double_quant) + ")";
   }
   return line + ")";

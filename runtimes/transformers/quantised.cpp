@@ -23,8 +23,6 @@ constexpr std::int64_t kBlock = 64;        ///< Elements that share a factor.
 constexpr std::int64_t kOuterBlock = 256;  ///< Factors that share a factor.
 constexpr std::int64_t kFourBitCodes = 16;
 constexpr std::int64_t kEightBitCodes = 256;
-/// bnb_4bit_compute_dtype, which is also the type of the weights before quantisation.
-constexpr DType kComputeType = DType::kBf16;
 
 Tensor state(Eager& eager, const Shape& shape, DType dtype) {
   return eager.empty(shape, dtype, TensorRole::kBuffer);
@@ -214,12 +212,18 @@ void cast_for_good(Eager& eager, const Tensor& bias, DType dtype) {
 
 }  // namespace
 
-QuantisedWeight quantise(Eager& eager, const QuantPlan& plan, const Tensor& weight, DType storage,
-                         Tensor& dynamic_codes) {
+DType four_bit_arithmetic(const ParallelPlan& plan) {
+  return autocast_dtype(plan.precision).value_or(param_dtype(plan.precision));
+}
+
+QuantisedWeight quantise(Eager& eager, const ParallelPlan& plan, const Tensor& weight,
+                         DType storage, Tensor& dynamic_codes) {
   QuantisedWeight result;
   result.shape = weight.shape();
-  result.bits = plan.bits;
-  if (plan.bits == 8) {
+  result.bits = plan.quant->bits;
+  result.stored = weight.dtype();
+  result.computed = four_bit_arithmetic(plan);
+  if (plan.quant->bits == 8) {
     result.factors = state(eager, {weight.shape()[0]}, DType::kFp32);
     result.packed = eager.empty(weight.shape(), DType::kInt8, TensorRole::kParameter);
     result.codes = eager.alias(result.packed, weight.shape(), false);
@@ -230,7 +234,7 @@ QuantisedWeight quantise(Eager& eager, const QuantPlan& plan, const Tensor& weig
   const std::int64_t codes_each = static_cast<std::int64_t>(bits_of(storage)) / 4;
   result.packed = eager.empty({ceil_div(elements, codes_each), 1}, storage, TensorRole::kParameter);
   result.codes = four_bit_codes(eager);
-  if (plan.double_quant) {
+  if (plan.quant->double_quant) {
     quantise_factors(eager, result, dynamic_codes);
   }
   return result;
@@ -242,7 +246,7 @@ Tensor dequantise(Eager& eager, const QuantisedWeight& weight) {
     return torch::computed(eager, weight.shape, DType::kFp32);
   }
   const Tensor factors = wide_factors(eager, weight);
-  return torch::computed(eager, weight.shape, kComputeType);
+  return torch::computed(eager, weight.shape, weight.stored);
 }
 
 Tensor quantised_linear(Eager& eager, const QuantisedWeight& weight, const Tensor& input,
@@ -253,8 +257,8 @@ Tensor quantised_linear(Eager& eager, const QuantisedWeight& weight, const Tenso
     eager.move_storage(weight.packed, weight.codes);  // weight.data = state.CB
     return output;
   }
-  const Tensor narrow = torch::to(eager, input, kComputeType);
-  cast_for_good(eager, bias, kComputeType);
+  const Tensor narrow = torch::to(eager, input, weight.computed);
+  cast_for_good(eager, bias, weight.computed);
   Tensor output = matmul_four_bit(eager, weight, narrow, bias);
   return torch::to(eager, output, input.dtype());
 }

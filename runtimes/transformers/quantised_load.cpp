@@ -30,7 +30,7 @@ Tensor load_quantised(Eager& eager, Model& model, TensorId id) {
   const Tensor whole = eager.empty(shape, dtype, TensorRole::kTemporary);
   QuantisedWeight& weight = model.quantised[static_cast<std::uint32_t>(id)];
   const DType storage = model.setting.wide_codes ? dtype : DType::kUInt8;
-  weight = quantise(eager, quant, whole, storage, model.dynamic_codes);
+  weight = quantise(eager, *model.plan, whole, storage, model.dynamic_codes);
   return weight.packed;
 }
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 
+#include "runtimes/transformers/quantised.h"
 #include "runtimes/transformers/recorded_keys.h"
 
 namespace headroom::ir::transformers {
@@ -56,6 +57,11 @@ void read_quant(RunReader& row, ParallelPlan& plan, const QuantLoading& loading)
   plan.quant = QuantPlan{.bits = static_cast<int>(quant.integer("bits", 4, {4, 8})),
                          .double_quant = quant.flag("double", false),
                          .prepare_kbit = prepare};
+  if (const std::string computed =
+          quant.text("compute", std::string(name_of(four_bit_arithmetic(plan))));
+      computed != name_of(four_bit_arithmetic(plan))) {
+    quant.fail("compute", "'" + computed + "'");
+  }
   if (plan.quant->bits != 4 && plan.quant->bits != 8) {
     quant.fail("bits", std::to_string(plan.quant->bits));
   }

@@ -6,6 +6,7 @@
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_reader.h"
 #include "model_ir/json/json_writer.h"
+#include "model_ir/json/python_json.h"
 #include "validators/dryrun/recorded_events.h"
 #include "validators/measured/file_bytes.h"
 
@@ -34,7 +35,9 @@ std::vector<std::string> shown_texts(const JsonObject& object, std::string_view 
 
 /// Reads a document that is an object.
 Result<ir::JsonReader> reader_of(std::string_view text, std::string_view file) {
-  Result<JsonValue> value = ir::parse_json(text, file, kProgramLimits);
+  Result<JsonValue> value = ir::has_python_numbers(text)
+                                ? ir::parse_json(ir::json_of_python(text), file, kProgramLimits)
+                                : ir::parse_json(text, file, kProgramLimits);
   if (!value) {
     return std::move(value).error();
   }

@@ -9,6 +9,7 @@
 
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_reader.h"
+#include "model_ir/json/python_json.h"
 
 namespace headroom::check {
 namespace {
@@ -222,7 +223,7 @@ std::string_view name_of(DryRunStop stop) {
 }
 
 Result<DryRunReport> parse_report(std::string_view text, std::string_view file) {
-  const Result<JsonValue> value = ir::JsonReader::parse_root(text, file);
+  const Result<JsonValue> value = ir::JsonReader::parse_root(ir::json_of_python(text), file);
   if (!value) {
     return value.error();
   }

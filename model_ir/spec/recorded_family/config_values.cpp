@@ -1,5 +1,7 @@
 #include "model_ir/spec/recorded_family/config_values.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -126,6 +128,16 @@ std::optional<JsonValue> ConfigValues::made(const JsonValue& rule) const {
   return list_by_rule(rule);
 }
 
+bool ConfigValues::has_keys_of(const JsonValue& features) const {
+  return features.as_array() != nullptr &&
+         std::ranges::all_of(*features.as_array(), [this](const JsonValue& one) {
+           const JsonValue::Array* const feature = one.as_array();
+           const std::string* const key =
+               feature == nullptr || feature->size() < 2 ? nullptr : (*feature)[1].as_string();
+           return key == nullptr || at(*key).has_value();
+         });
+}
+
 std::optional<JsonValue> ConfigValues::list_by_rule(const JsonValue& rule) const {
   const JsonValue* const by = rule.find("by");
   const JsonValue* const values = rule.find("values");
@@ -133,6 +145,10 @@ std::optional<JsonValue> ConfigValues::list_by_rule(const JsonValue& rule) const
   if (by == nullptr || values == nullptr || values->as_array() == nullptr || key == nullptr ||
       key->as_string() == nullptr) {
     return std::nullopt;
+  }
+  if (const JsonValue* const usual = rule.find("otherwise");
+      usual != nullptr && !has_keys_of(*by)) {
+    return made(*usual);
   }
   const std::optional<std::int64_t> count = number(*key->as_string());
   if (!count || *count < 0 || *count > kMostListed) {

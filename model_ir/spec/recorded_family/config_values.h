@@ -56,6 +56,8 @@ class ConfigValues {
                                                    const JsonValue& rule) const;
   [[nodiscard]] std::optional<JsonValue> made(const JsonValue& rule) const;
   [[nodiscard]] std::optional<JsonValue> list_by_rule(const JsonValue& rule) const;
+  /// Whether the configuration has a value for every key that the features of a layer read.
+  [[nodiscard]] bool has_keys_of(const JsonValue& features) const;
 
   const JsonValue& config_;
   const JsonValue& keys_;

@@ -155,7 +155,7 @@ class Explorer:
         """Fewer layers than the configuration has, with all kinds of layers that its lists tell: probes are quicker."""
         config = keys.made(self.fields) or {}
         values = flat(config, lists=True)
-        if any(_is_indexes(one) for one in flat(self.fields, lists=True).values()):  # They name layers that would go.
+        if any(keys.is_indexes(one) for one in flat(self.fields, lists=True).values()):  # They name layers that would go.
             return {}
         result: Dict[str, int] = {}
         for key, value in values.items():
@@ -413,12 +413,6 @@ def _scaled(value: int, factor: float, few: int) -> int:
     if value % 8 == 0 and value >= 64:
         return max(8, int(found) // 8 * 8)
     return max(2, int(found))
-
-
-def _is_indexes(value: Any) -> bool:
-    """Whether it is a list of numbers of layers, such as 2, 5, 8."""
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(one, int) for one in value) and \
-        all(first < second for first, second in zip(value, value[1:]))
 
 
 def _with_longer_lists(fields: Dict[str, Any], key: str, value: Any) -> Dict[str, Any]:

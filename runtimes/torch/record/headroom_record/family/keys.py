@@ -91,6 +91,31 @@ def defaults(model_type: str, numbers: Sequence[str], counts: Sequence[str]) -> 
     return result
 
 
+def is_indexes(value: Any) -> bool:
+    """Whether it is a list of numbers of layers, such as 2, 5, 8."""
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(one, int) for one in value) and \
+        all(first < second for first, second in zip(value, value[1:]))
+
+
+def with_indexes(fields: Dict[str, Any], usual: Dict[str, Any]) -> Dict[str, Any]:
+    """`usual`, with rules for the lists by layer that transformers makes of a list of numbers of layers in `fields`;
+    where a file has no such list, the usual rule holds."""
+    result = dict(usual)
+    before = flat(made(fields) or {}, lists=True)
+    for key, indexes in flat(fields, lists=True).items():
+        fewer = flat(made(with_value(fields, key, indexes[:-1])) or {}, lists=True) if is_indexes(indexes) else {}
+        for name, rule in usual.items():
+            own, other = before.get(name), fewer.get(name)
+            if own == other or not isinstance(rule, dict) or not isinstance(own, list) or not isinstance(other, list):
+                continue
+            values = {index in indexes: value for index, value in enumerate(own)}
+            if len(values) == 2 and own == [values[index in indexes] for index in range(len(own))] \
+                    and other == [values[index in indexes[:-1]] for index in range(len(own))]:
+                result[name] = {"by": [["in", key]], "values": [[[at], value] for at, value in values.items()],
+                                "count": rule["count"], "otherwise": rule}
+    return result
+
+
 def _of_list(drawn: Sequence[Dict[str, Any]], flats: Sequence[Dict[str, Any]], key: str, counts: Sequence[str]) \
         -> Optional[Any]:
     values = [one[key] for one in flats]

@@ -70,8 +70,8 @@ def _gathered(explorer: Any, count: int) -> Optional[Dict[str, Any]]:
             "free": explorer.still_free(), "values": list(explorer.values),
             "absent": explorer.absent(), "varied": explorer.varied(),
             "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
-            "defaults": keys.defaults(kind, [key for key in explorer.varied() if key not in explorer.counts],
-                                      explorer.counts),
+            "defaults": keys.with_indexes(explorer.fields, keys.defaults(
+                kind, [key for key in explorer.varied() if key not in explorer.counts], explorer.counts)),
             "aliases": keys.aliases(kind)}
 
 
@@ -134,7 +134,8 @@ def _keys(found: Dict[str, Any], family: Dict[str, Any], used: List[str]) -> Dic
                                        and key not in names and key not in of_lists and not key.endswith("_id")])
     fixed.update((key, None) for key in found.get("absent", ()) if key not in defaults)
     lengths = [list(stacks.lengths(one).values()) for one in recordings]
-    lists = keys.lists_of(recordings, features, lengths)
+    read = [feature for one in defaults.values() if isinstance(one, dict) for feature in one.get("by", [])]
+    lists = keys.lists_of(recordings, features + read, lengths)
     needed = {key for key in found["values"] if key.rsplit(".", 1)[-1] == "head_dim"}  # The reader asks for it.
     needed |= set(used) | set(fixed) | names | set(lists) | set(found["varied"]) | _read_by(defaults.values())
     return {"defaults": {key: value for key, value in defaults.items() if key in needed},
@@ -145,7 +146,10 @@ def _keys(found: Dict[str, Any], family: Dict[str, Any], used: List[str]) -> Dic
 def _still_written(found: Dict[str, Any], needed: Set[str]) -> Dict[str, Any]:
     """Without the keys that vary and that make only what nothing needs, or what has a default for every value and is
     made by no key that keeps its own."""
-    written = found["written"]
+    reads = {made: _read_by([rule]) | {rule["count"]} for made, rule in found["defaults"].items()
+             if isinstance(rule, dict) and "otherwise" in rule}  # Those lists follow from what they read.
+    written = {key: one for key, one in found["written"].items()
+               if not all(key in reads.get(made, ()) for made in one["makes"])}
     kept = {made for key, one in written.items() if key not in found["varied"] for made in one["makes"]}
     return {key: one for key, one in written.items() if not (
         one.get("alone") and key in found["varied"]
