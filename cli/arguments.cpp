@@ -43,7 +43,9 @@ Error unknown_option(const VerbSpec& verb, std::string_view given) {
   const bool takes_one =
       std::ranges::find(verb.options, "runtime", &OptionSpec::name) != verb.options.end();
   if (is_runtime && takes_one) {
-    return Error::invalid_argument(name, is_none, {}, "use --runtime " + name.substr(2));
+    return Error::invalid_argument(
+        name, is_none, {},
+        "use --runtime " + name.substr(2) + "; --runtime-version says which release");
   }
   const std::optional<std::string> closest = closest_word(name, known);
   // `run` adds the help that lists the options if none is close.

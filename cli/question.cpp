@@ -232,6 +232,20 @@ std::vector<std::string> device_notes(const cost::DeviceSpec& device) {
           device.vendor + ", so the intervals and the chance to fit do not apply"};
 }
 
+/// What a GPU without peer-to-peer access does instead, after its name.
+/// Source: huggingface/accelerate 1.15 utils/environment.py, check_cuda_p2p_ib_support.
+std::string peer_note(const DeviceTraits& traits) {
+  const bool is_ampere = traits.compute_major == 8 && traits.compute_minor == 6;
+  const bool is_ada = traits.compute_major == 8 && traits.compute_minor == 9;
+  return std::string(" has no peer-to-peer access to its neighbours") +
+         (is_ampere ? " (an NVLink bridge between two of them is not modelled)" : "") +
+         ": NCCL copies through the host's shared memory, of which it takes 9.6 MB (of /dev/shm) "
+         "for each channel and neighbour" +
+         (is_ada ? ". accelerate launch sets NCCL_P2P_DISABLE=1 and NCCL_IB_DISABLE=1 for RTX 40 "
+                   "GPUs with drivers before 550.40.07"
+                 : "");
+}
+
 std::vector<std::string> notes_of(const ir::ModelSpec& model, const cost::DeviceSpec& device,
                                   const ir::ParallelPlan& plan) {
   std::vector<std::string> notes = device_notes(device);
@@ -241,12 +255,7 @@ std::vector<std::string> notes_of(const ir::ModelSpec& model, const cost::Device
     notes.insert(notes.end(), some.begin(), some.end());
   }
   if (plan.world > 1 && !device.peer_access) {
-    notes.push_back(
-        device.name +
-        " has no peer-to-peer access to its neighbours: NCCL copies through the host's shared "
-        "memory, of which it takes 9.6 MB (of /dev/shm) for each channel and neighbour. accelerate "
-        "launch sets NCCL_P2P_DISABLE=1 and NCCL_IB_DISABLE=1 for RTX 40 GPUs with drivers before "
-        "550.40.07");
+    notes.push_back(device.name + peer_note(device.traits));
   }
   if (plan.workload.resume && !runtime.resuming_was_measured(plan)) {
     notes.emplace_back(

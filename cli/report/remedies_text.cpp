@@ -110,13 +110,26 @@ std::string least_gpus_line(const FitAnswer& answer, const Terminal& terminal) {
          "\n";
 }
 
+/// "; trains with deepspeed in bf16-master" where the options alone do not say so.
+std::string moved_to(const FitAnswer& answer, const cost::Remedy& remedy,
+                     const std::string& changes) {
+  const ir::ParallelPlan& asked = answer.question.request.plan;
+  const std::string precision(ir::word_of(ir::precision_words(), remedy.plan.precision));
+  const bool other_precision =
+      remedy.plan.precision != asked.precision && changes.find("--precision") == std::string::npos;
+  std::string text = remedy.plan.runtime == asked.runtime ? "" : " with " + remedy.plan.runtime;
+  text += other_precision ? " in " + precision : "";
+  return text.empty() ? "" : "; trains" + text;
+}
+
 std::string remedy_lines(const FitAnswer& answer, const cost::Remedy& remedy,
                          const Terminal& terminal) {
   const std::string costs = costs_of(remedy);
-  return wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
+  const std::string changes = worded_changes(answer.question, remedy.plan);
+  return wrap(changes, terminal.width - 5, 5) + "\n     " +
          wrap(outcome(remedy, errors_apply(answer)) + savings(answer, remedy) +
-                  time_change(remedy) + (costs.empty() ? "" : "; costs: " + costs) +
-                  flops_text(remedy),
+                  moved_to(answer, remedy, changes) + time_change(remedy) +
+                  (costs.empty() ? "" : "; costs: " + costs) + flops_text(remedy),
               terminal.width - 5, 5) +
          "\n";
 }

@@ -54,8 +54,8 @@ class Loader {
   void add_weight(Linear& layer, const Shape& shape) {
     Tensor made = weight(shape);
     if (model_.plan->quant) {
-      layer.packed = transformers::quantise(eager_, *model_.plan->quant, made, DType::kUInt8,
-                                            model_.dynamic_codes);
+      layer.packed =
+          transformers::quantise(eager_, *model_.plan, made, DType::kUInt8, model_.dynamic_codes);
       return;
     }
     layer.weight = std::move(made);
