@@ -42,8 +42,8 @@ TEST_CASE("quantised: a 4-bit weight with doubly quantised factors, worked by ha
   torch::Tensor dynamic;
   // 1024 x 512: half a byte each; 8192 factors of a byte; 32 outer factors; two tables.
   const torch::Tensor whole = eager.empty({1024, 512}, DType::kBf16, TensorRole::kTemporary);
-  const transformers::QuantisedWeight weight =
-      transformers::quantise(eager, kDouble, whole, DType::kUInt8, dynamic);
+  const transformers::QuantisedWeight weight = transformers::quantise(
+      eager, quantised(Precision::kBf16, kDouble), whole, DType::kUInt8, dynamic);
   CHECK(weight.packed.elements() == 262'144);
   CHECK(weight.factors.elements() == 8'192);
   CHECK(weight.factors.dtype() == DType::kUInt8);
@@ -57,8 +57,8 @@ TEST_CASE("quantised: without double quantisation the factors stay in fp32") {
   torch::Eager eager{DeviceTraits{}};
   torch::Tensor dynamic;
   const torch::Tensor whole = eager.empty({1024, 512}, DType::kBf16, TensorRole::kTemporary);
-  const transformers::QuantisedWeight weight =
-      transformers::quantise(eager, kSingle, whole, DType::kUInt8, dynamic);
+  const transformers::QuantisedWeight weight = transformers::quantise(
+      eager, quantised(Precision::kBf16, kSingle), whole, DType::kUInt8, dynamic);
   CHECK(weight.factors.dtype() == DType::kFp32);
   CHECK_FALSE(weight.offset.defined());
   CHECK_FALSE(dynamic.defined());
