@@ -57,11 +57,6 @@ void read_quant(RunReader& row, ParallelPlan& plan, const QuantLoading& loading)
   plan.quant = QuantPlan{.bits = static_cast<int>(quant.integer("bits", 4, {4, 8})),
                          .double_quant = quant.flag("double", false),
                          .prepare_kbit = prepare};
-  if (const std::string computed =
-          quant.text("compute", std::string(name_of(four_bit_arithmetic(plan))));
-      computed != name_of(four_bit_arithmetic(plan))) {
-    quant.fail("compute", "'" + computed + "'");
-  }
   if (plan.quant->bits != 4 && plan.quant->bits != 8) {
     quant.fail("bits", std::to_string(plan.quant->bits));
   }
@@ -75,7 +70,10 @@ void read_quant(RunReader& row, ParallelPlan& plan, const QuantLoading& loading)
   if (const std::string type = quant.text("type", "nf4"); type != "nf4" && type != "fp4") {
     quant.fail("type", "'" + type + "'");
   }
-  quant.expect("compute", "bf16");
+  if (const std::string computed = quant.text("compute", "bf16");
+      plan.quant->bits == 4 && computed != name_of(four_bit_arithmetic(plan))) {
+    quant.fail("compute", "'" + computed + "'");
+  }
   row.absorb(quant.trouble());
 }
 
