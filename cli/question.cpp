@@ -276,6 +276,9 @@ std::string changed_options(const Question& question, const ir::ParallelPlan& pl
 std::string worded_changes(const Question& question, const ir::ParallelPlan& plan) {
   std::string text = changed_options(question, plan);
   for (const std::string& option : difference(question, plan).dropped) {
+    if (option == "runtime") {  // Nobody had to type it, and the other options imply it.
+      continue;
+    }
     text += (text.empty() ? "without --" : ", without --") + option;
   }
   return text;

@@ -151,25 +151,23 @@ WiderRemedies wider_remedies(const RemedyQuestion& question, std::int64_t least_
   WiderSearch search(question, deadline);
   const std::int64_t first = std::max(least_gpus, question.plan.world + 1);
   search.run(question.plan, first);
-  /// `plan` with its layers sharded by each framework that can, on `narrow` GPUs and more.
-  const auto run_sharded = [&](ParallelPlan plan, std::int64_t narrow, std::int64_t least) {
-    plan.world = narrow;
-    for (const ir::Runtime* const other : ir::runtimes()) {
-      if (search.found().mending) {
-        return;
-      }
-      if (std::optional<ParallelPlan> sharded = other->with_sharded_layers(plan)) {
-        search.run(*std::move(sharded), std::max({least, question.plan.world, narrow}));
-      }
+  for (const ir::Runtime* const other : ir::runtimes()) {
+    if (search.found().mending) {
+      break;
     }
-  };
-  // The same GPUs may do where layers are sharded.
-  run_sharded(question.plan, gpus_per_node(question), least_gpus);
-  if (question.plan.lora && question.plan.quant) {
+    // The same GPUs may do where layers are sharded.
+    const std::int64_t node = gpus_per_node(question);
+    ParallelPlan narrow = question.plan;
+    narrow.world = node;
+    if (std::optional<ParallelPlan> sharded = other->with_sharded_layers(narrow)) {
+      search.run(*std::move(sharded), std::max({least_gpus, question.plan.world, node}));
+    }
+  }
+  if (!search.found().mending && question.plan.lora && question.plan.quant) {
     // Not all quantised weights can be sharded, and 16-bit weights can.
     ParallelPlan whole = question.plan;
     whole.quant.reset();
-    run_sharded(std::move(whole), std::max<std::int64_t>(question.plan.world, 2), 2);
+    search.run(std::move(whole), std::max<std::int64_t>(question.plan.world, 2));
   }
   search.found().cut_short = !search.found().mending && search.out_of_time();
   return std::move(search.found());

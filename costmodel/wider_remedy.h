@@ -20,8 +20,8 @@ struct WiderRemedies {
 ///          combination of the framework's other changes (`combined_remedies`); frameworks with
 ///          pipelines double their stages instead. It ends where more GPUs save no more memory: the
 ///          parts that are not sharded are too large. Then frameworks that shard the layers
-///          themselves are tried in the same way (`ir::Runtime::with_sharded_layers`), and under
-///          adapters on quantised weights with those weights in 16 bits, too.
+///          themselves are tried in the same way (`ir::Runtime::with_sharded_layers`), and then
+///          adapters on 16-bit weights in place of quantised ones.
 [[nodiscard]] WiderRemedies wider_remedies(const RemedyQuestion& question, std::int64_t least_gpus,
                                            Deadline deadline);
 
