@@ -139,8 +139,9 @@ std::string wider_lines(const FitAnswer& answer, const Terminal& terminal) {
   if (!answer.remedies->wider) {
     return {};
   }
-  return heading(terminal, "on more GPUs") + "  1. " +
-         remedy_lines(answer, *answer.remedies->wider, terminal);
+  const bool more = answer.remedies->wider->plan.world > answer.question.request.plan.world;
+  return heading(terminal, more ? "on more GPUs" : "on the same GPUs, trained otherwise") +
+         "  1. " + remedy_lines(answer, *answer.remedies->wider, terminal);
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ def lists_of(recordings: Sequence[Dict[str, Any]], features: Sequence[Any], leng
     flats = [flat(one["config"], lists=True) for one in recordings]
     result: Dict[str, Any] = {}
     for key, value in flats[0].items():
-        if not isinstance(value, list) or key in read or key.endswith(("_id", "_ids", "suppress_tokens")) \
+        if not isinstance(value, list) or key in read or key.endswith(("_id", "_ids", "suppress_tokens", "multipliers")) \
                 or key.startswith(("architectures", "quantization_config")):
             continue
         values = [one.get(key) for one in flats]
