@@ -133,6 +133,8 @@ def _keys(found: Dict[str, Any], family: Dict[str, Any], used: List[str]) -> Dic
     fixed = keys.fixed_of(recordings, [key for key in found["values"] if key not in found["free"]
                                        and key not in names and key not in of_lists and not key.endswith("_id")])
     fixed.update((key, None) for key in found.get("absent", ()) if key not in defaults)
+    # Code reads these although no configuration declares them; a file must have them where they vary.
+    defaults = dict({key: None for key in used if key not in defaults}, **defaults)
     lengths = [list(stacks.lengths(one).values()) for one in recordings]
     read = [feature for one in defaults.values() if isinstance(one, dict) for feature in one.get("by", [])]
     lists = keys.lists_of(recordings, features + read, lengths)
