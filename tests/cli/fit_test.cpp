@@ -311,6 +311,28 @@ TEST_CASE("fit: bf16 on a GPU that emulates it is said") {
   CHECK(refused.complains("bf16 requires sm_80 or higher"));
 }
 
+TEST_CASE("fit: FSDP computes in the 16-bit type of --precision unless param says otherwise") {
+  const std::string ask = "fit gpt2 --gpu v100-32gb --gpus 2 --fsdp";
+  CHECK(test::headroom(ask).complains("add --fsdp param=fp16"));
+  const Answer half = test::headroom(ask + " --precision autocast-fp16");
+  CHECK(half.code == ExitCode::kYes);
+  CHECK(half.says("param=fp16"));
+  CHECK_FALSE(half.complains("emulates bf16"));
+  CHECK(test::headroom(ask + " param=bf16 --precision fp16").says("param=bf16"));
+}
+
+TEST_CASE("fit: where quantised experts cannot be sharded, adapters on 16-bit weights are tried") {
+  if (test::kSanitized) {
+    return;  // The search for remedies ends after some time, which is too short there.
+  }
+  const Document document = test::json_of("fit mixtral-8x7b --gpu a100-80gb --gpus 2 --qlora r=16");
+  const std::string next = document.text("next");
+  CHECK(next.find("--lora r=16") != std::string::npos);
+  CHECK(next.find("--zero 3") != std::string::npos);
+  const Answer followed = test::headroom(next.substr(std::string("headroom ").size()));
+  CHECK(followed.code == ExitCode::kYes);
+}
+
 TEST_CASE("fit: the next command keeps what was asked and changes what must change") {
   const Document document =
       test::json_of("fit llama-3.1-8b --gpu a100-40gb --seq 1024 --optimizer adamw");

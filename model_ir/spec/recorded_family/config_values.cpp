@@ -134,7 +134,8 @@ bool ConfigValues::has_keys_of(const JsonValue& features) const {
            const JsonValue::Array* const feature = one.as_array();
            const std::string* const key =
                feature == nullptr || feature->size() < 2 ? nullptr : (*feature)[1].as_string();
-           return key == nullptr || at(*key).has_value();
+           const std::optional<JsonValue> value = key == nullptr ? std::nullopt : at(*key);
+           return key == nullptr || (value && !value->is_null());
          });
 }
 

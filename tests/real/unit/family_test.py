@@ -182,6 +182,21 @@ class Rules(unittest.TestCase):
         self.assertEqual(found, {"by": [["multiple", "every", 1]], "values": [[[False], "a"], [[True], "b"]],
                                  "count": "num_layers"})
 
+    def test_lists_that_follow_from_numbers_of_layers(self):
+        def made(fields):
+            layers = fields.get("num_layers", 4)
+            chosen = fields.get("attends", range(layers))
+            return dict(num_layers=layers, layer_types=["a" if index in chosen else "c" for index in range(layers)])
+
+        usual = {"num_layers": 4, "layer_types": {"by": [], "values": [[[], "a"]], "count": "num_layers"}}
+        with mock.patch.object(keys, "made", made):
+            found = keys.with_indexes({"num_layers": 4, "attends": [1, 3]}, usual)
+            same = keys.with_indexes({"num_layers": 4, "sizes": [1, 3]}, usual)
+        self.assertEqual(found["layer_types"]["by"], [["in", "attends"]])
+        self.assertCountEqual(found["layer_types"]["values"], [[[True], "a"], [[False], "c"]])
+        self.assertEqual(found["layer_types"]["otherwise"], usual["layer_types"])
+        self.assertEqual(same, usual)
+
     def test_a_period_that_no_layer_ends_is_no_rule(self):
         made = [dict(num_layers=4, top=top) for top in (5, 6)]
         self.assertEqual(rules.find(made, [["a", "b", "b", "b"]] * 2), [["first"]])

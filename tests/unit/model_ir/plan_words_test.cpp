@@ -1,7 +1,12 @@
 #include "model_ir/plan/plan_words.h"
-#include "runtimes/deepspeed/plan.h"
+
+#include <string>
+#include <string_view>
 
 #include <doctest/doctest.h>
+
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/registry.h"
 
 namespace headroom::ir {
 
@@ -56,6 +61,29 @@ TEST_CASE("checkpointing_text: reads back") {
     }
   }
   CHECK(checkpointing_text({}) == "none");
+}
+
+TEST_CASE("describe: adapters, Liger and the layers that are recomputed are named") {
+  ParallelPlan plan;
+  plan.runtime = "deepspeed";
+  plan.world = 8;
+  plan.recompute = Recompute::kFull;
+  plan.recompute_every = 11;
+  edit_zero(plan).stage = 3;
+  const auto says = [&plan](std::string_view words) {
+    return runtime_of(plan).describe(plan).find(words) != std::string::npos;
+  };
+  CHECK(says("recomputes one layer in 11"));
+  CHECK_FALSE(says("LoRA"));
+  plan.lora = LoraPlan{.rank = 8};
+  plan.liger = true;
+  CHECK(says(", LoRA r=8"));
+  CHECK(says(", liger"));
+  plan.quant = QuantPlan{};
+  CHECK(says("QLoRA r=8"));
+  plan.quant->bits = 8;
+  plan.lora->dora = true;
+  CHECK(says("8-bit DoRA r=8"));
 }
 
 }  // namespace headroom::ir

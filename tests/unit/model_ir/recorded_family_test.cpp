@@ -173,6 +173,36 @@ TEST_CASE("recorded family: defaults are constants, expressions and rules for li
   CHECK_FALSE(values.number("eps"));
 }
 
+TEST_CASE(
+    "recorded family: a list of numbers of layers makes the list by layer, or the usual one") {
+  const JsonValue keys = json(R"({"defaults": {"layers": 3, "kinds": {
+      "by": [["in", "attends"]], "values": [[[true], "attention"], [[false], "conv"]],
+      "count": "layers",
+      "otherwise": {"by": [], "values": [[[], "attention"]], "count": "layers"}}}})");
+  const auto kinds = [&keys](const char* text) {
+    const JsonValue config = json(text);
+    return to_json(ConfigValues(config, keys).at("kinds").value());
+  };
+  CHECK(kinds(R"({"attends": [1]})") == to_json(json(R"(["conv", "attention", "conv"])")));
+  CHECK(kinds(R"({"attends": []})") == to_json(json(R"(["conv", "conv", "conv"])")));
+  const std::string usual = to_json(json(R"(["attention", "attention", "attention"])"));
+  CHECK(kinds("{}") == usual);
+  CHECK(kinds(R"({"attends": null})") == usual);
+}
+
+TEST_CASE("recorded family: published configurations that name layers by number are answered") {
+  // https://huggingface.co/LiquidAI/LFM2-1.2B states 1,170,340,608 parameters (safetensors).
+  const std::string config = R"({"model_type": "lfm2", "block_auto_adjust_ff_dim": true,
+      "block_dim": 2048, "block_ff_dim": 12288, "block_ffn_dim_multiplier": 1.0,
+      "block_multiple_of": 256, "conv_L_cache": 3, "conv_bias": false,
+      "full_attn_idxs": [2, 5, 8, 10, 12, 14], "hidden_size": 2048,
+      "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8,
+      "max_position_embeddings": 128000, "rope_theta": 1000000.0, "vocab_size": 65536})";
+  const auto model = parse_hf_config(config, "config.json");
+  REQUIRE(model);
+  CHECK(count_parameters(*model).total() == 1'170'340'608);
+}
+
 TEST_CASE("recorded family: it says of a model what the model's own recording says") {
   const JsonValue family = parse_json(read_file(kFamily).value(), kFamily).value();
   const JsonValue own = parse_json(read_file(kOwn).value(), kOwn).value();

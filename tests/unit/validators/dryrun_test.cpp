@@ -53,6 +53,12 @@ TEST_CASE("dry run report: the shortest one is read, unknown keys are left out")
   CHECK(parse_report(text, "r.json"));
 }
 
+TEST_CASE("dry run report: numbers that Python writes and JSON does not have are read") {
+  std::string text(kShortReport);
+  text.insert(1, R"("program": {"config": {"time_step_limit": [0.0, Infinity]}}, )");
+  CHECK(parse_report(text, "r.json"));
+}
+
 TEST_CASE("dry run report: a process that allocated nothing has no peak") {
   const auto report = parse_report(R"({"version": 1, "stopped": "end"})", "r.json");
   REQUIRE(report);
