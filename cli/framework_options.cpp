@@ -187,6 +187,10 @@ void read_framework(OptionReader& reader, ParallelPlan& plan) {
     if (added && part->precision != nullptr && !reader.has("precision")) {
       plan.precision = part->precision(plan.precision);
     }
+    const auto precision = reader.asked("precision", ir::precision_words());
+    if (added && part->follow_precision != nullptr && precision) {
+      part->follow_precision(plan, *precision);
+    }
     read_part(reader, plan, *part);
   }
 }

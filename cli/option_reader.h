@@ -26,6 +26,15 @@ class OptionReader {
       keep(ir::parse_word(words, name, *text), value);
     }
   }
+  /// The value that the option has; none if it was not given or is no such word, which `word` and
+  /// `with` say.
+  template <typename Value>
+  [[nodiscard]] std::optional<Value> asked(std::string_view name,
+                                           std::span<const ir::Word<Value>> words) const {
+    const auto text = arguments_->value(name);
+    const Result<Value> value = ir::parse_word(words, name, text.value_or(""));
+    return text && value ? std::optional(*value) : std::nullopt;
+  }
   /// If the option was given, parses its text with `parse` and stores the result in `value`.
   template <typename Value, typename Parse>
   void with(std::string_view name, Value& value, Parse parse) {

@@ -214,21 +214,9 @@ Result<ir::Precision> parse_precision(const std::string& text) {
                                  "8-bit matrix products are an option of a framework: " + typed);
 }
 
-/// Whether the value of an option, "reshard=yes,param=fp16", has a key.
-bool names_key(const std::string& value, std::string_view key) {
-  return ("," + value).find("," + std::string(key) + "=") != std::string::npos;
-}
-
-void read_precision(OptionReader& reader, const Arguments& arguments, ParallelPlan& plan) {
+void read_precision(OptionReader& reader, ParallelPlan& plan) {
   reader.with("precision", plan.precision, parse_precision);
   ir::settle_precision(plan);
-  for (const ir::PlanPart* const part : ir::runtime_of(plan).parts()) {
-    const bool follows = part->follow_precision != nullptr && part->has(plan) &&
-                         arguments.has("precision") && !arguments.has("plan");
-    if (follows && !names_key(arguments.value(part->option).value_or(""), part->following_key)) {
-      part->follow_precision(plan);
-    }
-  }
 }
 
 /// Reads the adapters. Only the options count, whatever a plan file has.
@@ -269,7 +257,7 @@ Status apply(const Arguments& arguments, ParallelPlan& plan) {
   OptionReader reader(arguments);
   read_own_fields(reader, plan);
   read_framework(reader, plan);
-  read_precision(reader, arguments, plan);
+  read_precision(reader, plan);
   read_training(reader, plan);
   return reader.error() ? Status(*reader.error()) : ok();
 }

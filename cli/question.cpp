@@ -12,6 +12,7 @@
 #include "cli/shell_words.h"
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
+#include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
 
 namespace headroom::cli {
@@ -51,6 +52,15 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
     if (std::ranges::find(before, option) == before.end() ||
         (unsaid && option.name == "checkpointing")) {
       found.changes.push_back(option);
+    }
+  }
+  if (names(found.changes, "precision")) {  // Options that follow it are read with the new one.
+    for (const ir::PlanPart* const part : ir::framework_parts()) {
+      const auto own = std::ranges::find(after, part->option, &OptionValue::name);
+      if (part->follow_precision != nullptr && own != after.end() &&
+          !names(found.changes, part->option)) {
+        found.changes.push_back(*own);
+      }
     }
   }
   for (const OptionValue& option : before) {

@@ -76,6 +76,19 @@ std::optional<std::string> own_part(std::string_view option, const std::string& 
   return has_words ? plain : part;
 }
 
+/// Puts the key of a row before those of its option's value, which win if they name it again.
+void set_key(const Synonym& row, const std::string& given, Arguments& arguments) {
+  const std::string option(row.option == "lora" && arguments.has("qlora") ? "qlora" : row.option);
+  const std::string others = arguments.value(option).value_or("");
+  const bool is_new = !arguments.has(option);
+  arguments.remove(row.name);
+  arguments.remove(option);
+  arguments.set(option, std::string(row.key) + "=" + given + (others.empty() ? "" : "," + others));
+  if (is_new) {
+    arguments.set_typed_name(option, row.name);
+  }
+}
+
 }  // namespace
 
 std::string own_value(std::string_view option, const std::string& value) {
@@ -130,6 +143,10 @@ Result<Arguments> with_synonyms(const VerbSpec& verb, const Arguments& arguments
   for (const Synonym& row : ir::synonyms()) {
     const std::optional<std::string> given = arguments.value(row.name);
     if (!given || find_meant(verb, row) == nullptr || find_shown(verb, row.name) != nullptr) {
+      continue;
+    }
+    if (!row.key.empty()) {
+      set_key(row, *given, replaced);
       continue;
     }
     if (const std::string other = replaced.typed_name(row.option); replaced.has(row.option)) {

@@ -114,8 +114,8 @@ bool ends_within(const StepEstimate& estimate, const ir::AllocatorSettings& sett
   return !replay(estimate.program, settings, capacity).out_of_memory.has_value();
 }
 
-/// The least capacity with which the replay ends, in steps of 0.5 % above the allocated peak, so
-/// that it does not depend on the capacity that there is.
+/// The least capacity with which the replay ends, in steps of 0.5 % above the allocated peak: the
+/// same ones whatever capacity there is.
 Bytes needed_by_allocator(const StepEstimate& estimate, const ir::AllocatorSettings& settings) {
   constexpr std::int64_t kSteps = 200;
   const bool at_once = estimate.retries == 0 && !estimate.out_of_memory;
@@ -132,7 +132,7 @@ Bytes needed_by_allocator(const StepEstimate& estimate, const ir::AllocatorSetti
     const std::int64_t middle = low + (high - low) / 2;
     (ends_within(estimate, settings, least + Bytes{middle * step}) ? high : low) = middle;
   }
-  return std::min(least + Bytes{high * step}, most);
+  return least + Bytes{high * step};
 }
 
 /// Probability that a value uniform in [low, high] is at most `room`.
@@ -174,7 +174,7 @@ class ChanceToFit {
 
 /// `Confidence::needed` and the chances that follow from it.
 struct Need {
-  Bytes bytes;
+  std::optional<Bytes> bytes;
   Chances chances;
 };
 
@@ -186,14 +186,14 @@ Need need_of(const StepEstimate& estimate, const ErrorModel& model,
     return chance(static_cast<double>(bytes.value()));
   };
   const bool at_once = estimate.retries == 0 && !estimate.out_of_memory;
-  Need need{.bytes = estimate.peak_reserved, .chances = {}};
+  Need need;
   need.chances.at_once = at_once ? chance_of(estimate.peak_reserved) : 0;
   need.chances.fits = need.chances.at_once;
   // Emptying the cache helps only if the allocated bytes alone would fit.
   const double at_most = chance_of(std::min(estimate.peak_allocated, estimate.peak_reserved));
   if (at_most - need.chances.at_once > kSlightly) {
     need.bytes = needed_by_allocator(estimate, settings);
-    need.chances.fits = chance_of(need.bytes);
+    need.chances.fits = std::max(chance_of(*need.bytes), need.chances.at_once);
   }
   return need;
 }
@@ -288,6 +288,14 @@ Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& p
   confidence.needed = need.bytes;
   confidence.chances = need.chances;
   return confidence;
+}
+
+bool counts_on_emptying(const StepEstimate& estimate, const Confidence& confidence) {
+  constexpr double kNotably = 0.99;  // The need is known to 0.5 %.
+  const auto reserved = static_cast<double>(estimate.peak_reserved.value());
+  return !estimate.out_of_memory && confidence.chances.at_once < kConfidenceLevel &&
+         confidence.needed &&
+         static_cast<double>(confidence.needed->value()) <= kNotably * reserved;
 }
 
 Verdict verdict_of(double chance) {

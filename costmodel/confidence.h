@@ -92,8 +92,9 @@ struct Confidence {
   std::optional<TimeInterval>
       step_time;  ///< Set if the estimate has a time and measured times exist.
   /// With this capacity the replay still ends, to 0.5 %: the allocator empties its cache where it
-  /// has to. The reserved peak if that fits for certain.
-  Bytes needed;
+  /// has to. None if it cannot change a chance: the run fits at once, or the allocated bytes alone
+  /// do not fit.
+  std::optional<Bytes> needed;
   Chances chances;
   ErrorModel basis;  ///< The one for reserved bytes.
 };
@@ -106,11 +107,15 @@ struct Confidence {
 /// Model:   the run fits if the allocator's need, changed by an error of the samples, plus the
 ///          outside terms is at most the device's total. The outside terms move together, uniformly
 ///          between their values and their bounds. To fit at once, the need is the reserved peak;
-///          to fit at all, the least capacity with which the replay ends. So a smaller budget never
-///          has a better chance.
+///          to fit at all, the least capacity with which the replay ends. So a smaller budget has
+///          no better chance, as exactly as that capacity is known.
 [[nodiscard]] Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& plan,
                                        std::span<const ResidualSet> sets,
                                        const Calibration& own = {});
+
+/// Whether an answer should say that PyTorch empties its cache to fit, or may have to: the run may
+/// not fit at once, and can do with notably less than what it reserves.
+[[nodiscard]] bool counts_on_emptying(const StepEstimate& estimate, const Confidence& confidence);
 
 /// Below this chance a plan does not fit: the capacity lies above the interval's upper end.
 inline constexpr double kLeastChance = 1 - kConfidenceLevel;

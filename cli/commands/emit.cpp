@@ -84,7 +84,7 @@ void note_left_out(const Context& context, const ir::ConfigurationFormat& format
                    const ir::ParallelPlan& plan, const ir::ModelSpec& model) {
   std::string words;
   for (const OptionValue& option : options_of(plan, model)) {
-    if (std::ranges::find(format.leaves_out, option.name) != format.leaves_out.end()) {
+    if (format.holds != nullptr && !format.holds(plan, option.name)) {
       words += " --" + option.name + (option.value.empty() ? "" : " " + option.value);
     }
   }

@@ -123,7 +123,8 @@ JsonFields confidence_fields(const cost::Confidence& confidence) {
              confidence.step_time ? time_interval_json(*confidence.step_time) : JsonValue{});
   fields.add("fits_probability", confidence.chances.fits);
   fields.add("fits_at_once_probability", confidence.chances.at_once);
-  fields.add("needed_bytes", confidence.needed);
+  fields.add("needed_bytes",
+             confidence.needed ? JsonValue{confidence.needed->value()} : JsonValue{});
   fields.add("runs", confidence.basis.runs);
   fields.add("runs_on_gpus", confidence.basis.gpu_runs);
   fields.add("own_runs", confidence.basis.own_runs);

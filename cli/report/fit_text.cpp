@@ -71,7 +71,12 @@ std::string chance_text(const FitAnswer& answer) {
   const bool open = errors_apply(answer) && estimate.chance &&
                     estimate.device_verdict == cost::Verdict::kTight &&
                     *estimate.chance < cost::kConfidenceLevel;
-  return open ? ", chance to fit " + percent_text(*estimate.chance) : "";
+  if (open) {
+    return ", chance to fit " + percent_text(*estimate.chance);
+  }
+  const bool may_empty = errors_apply(answer) && estimate.retries == 0 &&
+                         cost::counts_on_emptying(estimate, answer.confidence);
+  return may_empty ? ", perhaps only after PyTorch has emptied its cache" : "";
 }
 
 std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
@@ -332,18 +337,17 @@ std::string communication(const FitAnswer& answer, const Terminal& terminal) {
 std::string emptied_cache_line(const FitAnswer& answer) {
   const cost::StepEstimate& estimate = answer.estimate;
   const cost::Confidence& confidence = answer.confidence;
-  if (estimate.out_of_memory || confidence.chances.at_once >= cost::kConfidenceLevel ||
-      confidence.needed >= estimate.peak_reserved) {
+  if (!cost::counts_on_emptying(estimate, confidence)) {
     return {};
   }
   if (estimate.retries > 0) {
     return "  " + pad_right("least that suffices", kTermColumns) +
-           pad_left(to_text(confidence.needed), kSizeColumns) +
+           pad_left(to_text(*confidence.needed), kSizeColumns) +
            "  PyTorch then empties its cache more often\n";
   }
   return "  " + pad_right("chance to fit at once", kTermColumns) +
          pad_left(percent_text(confidence.chances.at_once), kSizeColumns) +
-         "  otherwise PyTorch empties its cache; " + to_text(confidence.needed) + " suffice\n";
+         "  otherwise PyTorch empties its cache; " + to_text(*confidence.needed) + " suffice\n";
 }
 
 /// The intervals of the reserved peak, the probability that the plan fits, and their basis.

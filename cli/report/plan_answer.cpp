@@ -182,18 +182,22 @@ std::string length_words(const PlanAnswer& answer) {
              : "";
 }
 
-/// "PyTorch empties its cache 2 times to fit, and can do with 20.1 GiB; "; empty if it need not.
+/// "PyTorch empties its cache 2 times to fit, which the step's time leaves out; "; empty if it need
+/// not.
 std::string emptied_cache_words(const PlanAnswer& answer, const cost::Confidence& confidence) {
   const cost::StepEstimate& estimate = *answer.result.estimate;
-  if (confidence.chances.at_once >= cost::kConfidenceLevel) {
+  const double saved = confidence.chances.fits - confidence.chances.at_once;
+  if (!cost::counts_on_emptying(estimate, confidence)) {
     return "";
   }
-  return "PyTorch " +
-         (estimate.retries > 0
-              ? "empties its cache " + counted(estimate.retries, "time") + " to fit"
-              : "may have to empty its cache (chance " +
-                    percent_text(1 - confidence.chances.at_once) + ")") +
-         ", and can do with " + to_text(confidence.needed) + "; ";
+  const std::string how =
+      estimate.retries > 0
+          ? "empties its cache " +
+                (estimate.retries == 1 ? std::string("once") : counted(estimate.retries, "time")) +
+                " to fit"
+          : "may have to empty its cache to fit (chance " + percent_text(saved) + ")";
+  return "PyTorch " + how + ", which the step's time leaves out; it could do with " +
+         to_text(*confidence.needed) + "; ";
 }
 
 /// "chance to fit 97.2 %, at least 90.0 % asked for; 95 % interval of what is reserved: ...\n";

@@ -183,6 +183,11 @@ Fact chance_fact(const Appraisal& appraisal) {
   const auto range = [](const cost::ByteInterval& interval) {
     return verdict_words("%1 to %2").arg(bytes_text(interval.low), bytes_text(interval.high));
   };
+  const QString emptied =
+      cost::counts_on_emptying(appraisal.estimate, confidence)
+          ? verdict_words("\nChance to fit without PyTorch emptying its cache: %1\u00a0%")
+                .arg(QLocale().toString(100 * confidence.chances.at_once, 'f', 0))
+          : QString();
   return {
       .caption = verdict_words("Chance to fit"),
       .value =
@@ -191,7 +196,8 @@ Fact chance_fact(const Appraisal& appraisal) {
       .tip = verdict_words("From the errors of predictions on %1 measured runs.\nPeak reserved, "
                            "in 95 of 100 runs: %2\nPeak allocated: %3")
                  .arg(QLocale().toString(static_cast<qlonglong>(confidence.basis.runs)),
-                      range(confidence.reserved), range(confidence.allocated))};
+                      range(confidence.reserved), range(confidence.allocated)) +
+             emptied};
 }
 
 /// Days and costs of the run, as far as its tokens and the price are known.

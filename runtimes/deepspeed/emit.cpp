@@ -1,5 +1,8 @@
 #include "runtimes/deepspeed/emit.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "model_ir/json/json_writer.h"
@@ -264,6 +267,17 @@ std::string emitted_config(const ModelSpec& model, const ParallelPlan& plan) {
   root.add("zero_optimization", zero_fields(model, zero));
   add_drive(root, zero);
   return to_pretty_json(std::move(root).finish()) + "\n";
+}
+
+bool is_in_file(const ParallelPlan& plan, std::string_view option) {
+  constexpr std::array<std::string_view, 9> kHeld = {"gpus",        "runtime",      "zero",
+                                                     "offload",     "zeropp",       "precision",
+                                                     "micro-batch", "accumulation", "clip-norm"};
+  if (option == "optimizer") {
+    return plan.optimizer.kind != OptimizerKind::kAdafactor &&
+           !is_bitsandbytes(plan.optimizer.form);
+  }
+  return std::ranges::find(kHeld, option) != kHeld.end();
 }
 
 }  // namespace headroom::ir::deepspeed

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
@@ -20,5 +21,9 @@ namespace headroom::ir::deepspeed {
 ///          zero/offload_config.py, swap_tensor/constants.py;
 ///          huggingface/transformers 5.17.0 src/transformers/training_args.py.
 [[nodiscard]] std::string emitted_config(const ModelSpec& model, const ParallelPlan& plan);
+
+/// Whether that file says what an option of `fit` says; the others belong to the program and its
+/// environment, and so does an optimizer that DeepSpeed cannot make by name.
+[[nodiscard]] bool is_in_file(const ParallelPlan& plan, std::string_view option);
 
 }  // namespace headroom::ir::deepspeed

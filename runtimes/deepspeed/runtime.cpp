@@ -116,8 +116,7 @@ class Deepspeed final : public Runtime {
              .option = "deepspeed",
              .help = "A DeepSpeed configuration; options change it and fill its \"auto\".",
              .file = "ds_config.json",
-             .leaves_out = {"seq", "images", "checkpointing", "attention", "loss", "liger", "lora",
-                            "qlora", "padded", "alloc-conf"}}};
+             .holds = is_in_file}};
   }
   [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
                                          std::string_view /*format*/) const override {

@@ -110,9 +110,8 @@ constexpr PlanPart kFsdpPart = [] {
   part.shards = true;
   part.keyed = kKeyedOptions;
   part.precision = [](Precision /*before*/) { return Precision::kFp32; };
-  part.following_key = "param";
-  part.follow_precision = [](ParallelPlan& plan) {
-    if (plan.precision == Precision::kFp16 || plan.precision == Precision::kAutocastFp16) {
+  part.follow_precision = [](ParallelPlan& plan, Precision precision) {
+    if (precision == Precision::kFp16 || precision == Precision::kAutocastFp16) {
       edit_fsdp(plan).param_dtype = DType::kFp16;
     }
   };

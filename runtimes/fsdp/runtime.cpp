@@ -92,13 +92,16 @@ class Fsdp final : public Runtime {
   void complete(ParallelPlan& plan) const override { options().add(plan); }
   [[nodiscard]] std::vector<std::string> device_notes(const ParallelPlan& plan,
                                                       const DeviceTraits& device) const override {
+    // AdamW steps the shards, whatever type is gathered.
+    std::vector<std::string> notes = narrow_adam_notes(plan);
     ParallelPlan computing = plan;
     computing.precision = arithmetic_precision(plan);
-    // AdamW steps the shards, whatever type is gathered.
-    const bool narrow =
-        plan.precision != Precision::kFp16 && computing.precision == Precision::kFp16;
-    return narrow ? std::vector<std::string>{}
-                  : precision_notes(computing, device, "add --fsdp param=fp16");
+    if (computes_in_bf16(computing)) {
+      for (std::string& note : precision_notes(computing, device, "add --fsdp param=fp16")) {
+        notes.push_back(std::move(note));
+      }
+    }
+    return notes;
   }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &fsdp::measured_runs();

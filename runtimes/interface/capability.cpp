@@ -45,13 +45,20 @@ bool computes_in_bf16(const ParallelPlan& plan) {
          plan.precision == Precision::kBf16AutocastBf16 || plan.precision == Precision::kBf16Master;
 }
 
+std::vector<std::string> narrow_adam_notes(const ParallelPlan& plan) {
+  const bool adam = plan.optimizer.kind == OptimizerKind::kAdamW;
+  if (plan.precision != Precision::kFp16 || plan.lora || !adam || plan.workload.generation) {
+    return {};
+  }
+  return {
+      "with fp16 weights alone, AdamW usually diverges: its epsilon of 1e-8 is 0 in fp16, and "
+      "nothing scales the loss; --precision autocast-fp16 keeps fp32 weights"};
+}
+
 std::vector<std::string> precision_notes(const ParallelPlan& plan, const DeviceTraits& device,
                                          std::string_view fp16) {
-  const bool adam = plan.optimizer.kind == OptimizerKind::kAdamW;
-  if (plan.precision == Precision::kFp16 && !plan.lora && adam && !plan.workload.generation) {
-    return {
-        "with fp16 weights alone, AdamW usually diverges: its epsilon of 1e-8 is 0 in fp16, and "
-        "nothing scales the loss; --precision autocast-fp16 keeps fp32 weights"};
+  if (plan.precision == Precision::kFp16) {
+    return narrow_adam_notes(plan);
   }
   if (!computes_in_bf16(plan) || has_capability(device, {8, 0})) {
     return {};

@@ -57,5 +57,7 @@ struct CapabilityRule {
 [[nodiscard]] std::vector<std::string> precision_notes(const ParallelPlan& plan,
                                                        const DeviceTraits& device,
                                                        std::string_view fp16 = "see --precision");
+/// The part of these notes that is about AdamW.
+[[nodiscard]] std::vector<std::string> narrow_adam_notes(const ParallelPlan& plan);
 
 }  // namespace headroom::ir

@@ -180,10 +180,9 @@ struct PlanPart {
   /// The precision that a plan gets with the part, from the one it had, unless `--precision` is
   /// given; nullptr: the same.
   Precision (*precision)(Precision before) = nullptr;
-  /// A key of the option whose value follows from `--precision` where the key is not given, and
-  /// sets it so; nullptr: there is none.
-  std::string_view following_key{};
-  void (*follow_precision)(ParallelPlan& plan) = nullptr;
+  /// Sets what follows from `--precision` in a part that is new to the plan, before its options are
+  /// read; nullptr: nothing does.
+  void (*follow_precision)(ParallelPlan& plan, Precision precision) = nullptr;
   bool always = false;  ///< Every plan has it; otherwise it may be absent (null in JSON).
   bool shards = false;  ///< Its framework shards parameters or optimizer states among ranks.
   bool (*has)(const ParallelPlan& plan) = nullptr;

@@ -48,8 +48,9 @@ struct ConfigurationFormat {
   std::string_view option;   ///< Option of `fit` that reads the file: "deepspeed".
   std::string_view help;     ///< What that option does: a sentence with a full stop.
   std::string_view file{};   ///< Its usual name: "ds_config.json", which `launch` refers to.
-  /// Options of `fit` that the file does not hold: those of the program and its environment.
-  std::vector<std::string_view> leaves_out{};
+  /// Whether the file of a plan says what an option of `fit` says. Others belong to the program and
+  /// its environment.
+  bool (*holds)(const ParallelPlan& plan, std::string_view option) = nullptr;
 };
 
 /// A configuration file of a framework, read.

@@ -142,6 +142,19 @@ TEST_CASE(
     CAPTURE(option);
     CHECK(written.err.find(option) != std::string::npos);
   }
+  for (const char* option : {"--optimizer adamw-8bit", "--attention eager", "--loss chunked",
+                             "--liger", "--lora r=8", "--qlora r=8", "--evaluation", "--resume",
+                             "--steps 3", "--keep-logits", "--decay-groups"}) {
+    CAPTURE(option);
+    const std::string line = "emit deepspeed " + model + "--zero 2 " + option;
+    const Answer one = test::headroom(line + " --output " + path);
+    REQUIRE(one.code == ExitCode::kYes);
+    const std::string words(option);
+    CHECK(one.err.find(words.substr(0, words.find(' '))) != std::string::npos);
+  }
+  REQUIRE(
+      test::headroom("emit deepspeed " + model + "--zero 2 " + rest + " --output " + path).code ==
+      ExitCode::kYes);
   const std::string gpu = " --gpu a100-80gb";
   const Document direct = test::json_of("fit " + model + "--zero 2 " + rest + gpu);
   const Document back = test::json_of("fit " + model + "--deepspeed " + path + " " + rest + gpu);

@@ -292,7 +292,7 @@ TEST_CASE("fit: layers are sharded where one layer's gather alone does not fit")
 }
 
 TEST_CASE("fit: what is short is said where nothing fits, without absurd numbers of GPUs") {
-  const Document document = test::json_of("fit gpt-oss-20b --gpu rtx-4090 --qlora r=16");
+  const Document document = test::json_of("fit gpt-oss-120b --gpu rtx-3060-12gb --qlora r=16");
   CHECK(document.text("next").find("GPU memory is short by ") != std::string::npos);
   CHECK(document.integer("short_of/gpus") <= 8);
   CHECK(document.integer("short_of/bytes") > 0);
@@ -319,6 +319,23 @@ TEST_CASE("fit: FSDP computes in the 16-bit type of --precision unless param say
   CHECK(half.says("param=fp16"));
   CHECK_FALSE(half.complains("emulates bf16"));
   CHECK(test::headroom(ask + " param=bf16 --precision fp16").says("param=bf16"));
+  CHECK(test::headroom(ask + " param_dtype=bf16 --precision fp16").says("param=bf16"));
+  CHECK(test::headroom(ask + " param=bf16 --precision fp16").complains("AdamW usually diverges"));
+}
+
+TEST_CASE("fit: a change of precision repeats the options that would follow it otherwise") {
+  const Document document = test::json_of(
+      "fit llama-3.2-1b --gpu a100-80gb --gpus 2 --fsdp --precision autocast-fp16 --seq 2048 "
+      "--budget 14GiB");
+  std::size_t changed = 0;
+  for (const ir::JsonValue& remedy : document.array("remedies")) {
+    const std::string options = *remedy.find("options")->as_string();
+    if (options.find("--precision") != std::string::npos) {
+      ++changed;
+      CHECK(options.find("param=fp16") != std::string::npos);
+    }
+  }
+  CHECK(changed > 0);
 }
 
 TEST_CASE("fit: where quantised experts cannot be sharded, adapters on 16-bit weights are tried") {

@@ -78,6 +78,8 @@ TEST_CASE("spoken: Trainer's names of options and values are taken") {
               {"--grad-accum 2", "--accumulation 2"},
               {"--max-seq-len 512", "--seq 512"},
               {"--lora-rank 8", "--lora r=8"},
+              {"--qlora --lora-r 8", "--qlora r=8"},
+              {"--lora targets=c_attn --lora-rank 8", "--lora r=8,targets=c_attn"},
               {"--per-device-train-batch-size 4", "--micro-batch 4"},
               {"--gradient-accumulation-steps 2", "--accumulation 2"},
               {"--gradient-checkpointing", "--checkpointing full"},

@@ -211,7 +211,8 @@ TEST_CASE("row plan: DeepSpeed's optimizer, its groups, its types and its quanti
   const ir::RunSetting other =
       setting_of("deepspeed",
                  R"("zero": 2, "optimizer": "fused", "param_dtype": "fp32",)"
-                 R"( "ds": {"bf16": {"enabled": false}}, "quant": {"bits": 4}, "lora": {"r": 8})");
+                 R"( "ds": {"bf16": {"enabled": false}}, "quant": {"bits": 4, "compute": "fp32"},)"
+                 R"( "lora": {"r": 8})");
   CHECK_FALSE(zero_of(other.plan).torch_adam);
   CHECK(other.plan.precision == ir::Precision::kFp32);
   CHECK(other.plan.quant->bits == 4);

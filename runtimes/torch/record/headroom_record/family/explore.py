@@ -155,8 +155,10 @@ class Explorer:
         """Fewer layers than the configuration has, with all kinds of layers that its lists tell: probes are quicker."""
         config = keys.made(self.fields) or {}
         values = flat(config, lists=True)
-        if any(keys.is_indexes(one) for one in flat(self.fields, lists=True).values()):  # They name layers that would go.
-            return {}
+        most = max((value for key, value in values.items()
+                    if key.rsplit(".", 1)[-1] in _LAYERS and isinstance(value, int)), default=0)
+        if any(keys.is_indexes(key, one, most) for key, one in flat(self.fields, lists=True).items()):
+            return {}  # It names layers that would go.
         result: Dict[str, int] = {}
         for key, value in values.items():
             if key.rsplit(".", 1)[-1] not in _LAYERS or not isinstance(value, int) or value <= 4:

@@ -91,10 +91,11 @@ def defaults(model_type: str, numbers: Sequence[str], counts: Sequence[str]) -> 
     return result
 
 
-def is_indexes(value: Any) -> bool:
-    """Whether it is a list of numbers of layers, such as 2, 5, 8."""
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(one, int) for one in value) and \
-        all(first < second for first, second in zip(value, value[1:]))
+def is_indexes(key: str, value: Any, count: int) -> bool:
+    """Whether it is a list of numbers of layers, such as 2, 5, 8, of `count` layers."""
+    return isinstance(value, list) and len(value) > 1 and not key.endswith(("_id", "_ids")) and all(
+        isinstance(one, int) and not isinstance(one, bool) and 0 <= one < count for one in value) and all(
+        first < second for first, second in zip(value, value[1:]))
 
 
 def with_indexes(fields: Dict[str, Any], usual: Dict[str, Any]) -> Dict[str, Any]:
@@ -103,10 +104,12 @@ def with_indexes(fields: Dict[str, Any], usual: Dict[str, Any]) -> Dict[str, Any
     result = dict(usual)
     before = flat(made(fields) or {}, lists=True)
     for key, indexes in flat(fields, lists=True).items():
-        fewer = flat(made(with_value(fields, key, indexes[:-1])) or {}, lists=True) if is_indexes(indexes) else {}
-        for name, rule in usual.items():
-            own, other = before.get(name), fewer.get(name)
-            if own == other or not isinstance(rule, dict) or not isinstance(own, list) or not isinstance(other, list):
+        of_layers = [name for name, rule in usual.items() if isinstance(rule, dict) and "count" in rule
+                     and isinstance(before.get(name), list) and is_indexes(key, indexes, len(before[name]))]
+        fewer = flat(made(with_value(fields, key, indexes[:-1])) or {}, lists=True) if of_layers else {}
+        for name in of_layers:
+            rule, own, other = usual[name], before[name], fewer.get(name)
+            if own == other or not isinstance(other, list) or len(other) != len(own):
                 continue
             values = {index in indexes: value for index, value in enumerate(own)}
             if len(values) == 2 and own == [values[index in indexes] for index in range(len(own))] \
