@@ -354,6 +354,11 @@ TEST_CASE("measured: recordings in bf16 read in other precisions, and batches wi
   check_source("padded");
 }
 
+TEST_CASE("measured: published configurations of recorded types, 4-bit layers in fp16 and fp32") {
+  check_source("published_configs");
+  check_source("qlora_types");
+}
+
 TEST_CASE("measured: DeepSpeed") {
   check_source("deepspeed");
 }
