@@ -90,8 +90,10 @@ void note_left_out(const Context& context, const ir::ConfigurationFormat& format
   }
   if (!words.empty()) {
     add_notes(context,
-              {"the file does not hold what belongs to the program and its environment:" + words +
-               "; give it to headroom fit --" + std::string(format.option) + " FILE as well"});
+              {"the file cannot hold" + words +
+               ": set these in the training script and its environment, and repeat them with "
+               "headroom fit --" +
+               std::string(format.option) + " FILE"});
   }
 }
 
@@ -144,8 +146,9 @@ Command emit_command() {
                .detail = "The options are those of headroom fit. The file sets every key on which "
                          "the prediction depends; headroom fit " +
                          read_back +
-                         " FILE reads it. Options of the program and its environment, such as "
-                         "--checkpointing, are not in the file; a note names them.",
+                         " FILE reads it. Options of the training script and its "
+                         "environment, such as --checkpointing, are not in the file; a note names "
+                         "them.",
                .options = std::move(options),
                .example = command_of(known.front(), "llama-3.1-8b --gpus 8"),
                .model_at = 1,

@@ -74,9 +74,14 @@ std::string chance_text(const FitAnswer& answer) {
   if (open) {
     return ", chance to fit " + percent_text(*estimate.chance);
   }
-  const bool may_empty = errors_apply(answer) && estimate.retries == 0 &&
-                         cost::counts_on_emptying(estimate, answer.confidence);
-  return may_empty ? ", perhaps only after PyTorch has emptied its cache" : "";
+  if (!errors_apply(answer) || !cost::counts_on_emptying(estimate, answer.confidence)) {
+    return "";
+  }
+  constexpr double kEven = 0.5;
+  const std::string how = estimate.retries > 0                        ? ""
+                          : answer.confidence.chances.at_once < kEven ? "probably "
+                                                                      : "perhaps ";
+  return ", " + how + "only by emptying PyTorch's cache";
 }
 
 std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
@@ -341,13 +346,14 @@ std::string emptied_cache_line(const FitAnswer& answer) {
     return {};
   }
   if (estimate.retries > 0) {
-    return "  " + pad_right("least that suffices", kTermColumns) +
+    return "  " + pad_right("enough for PyTorch", kTermColumns) +
            pad_left(to_text(*confidence.needed), kSizeColumns) +
-           "  PyTorch then empties its cache more often\n";
+           "  it then empties its cache more often\n";
   }
   return "  " + pad_right("chance to fit at once", kTermColumns) +
          pad_left(percent_text(confidence.chances.at_once), kSizeColumns) +
-         "  otherwise PyTorch empties its cache; " + to_text(*confidence.needed) + " suffice\n";
+         "  otherwise PyTorch empties its cache; " + to_text(*confidence.needed) +
+         " are enough for it\n";
 }
 
 /// The intervals of the reserved peak, the probability that the plan fits, and their basis.
@@ -361,8 +367,12 @@ std::string confidence_lines(const FitAnswer& answer) {
   if (basis.runs == 0) {
     return {};
   }
-  const std::string interval =
-      to_text(confidence.reserved.low) + " to " + to_text(confidence.reserved.high);
+  const std::string interval = to_text(confidence.reserved.low) + " to " +
+                               to_text(confidence.reserved.high) +
+                               (cost::counts_on_emptying(answer.estimate, confidence) &&
+                                        confidence.reserved.high > answer.estimate.capacity
+                                    ? ", if there were room"
+                                    : "");
   const std::string known = basis.own_runs > 0
                                 ? counted(basis.own_runs, "run") + " of yours"
                                 : counted(basis.runs, "run") + ", " +

@@ -196,8 +196,8 @@ std::string emptied_cache_words(const PlanAnswer& answer, const cost::Confidence
                 (estimate.retries == 1 ? std::string("once") : counted(estimate.retries, "time")) +
                 " to fit"
           : "may have to empty its cache to fit (chance " + percent_text(saved) + ")";
-  return "PyTorch " + how + ", which the step's time leaves out; it could do with " +
-         to_text(*confidence.needed) + "; ";
+  return "PyTorch " + how + ", which the step's time leaves out; " + to_text(*confidence.needed) +
+         " are enough for it; ";
 }
 
 /// "chance to fit 97.2 %, at least 90.0 % asked for; 95 % interval of what is reserved: ...\n";
@@ -339,7 +339,8 @@ std::string infeasible_lines(const PlanAnswer& answer) {
   const Bytes usable =
       answer.search.budget > Bytes{0} ? answer.search.budget : answer.search.device.total;
   const bool proven = answer.infeasible && answer.infeasible->proven;
-  return std::string(proven ? "the smallest possible peak is " : "the smallest peak found is ") +
+  return std::string(host_line.empty() ? "" : "of the plans that fit into the host's memory, ") +
+         (proven ? "the smallest possible peak is " : "the smallest peak found is ") +
          to_text(lean->peak) + "; " + to_text(lean->capacity) + " can be allocated (" +
          to_text(usable) + " usable, less what lies outside PyTorch)" +
          (lean->peak <= lean->capacity ? ", but PyTorch reserves more than it allocates" : "") +
@@ -409,7 +410,7 @@ double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan) 
 }
 
 std::string host_need(const plan::RatedPlan& plan) {
-  return "plans that the GPU may have room for need at least " + to_text(plan.host) +
+  return "plans that may fit the GPU need at least " + to_text(plan.host) +
          " of host memory; the node has " + to_text(plan.host_capacity);
 }
 

@@ -36,7 +36,8 @@ std::string time_change(const cost::Remedy& remedy) {
   return text.data();
 }
 
-std::string outcome(const cost::Remedy& remedy, bool errors_apply) {
+/// `whose`: " of GPU memory", where the host was short.
+std::string outcome(const cost::Remedy& remedy, bool errors_apply, const std::string& whose) {
   const std::string verdict(cost::verdict_words(remedy.verdict, remedy.chance));
   const std::string host = host_shortage(remedy.host);
   if (!host.empty() && remedy.margin >= Bytes{0}) {
@@ -46,8 +47,9 @@ std::string outcome(const cost::Remedy& remedy, bool errors_apply) {
       remedy.verdict == cost::Verdict::kTight && least < remedy.margin) {
     return verdict + ", " + to_text(least) + " of host memory to spare";
   }
-  const std::string margin = remedy.margin < Bytes{0} ? to_text(-remedy.margin) + " short"
-                                                      : to_text(remedy.margin) + " to spare";
+  const std::string margin = remedy.margin < Bytes{0}
+                                 ? to_text(-remedy.margin) + whose + " short"
+                                 : to_text(remedy.margin) + whose + " to spare";
   const bool open = errors_apply && remedy.verdict == cost::Verdict::kTight && remedy.chance &&
                     *remedy.chance < cost::kConfidenceLevel;
   return verdict + ", " + margin + (open ? ", chance to fit " + percent_text(*remedy.chance) : "");
@@ -122,26 +124,43 @@ std::string moved_to(const FitAnswer& answer, const cost::Remedy& remedy,
   return text.empty() ? "" : "; trains" + text;
 }
 
+/// The outcome, what it saves and how much longer a step takes; of a plan with other GPUs or other
+/// weights only the outcome, because nothing else compares.
+std::string effect_of(const FitAnswer& answer, const cost::Remedy& remedy, bool compares) {
+  const std::string whose = answer.estimate.host.fits() ? "" : " of GPU memory";
+  const std::string verdict = outcome(remedy, errors_apply(answer), whose);
+  return compares ? verdict + savings(answer, remedy) : verdict;
+}
+
 std::string remedy_lines(const FitAnswer& answer, const cost::Remedy& remedy,
-                         const Terminal& terminal) {
-  const std::string costs = costs_of(remedy);
+                         const Terminal& terminal, bool compares = true) {
+  const bool whole = answer.question.request.plan.quant && !remedy.plan.quant;
+  const std::string known = costs_of(remedy);
+  const std::string costs = std::string(whole ? "the frozen weights stay in 16 bits" : "") +
+                            (whole && !known.empty() ? "; " : "") + known;
   const std::string changes = worded_changes(answer.question, remedy.plan);
   return wrap(changes, terminal.width - 5, 5) + "\n     " +
-         wrap(outcome(remedy, errors_apply(answer)) + savings(answer, remedy) +
-                  moved_to(answer, remedy, changes) + time_change(remedy) +
-                  (costs.empty() ? "" : "; costs: " + costs) + flops_text(remedy),
+         wrap(effect_of(answer, remedy, compares) + moved_to(answer, remedy, changes) +
+                  (compares ? time_change(remedy) : "") +
+                  (costs.empty() ? "" : "; costs: " + costs) + (compares ? flops_text(remedy) : ""),
               terminal.width - 5, 5) +
          "\n";
 }
 
-/// What fits on more GPUs.
+/// Whether what fits beyond the changes of one plan takes more GPUs.
+bool has_more_gpus(const FitAnswer& answer) {
+  return answer.remedies->wider &&
+         answer.remedies->wider->plan.world > answer.question.request.plan.world;
+}
+
+/// What fits on more GPUs, or with other weights.
 std::string wider_lines(const FitAnswer& answer, const Terminal& terminal) {
   if (!answer.remedies->wider) {
     return {};
   }
-  const bool more = answer.remedies->wider->plan.world > answer.question.request.plan.world;
-  return heading(terminal, more ? "on more GPUs" : "on the same GPUs, trained otherwise") +
-         "  1. " + remedy_lines(answer, *answer.remedies->wider, terminal);
+  const bool more = has_more_gpus(answer);
+  return heading(terminal, more ? "on more GPUs" : "on the same GPUs, with other weights") +
+         "  1. " + remedy_lines(answer, *answer.remedies->wider, terminal, false);
 }
 
 }  // namespace
@@ -163,8 +182,10 @@ std::string remedies_text(const FitAnswer& answer, const Terminal& terminal) {
   const bool sufficed = cost::is_yes(answer.estimate.verdict, answer.estimate.chance);
   const std::string head = std::string("changes that make it fit") + (sufficed ? " safely" : "") +
                            ", those that keep the training the same first";
-  std::string text =
-      heading(terminal, enough ? head : "no change on this many GPUs makes it fit; the closest:");
+  const std::string none = answer.remedies->wider && !has_more_gpus(answer)
+                               ? "no change makes it fit with quantised weights; the closest:"
+                               : "no change on this many GPUs makes it fit; the closest:";
+  std::string text = heading(terminal, enough ? head : none);
   for (std::size_t index = 0; index < cheapest.size(); ++index) {
     text +=
         "  " + std::to_string(index + 1) + ". " + remedy_lines(answer, cheapest[index], terminal);

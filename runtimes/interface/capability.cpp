@@ -65,8 +65,8 @@ std::vector<std::string> precision_notes(const ParallelPlan& plan, const DeviceT
   }
   return {
       "PyTorch emulates bf16 below compute capability 8.0: tensor cores do not compute it, and "
-      "no fused attention kernel takes it, so that the S x S scores are stored. Tensor cores and "
-      "fused attention take fp16: " +
+      "no fused attention kernel takes it, so that the S x S scores are stored. Tensor cores take "
+      "fp16, and so does fused attention where each head has its own keys: " +
       std::string(fp16)};
 }
 
