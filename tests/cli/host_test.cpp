@@ -114,7 +114,7 @@ TEST_CASE("plan: no plan needs more host memory than there is") {
   const Answer none = test::headroom(question + " --host-memory 8GiB");
   CHECK(none.code == ExitCode::kNo);
   CHECK(none.says("plans that may fit the GPU need at least "));
-  CHECK(none.says("node has 8.00 GiB\n"));
+  CHECK(none.says("8.00 GiB\n"));
   const Document parsed = test::json_of(question + " --host-memory 8GiB");
   CHECK(parsed.integer("least_host/capacity_bytes") == 8 * kGiB);
   CHECK(parsed.integer("least_host/bytes") > 8 * kGiB);

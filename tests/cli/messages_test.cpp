@@ -123,7 +123,7 @@ TEST_CASE("messages: the note about bf16 is left out where the plan is refused")
   const Answer refused = test::headroom("fit gpt2 --gpu t4 --attention flash");
   CHECK(refused.complains("flash-attn 2 requires"));
   CHECK_FALSE(refused.complains("emulates bf16"));
-  CHECK(test::headroom("fit gpt2 --gpu t4").complains("fused attention take fp16"));
+  CHECK(test::headroom("fit gpt2 --gpu t4").complains("Tensor cores take fp16"));
 }
 
 TEST_CASE("messages: files that are something else are named so") {
