@@ -153,14 +153,29 @@ bool has_more_gpus(const FitAnswer& answer) {
          answer.remedies->wider->plan.world > answer.question.request.plan.world;
 }
 
-/// What fits on more GPUs, or with other weights.
+/// Whether it has 16-bit weights in place of quantised ones.
+bool drops_quant(const FitAnswer& answer) {
+  return answer.question.request.plan.quant && !answer.remedies->wider->plan.quant;
+}
+
+/// The heading where no change of the plan itself is enough.
+std::string_view none_fits(const FitAnswer& answer) {
+  return !answer.remedies->wider || has_more_gpus(answer)
+             ? "no change on this many GPUs makes it fit; the closest:"
+         : drops_quant(answer) ? "no change makes it fit with quantised weights; the closest:"
+                               : "no change makes it fit with this framework; the closest:";
+}
+
+/// What fits on more GPUs, with other weights or with another framework.
 std::string wider_lines(const FitAnswer& answer, const Terminal& terminal) {
   if (!answer.remedies->wider) {
     return {};
   }
-  const bool more = has_more_gpus(answer);
-  return heading(terminal, more ? "on more GPUs" : "on the same GPUs, with other weights") +
-         "  1. " + remedy_lines(answer, *answer.remedies->wider, terminal, false);
+  const std::string_view where = has_more_gpus(answer) ? "on more GPUs"
+                                 : drops_quant(answer) ? "on the same GPUs, with other weights"
+                                                       : "on the same GPUs, with another framework";
+  return heading(terminal, std::string(where)) + "  1. " +
+         remedy_lines(answer, *answer.remedies->wider, terminal, false);
 }
 
 }  // namespace
@@ -182,10 +197,7 @@ std::string remedies_text(const FitAnswer& answer, const Terminal& terminal) {
   const bool sufficed = cost::is_yes(answer.estimate.verdict, answer.estimate.chance);
   const std::string head = std::string("changes that make it fit") + (sufficed ? " safely" : "") +
                            ", those that keep the training the same first";
-  const std::string none = answer.remedies->wider && !has_more_gpus(answer)
-                               ? "no change makes it fit with quantised weights; the closest:"
-                               : "no change on this many GPUs makes it fit; the closest:";
-  std::string text = heading(terminal, enough ? head : none);
+  std::string text = heading(terminal, enough ? head : std::string(none_fits(answer)));
   for (std::size_t index = 0; index < cheapest.size(); ++index) {
     text +=
         "  " + std::to_string(index + 1) + ". " + remedy_lines(answer, cheapest[index], terminal);
