@@ -46,7 +46,12 @@ std::vector<TrainerDefaults> adapter_trainers(const ParallelPlan& plan) {
 std::vector<std::string> quantised_notes(const ModelSpec& model, const ParallelPlan& plan) {
   std::vector<std::string> notes;
   if (plan.quant && model.moe && expert_weights(model, plan) == ExpertWeights::kFused) {
-    notes.push_back("experts stay in 16 bits (" + to_text(Bytes{2 * expert_parameters(model)}) +
+    const Bytes narrow{2 * expert_parameters(model)};
+    notes.push_back("experts are not quantised (" + to_text(narrow) + " in 16 bits" +
+                    (plan.quant->prepare_kbit ? ", " + to_text(2 * narrow) +
+                                                    " once PEFT's preparation has made them fp32; "
+                                                    "prepare=no leaves that out"
+                                              : "") +
                     "): bitsandbytes quantises linear layers, and transformers keeps the experts "
                     "of a layer as one parameter");
   }

@@ -301,7 +301,9 @@ TEST_CASE("fit: what is short is said where nothing fits, without absurd numbers
 TEST_CASE("fit: what PEFT does unasked, and what it leaves in 16 bits, is said") {
   const Answer answer = test::headroom("fit gpt-oss-20b --gpu h100 --qlora r=16");
   CHECK(answer.complains("prepare_model_for_kbit_training switches gradient checkpointing on"));
-  CHECK(answer.complains("experts stay in 16 bits (35.6 GiB)"));
+  CHECK(answer.complains("experts are not quantised (35.6 GiB in 16 bits, 71.2 GiB once"));
+  CHECK(test::headroom("fit gpt-oss-20b --gpu h100 --qlora r=16,prepare=no")
+            .complains("experts are not quantised (35.6 GiB in 16 bits): "));
 }
 
 TEST_CASE("fit: the next command keeps what was asked and changes what must change") {
