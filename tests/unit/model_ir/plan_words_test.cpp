@@ -75,7 +75,8 @@ TEST_CASE("describe: adapters, Liger and the layers that are recomputed are name
   };
   CHECK(says("recomputes one layer in 11"));
   CHECK_FALSE(says("LoRA"));
-  plan.lora = LoraPlan{.rank = 8};
+  plan.lora = LoraPlan{};
+  plan.lora->rank = 8;
   plan.liger = true;
   CHECK(says(", LoRA r=8"));
   CHECK(says(", liger"));
