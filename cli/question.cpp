@@ -242,7 +242,7 @@ std::vector<std::string> device_notes(const cost::DeviceSpec& device) {
           device.vendor + ", so the intervals and the chance to fit do not apply"};
 }
 
-/// What a GPU without peer-to-peer access does instead, after its name.
+/// The note on a GPU without peer-to-peer access, to follow its name: how NCCL copies there.
 /// Source: huggingface/accelerate 1.15 utils/environment.py, check_cuda_p2p_ib_support.
 std::string peer_note(const DeviceTraits& traits) {
   const bool is_ampere = traits.compute_major == 8 && traits.compute_minor == 6;

@@ -44,7 +44,7 @@ struct PlanAnswer {
 /// Tokens of a step divided by its time.
 [[nodiscard]] double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan);
 
-/// What the host would need for `plan::PlanResult::least_host`, and what it has.
+/// The sentence on the host memory that `plan::PlanResult::least_host` needs, and what there is.
 [[nodiscard]] std::string host_need(const plan::RatedPlan& plan);
 
 /// `plan::PlanResult::bound` with its unit.

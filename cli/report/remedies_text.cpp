@@ -147,13 +147,13 @@ std::string remedy_lines(const FitAnswer& answer, const cost::Remedy& remedy,
          "\n";
 }
 
-/// Whether what fits beyond the changes of one plan takes more GPUs.
+/// Whether there is a remedy on more GPUs.
 bool has_more_gpus(const FitAnswer& answer) {
   return answer.remedies->wider &&
          answer.remedies->wider->plan.world > answer.question.request.plan.world;
 }
 
-/// Whether it has 16-bit weights in place of quantised ones.
+/// Whether `wider`, which there is, has 16-bit weights in place of quantised ones.
 bool drops_quant(const FitAnswer& answer) {
   return answer.question.request.plan.quant && !answer.remedies->wider->plan.quant;
 }
@@ -166,7 +166,7 @@ std::string_view none_fits(const FitAnswer& answer) {
                                : "no change makes it fit with this framework; the closest:";
 }
 
-/// What fits on more GPUs, with other weights or with another framework.
+/// The section of the remedy on more GPUs, with other weights or with another framework.
 std::string wider_lines(const FitAnswer& answer, const Terminal& terminal) {
   if (!answer.remedies->wider) {
     return {};

@@ -35,8 +35,8 @@ void take_plan(const PlanResult& found, Mend& mend);
 [[nodiscard]] MaybeMend with_better(Mend mend, const SearchQuestion& question,
                                     SearchRecords& records);
 
-/// The best plan as in `with_better`, but nothing if no plan of `question` fits. `open` is set if the search for one ended
-/// before it found one.
+/// The best plan as in `with_better`, but nothing if no plan of `question` fits. `open` is set if
+/// the search for one ended before it found one.
 [[nodiscard]] MaybeMend with_best(Mend mend, const SearchQuestion& question, SearchRecords& records,
                                   bool& open);
 

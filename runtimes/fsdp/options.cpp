@@ -62,7 +62,8 @@ constexpr std::array kFsdpFields = {
         .key_of("fsdp", "param")
         .spelled({.name = "param_dtype"})
         .shown_always()
-        .means("Type of the gathered parameters and of the arithmetic."),
+        .means("Type of the gathered parameters and of the arithmetic. If it is not given and "
+               "--precision is fp16 or autocast-fp16, it is fp16."),
     word<&F::reduce_dtype, policy_dtype_words>("reduce_dtype")
         .labelled("Gradient reduction")
         .key_of("fsdp", "reduce")
