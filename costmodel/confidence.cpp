@@ -278,6 +278,9 @@ Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& p
       estimate.peak_allocated, error_model(sets, runtime, Measurand::kPeakAllocated, own).range);
   confidence.basis = error_model(sets, runtime, Measurand::kPeakReserved, own);
   confidence.reserved = interval_of(estimate.peak_reserved, confidence.basis.range);
+  if (estimate.retries > 0 && !estimate.out_of_memory) {  // It reserves what there is, at most.
+    confidence.reserved.high = std::min(confidence.reserved.high, estimate.capacity);
+  }
   const ErrorModel times = error_model(sets, runtime, Measurand::kStepTime, own);
   if (estimate.time && times.runs > 0) {
     const Seconds total = estimate.time->total;

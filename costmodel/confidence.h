@@ -108,7 +108,8 @@ struct Confidence {
 ///          outside terms is at most the device's total. The outside terms move together, uniformly
 ///          between their values and their bounds. To fit at once, the need is the reserved peak;
 ///          to fit at all, the least capacity with which the replay ends. So a smaller budget has
-///          no better chance, as exactly as that capacity is known.
+///          no better chance, as exactly as that capacity is known. Where the replay empties the
+///          cache, the interval of the reserved peak ends at the capacity.
 [[nodiscard]] Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& plan,
                                        std::span<const ResidualSet> sets,
                                        const Calibration& own = {});

@@ -245,6 +245,9 @@ TEST_CASE("confidence_of: a smaller budget never has a better chance to fit") {
     settle_verdict(estimate, confidence);
     const bool at_once = confidence.chances.at_once >= kConfidenceLevel;
     CHECK((at_once || estimate.verdict != Verdict::kFits));
+    if (estimate.retries > 0 && !estimate.out_of_memory) {
+      CHECK(confidence.reserved.high <= estimate.capacity);
+    }
     emptied = emptied || (confidence.chances.fits == 1 && confidence.chances.at_once == 0);
     before = confidence.chances.fits;
   }
