@@ -34,7 +34,8 @@ constexpr std::array<OptionSpec, 4> kModelOptions = {
       "read config.json as that of another model family, such as llama"},
      {"ignored-keys", "", "", "list the keys of config.json that do not change the answer"},
      {"task", "TASK", "from architectures in config.json, otherwise language",
-      "head of the model: language, sequence-classification or token-classification"},
+      "head of the model: language, sequence-classification or token-classification; image-text is "
+      "the language model with its tower for images"},
      {"num-labels", "N", "from config.json, otherwise 2",
       "number of labels of a classification head; 1 means regression"}}};
 
@@ -66,10 +67,15 @@ bool is_path(const std::string& text) {
 /// `--task` and `--num-labels`.
 Result<ir::AskedHead> read_head(const Arguments& arguments) {
   ir::AskedHead head;
-  if (const std::optional<std::string> text = arguments.value("task")) {
+  head.images = arguments.has("images");
+  if (const std::optional<std::string> text = arguments.value("task"); text == ir::kImagesHead) {
+    head.task = ir::Task::kLanguage;
+    head.images = true;
+  } else if (text) {
     head.task = ir::parse_task(*text);
     if (!head.task) {
-      const std::vector<std::string> known = ir::task_names();
+      std::vector<std::string> known = ir::task_names();
+      known.emplace_back(ir::kImagesHead);
       return Error::invalid_argument("task", *text, "one of " + ir::join(known),
                                      ir::suggestion(*text, known));
     }
@@ -260,7 +266,7 @@ Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arg
     notes.push_back(name + ": the catalogue has the text part of this model, " + label +
                     "; its vision tower is not counted");
   }
-  for (const std::string& note : ir::recording_notes(*spec)) {
+  for (const std::string& note : ir::recording_notes(*spec, reading.head.images)) {
     notes.push_back(label + ": " + note);
   }
   return LoadedModel{.spec = std::move(spec).value(),

@@ -13,8 +13,9 @@ namespace {
 
 using ir::ParallelPlan;
 
-constexpr std::array<Bottleneck, 4> kBottlenecks = {
-    Bottleneck::kCommunication, Bottleneck::kSmallBatch, Bottleneck::kBubble, Bottleneck::kOffload};
+constexpr std::array<Bottleneck, 5> kBottlenecks = {
+    Bottleneck::kCommunication, Bottleneck::kSmallBatch, Bottleneck::kBubble, Bottleneck::kOffload,
+    Bottleneck::kRecomputation};
 
 /// Two, four and more times as many sequences at once, in fewer micro-batches if there are several.
 std::vector<ParallelPlan> with_larger_batches(const ParallelPlan& plan) {
@@ -33,6 +34,26 @@ std::vector<ParallelPlan> with_larger_batches(const ParallelPlan& plan) {
   return all;
 }
 
+/// The same with no layer recomputed, or fewer of them. A framework that cannot choose layers
+/// refuses the latter.
+std::vector<ParallelPlan> with_less_recomputation(const ParallelPlan& plan) {
+  if (plan.recompute == ir::Recompute::kNone) {
+    return {};
+  }
+  std::vector<ParallelPlan> all(1, plan);
+  all.front().recompute = ir::Recompute::kNone;
+  all.front().recompute_every = 1;
+  all.front().recompute_first = 0;
+  for (const std::int64_t every : {4, 2}) {
+    if (plan.recompute == ir::Recompute::kFull && plan.recompute_first == 0 &&
+        plan.recompute_every < every) {
+      all.push_back(plan);
+      all.back().recompute_every = every;
+    }
+  }
+  return all;
+}
+
 /// The parts of a step that make up a bottleneck.
 std::span<const StepPart> parts_of(Bottleneck bottleneck) {
   static constexpr std::array<StepPart, 4> kCommunication = {StepPart::kTensor, StepPart::kContext,
@@ -40,6 +61,7 @@ std::span<const StepPart> parts_of(Bottleneck bottleneck) {
   static constexpr std::array<StepPart, 1> kHost = {StepPart::kHost};
   static constexpr std::array<StepPart, 2> kPipeline = {StepPart::kBubble, StepPart::kPipeline};
   static constexpr std::array<StepPart, 1> kOffload = {StepPart::kOffload};
+  static constexpr std::array<StepPart, 1> kRecompute = {StepPart::kRecompute};
   switch (bottleneck) {
     case Bottleneck::kCommunication:
       return kCommunication;
@@ -49,6 +71,8 @@ std::span<const StepPart> parts_of(Bottleneck bottleneck) {
       return kPipeline;
     case Bottleneck::kOffload:
       return kOffload;
+    case Bottleneck::kRecomputation:
+      return kRecompute;
   }
   return {};
 }
@@ -92,6 +116,11 @@ std::vector<ParallelPlan> changes_against(const ParallelPlan& plan, Bottleneck b
       break;
     case Bottleneck::kBubble:
       break;
+    case Bottleneck::kRecomputation: {
+      const std::vector<ParallelPlan> less = with_less_recomputation(plan);
+      out.insert(out.end(), less.begin(), less.end());
+      break;
+    }
     case Bottleneck::kOffload:
       out.insert(out.end(), larger.begin(), larger.end());
       break;

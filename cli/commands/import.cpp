@@ -223,7 +223,8 @@ Result<ImportQuestion> read_import(const Arguments& arguments) {
 /// the images of every sequence.
 std::int64_t usual_sequence(const ir::Recording& recording) {
   constexpr std::int64_t kUsual = 2048;
-  return ceil_div(recording.variants.front().sequence_from, kUsual) * kUsual;
+  const std::int64_t shortest = recording.variants.front().sequence_from.at({}).value_or(1);
+  return ceil_div(shortest, kUsual) * kUsual;
 }
 
 /// Says what was recorded, and what to ask next.
@@ -235,11 +236,11 @@ Result<ExitCode> answer(const ImportQuestion& question, const Context& context,
   }
   const ir::Recording& recording = *model->spec.recording;
   const std::int64_t parameters = ir::count_parameters(model->spec).total();
-  const std::optional<ir::Images>& images = recording.variants.front().images;
+  const ir::RecordedImages& images = recording.variants.front().images;
   const std::string next =
       "headroom fit " + shell_word(question.source.output) + " --gpu " + shell_word(question.gpu) +
-      (images
-           ? " --images " + text_of(*images) + " --seq " + std::to_string(usual_sequence(recording))
+      (images.kind == ir::RecordedImages::Kind::kThese
+           ? " --images " + text_of(images.these) + " --seq " + std::to_string(usual_sequence(recording))
            : "");
   if (context.json) {
     ir::JsonFields document;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -99,6 +100,23 @@ std::string table_head(const PlanAnswer& answer, std::size_t name_columns) {
   return text + pad_left("MWh", kRunColumns) + "\n";
 }
 
+/// Why the space has no plan on so many GPUs.
+std::string no_plan_text(const PlanAnswer& answer, std::int64_t gpus) {
+  const std::int64_t batch = answer.search.global_batch;
+  if (batch % gpus == 0) {
+    return "no plan has so many GPUs";
+  }
+  constexpr std::int64_t kMostTimes = 4;  // A choice: no step of quite another size is proposed.
+  std::int64_t common = gpus;  // Ranks that share a step evenly on every number of GPUs.
+  for (const PlanChoice& choice : answer.choices) {
+    common = std::lcm(common, choice.gpus);
+  }
+  const std::int64_t unit = common <= kMostTimes * batch ? common : gpus;
+  return "no plan shares the " + std::to_string(batch) +
+         " sequences of a step evenly; --global-batch " +
+         std::to_string(ceil_div(batch, unit) * unit) + " can be shared";
+}
+
 std::string row_text(const PlanAnswer& answer, const PlanChoice& choice, const TableUnit& unit,
                      std::size_t name_columns) {
   const bool best = choice.best && answer.result.best && choice.type == answer.type &&
@@ -109,9 +127,9 @@ std::string row_text(const PlanAnswer& answer, const PlanChoice& choice, const T
   const std::optional<Use> use = use_of(answer, choice.type, choice.estimate);
   if (!choice.best || !use) {
     return text + "  " +
-           (!choice.in_space                                 ? "no plan has so many GPUs"
-            : choice.status == plan::PlanStatus::kInfeasible ? "no plan fits"
-                                                             : "no plan found") +
+           (!choice.in_space                                 ? no_plan_text(answer, choice.gpus)
+            : choice.status == plan::PlanStatus::kInfeasible ? std::string("no plan fits")
+                                                             : std::string("no plan found")) +
            "\n";
   }
   text += pad_left(table_figure(use->step.total, unit), kStepColumns) +

@@ -56,18 +56,29 @@ Style style_of(cost::Verdict verdict) {
   return Style::kPlain;
 }
 
+/// Whether the device's memory holds the prediction, and hardly ever what a run takes.
+bool is_too_little(const cost::StepEstimate& estimate) {
+  return estimate.device_verdict == cost::Verdict::kDoesNotFit && estimate.margin >= Bytes{0};
+}
+
 std::string margin_text(const cost::StepEstimate& estimate) {
   const std::string shortage = host_shortage(estimate.host);
   if (!shortage.empty() && estimate.margin >= Bytes{0}) {
     return shortage;
   }
-  return estimate.margin < Bytes{0} ? to_text(-estimate.margin) + " short"
-                                    : to_text(estimate.margin) + " to spare";
+  if (estimate.margin < Bytes{0}) {
+    return to_text(-estimate.margin) + " short";
+  }
+  return to_text(estimate.margin) + (is_too_little(estimate) ? " to spare is too little"
+                                                             : " to spare");
 }
 
 /// ", chance to fit 62.1 %" where the interval straddles the capacity.
 std::string chance_text(const FitAnswer& answer) {
   const cost::StepEstimate& estimate = answer.estimate;
+  if (is_too_little(estimate) && estimate.chance) {
+    return ", chance to fit " + percent_text(*estimate.chance);
+  }
   const bool open = errors_apply(answer) && estimate.chance &&
                     estimate.device_verdict == cost::Verdict::kTight &&
                     *estimate.chance < cost::kConfidenceLevel;

@@ -7,6 +7,7 @@
 
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/recording/recording.h"
+#include "model_ir/spec/recording/used_parameters.h"
 
 namespace headroom::cost {
 namespace {
@@ -95,6 +96,10 @@ double model_flops_per_token(const ir::ModelSpec& model, std::int64_t sequence,
     const auto layers =
         static_cast<double>(model.encoder->layers) + static_cast<double>(model.layers.size());
     keys += layers * static_cast<double>(sequence);
+  }
+  if (model.recording && !model.layers.empty()) {
+    const auto attending = static_cast<double>(use_of(*model.recording).attending_layers);
+    keys *= std::min(1.0, attending / static_cast<double>(model.layers.size()));
   }
   return 6 * multiplied(model) + 6 * attention_width(model) * keys;
 }

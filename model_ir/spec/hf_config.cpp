@@ -289,7 +289,7 @@ ModelSpec read_hf_object(const JsonObject& config, const HfConfigOptions& option
   return model;
 }
 
-std::vector<std::string> recording_notes(const ModelSpec& model) {
+std::vector<std::string> recording_notes(const ModelSpec& model, bool images) {
   std::vector<std::string> notes;
   if (!model.recording) {
     return notes;
@@ -302,18 +302,22 @@ std::vector<std::string> recording_notes(const ModelSpec& model) {
     notes.emplace_back(
         "transformers has no fused attention for this model: sdpa means eager attention here");
   }
-  const bool sees = std::ranges::any_of(
-      recording.variants, [](const RecordedVariant& one) { return one.images.has_value(); });
+  const auto has_images = [](const RecordedVariant& one) {
+    return one.images.kind != RecordedImages::Kind::kNone;
+  };
+  const bool sees = std::ranges::any_of(recording.variants, has_images);
+  const bool reads = !std::ranges::all_of(recording.variants, has_images);
   const bool has_tower = std::ranges::any_of(recording.modules, [](const RecordedModule& one) {
     return one.type.find("Vision") != std::string::npos;
   });
-  if (sees) {
+  if (sees && (images || !reads)) {
     notes.emplace_back(
         "cuDNN's workspace for the convolution that cuts images into patches is not counted");
   } else if (has_tower) {
     notes.emplace_back(
         "the answer is for batches of text alone: the vision tower is in memory, and no image "
-        "runs through it");
+        "runs through it" +
+        std::string(sees ? "; --images has images run through it" : ""));
   }
   if (recording.task == kSpeechTask) {
     notes.emplace_back(
@@ -335,8 +339,8 @@ std::vector<std::string> recording_notes(const ModelSpec& model) {
 
 namespace {
 
-void add_recording_notes(HfConfig& config) {
-  for (std::string& note : recording_notes(config.model)) {
+void add_recording_notes(HfConfig& config, bool images) {
+  for (std::string& note : recording_notes(config.model, images)) {
     config.notes.push_back(std::move(note));
   }
 }
@@ -355,7 +359,7 @@ Result<HfConfig> inspect_recording(std::string_view text, std::string_view file,
   HfConfig config;
   config.model = std::move(model).value();
   config.model.name = options.name.empty() ? config.model.name : options.name;
-  add_recording_notes(config);
+  add_recording_notes(config, options.head.images);
   return config;
 }
 
@@ -370,7 +374,7 @@ bool is_written(const JsonValue& config) {
 Result<std::optional<FamilyModel>> find_recorded_family(const JsonValue& config,
                                                         std::string_view file,
                                                         const HfConfigOptions& options) {
-  if (options.as || is_written(config)) {
+  if (options.as || (is_written(config) && !options.head.images)) {
     return std::optional<FamilyModel>();
   }
   std::string families = options.families;
@@ -460,7 +464,7 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
     }
     config.notes.push_back("not in the file, so that the defaults of transformers apply: " + keys);
   }
-  add_recording_notes(config);
+  add_recording_notes(config, options.head.images);
   if (const Result<JsonReader> reader = JsonReader::from_text(text, file)) {
     config.quantisation = quantisation_of(reader->root());
   }

@@ -63,7 +63,8 @@ struct HfConfig {
 [[nodiscard]] Result<HfConfig> inspect_hf_config(std::string_view written, std::string_view file,
                                                  const HfConfigOptions& options = {});
 /// What a reader of an answer must know of the recorded code of a model; empty without a recording.
-[[nodiscard]] std::vector<std::string> recording_notes(const ModelSpec& model);
+/// `images`: the question is about batches with images.
+[[nodiscard]] std::vector<std::string> recording_notes(const ModelSpec& model, bool images);
 /// The model of a configuration of a family that was recorded (`model_of_family`); nothing if its
 /// family is written by hand, or is not known at all.
 [[nodiscard]] Result<std::optional<ModelSpec>> read_recorded_family(const JsonValue& config,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model_ir/spec/recording/recording.h"
+#include "model_ir/spec/recording/used_parameters.h"
 #include "model_ir/spec/task.h"
 
 namespace headroom::ir {
@@ -94,13 +95,19 @@ LayerParameters largest_recorded_layer(const ModelSpec& model) {
 
 ParameterCount count_recorded(const Recording& recording) {
   ParameterCount count;
-  for (const RecordedParameter& parameter : recording.parameters) {
+  const RecordedUse use = use_of(recording);
+  for (std::size_t index = 0; index < recording.parameters.size(); ++index) {
+    const RecordedParameter& parameter = recording.parameters[index];
     const std::string& type = recording.modules[parameter.module].type;
     std::int64_t& part = parameter.layer >= 0                          ? count.layers
                          : type.find("Embedding") != std::string::npos ? count.token_embedding
                          : type == "Linear"                            ? count.head
                                                                        : count.final_norm;
     part += elements_of(parameter);
+    if (&part != &count.token_embedding) {
+      std::int64_t& idle = use.elements[index] == 0 ? count.idle_modules : count.idle_experts;
+      idle += elements_of(parameter) - use.elements[index];
+    }
   }
   return count;
 }

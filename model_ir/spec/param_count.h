@@ -28,12 +28,14 @@ struct ParameterCount {
   std::int64_t final_norm = 0;
   std::int64_t head = 0;  ///< Output matrix unless tied, its bias, BERT's transform.
   std::int64_t idle_experts = 0;
+  std::int64_t idle_modules = 0;  ///< In `layers` to `head`: a tower in a batch of text alone.
 
   [[nodiscard]] std::int64_t total() const {
     return token_embedding + position_embedding + embedding_other + layers + final_norm + head;
   }
-  /// Parameters used for one token: all except the experts that the router does not choose.
-  [[nodiscard]] std::int64_t active() const { return total() - idle_experts; }
+  /// Parameters used for one token: all except the experts that the router does not choose, and
+  /// modules that do not run.
+  [[nodiscard]] std::int64_t active() const { return total() - idle_experts - idle_modules; }
   friend bool operator==(const ParameterCount&, const ParameterCount&) = default;
 };
 

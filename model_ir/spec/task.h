@@ -23,6 +23,7 @@ namespace headroom::ir {
 struct AskedHead {
   std::optional<Task> task;
   std::optional<std::int64_t> labels;
+  bool images = false;  ///< The whole model of images and text, also where its text part is known.
 };
 
 /// A head that classifies, as a family's code builds it.

@@ -125,6 +125,8 @@ std::string_view describe(Bottleneck bottleneck) {
       return "the pipeline's bubble and transfers";
     case Bottleneck::kOffload:
       return "offload";
+    case Bottleneck::kRecomputation:
+      return "recomputation";
   }
   return "?";
 }

@@ -219,6 +219,7 @@ enum class Bottleneck : std::uint8_t {
   kSmallBatch,     ///< Kernels too short for the host to launch them in time.
   kBubble,         ///< Stages of a pipeline that wait for each other.
   kOffload,        ///< Copies to the host and the work done there.
+  kRecomputation,  ///< Forward kernels that run once more for the backward pass.
 };
 /// "exposed communication", ...
 [[nodiscard]] std::string_view describe(Bottleneck bottleneck);

@@ -162,6 +162,7 @@ std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck, const ParallelPlan
     case Bottleneck::kCommunication:
       return less_communication(plan);
     case Bottleneck::kSmallBatch:
+    case Bottleneck::kRecomputation:
       return {};
     case Bottleneck::kBubble:
       return smaller_bubble(plan, layers);

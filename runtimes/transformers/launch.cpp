@@ -1,5 +1,6 @@
 #include "runtimes/transformers/launch.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -203,7 +204,30 @@ std::vector<std::string> training_arguments(const ParallelPlan& plan) {
   return words;
 }
 
-std::vector<std::string> checkpointing_lines(const ParallelPlan& plan) {
+/// The path up to which all layers that run are alike, "model.language_model.": a tower may have
+/// other layers that are not counted. Empty for a model without towers.
+std::string path_of_layers(const ModelSpec& model, const ParallelPlan& plan) {
+  if (!model.recording) {
+    return {};
+  }
+  const Recording& recording = *model.recording;
+  const auto variant = std::ranges::find_if(recording.variants, [&](const RecordedVariant& one) {
+    return one.images.take(plan.workload.images);
+  });
+  if (variant == recording.variants.end() || variant->layers.empty()) {
+    return {};
+  }
+  std::string path = recording.modules[variant->layers.front().module].path;
+  for (const RecordedLayer& layer : variant->layers) {
+    const std::string& other = recording.modules[layer.module].path;
+    const auto [end, unused] = std::ranges::mismatch(path, other);
+    path.erase(end, path.end());
+  }
+  path.erase(path.rfind('.') + 1);
+  return path;
+}
+
+std::vector<std::string> checkpointing_lines(const ModelSpec& model, const ParallelPlan& plan) {
   const bool some = plan.recompute_every > 1 || plan.recompute_first > 0;
   if (plan.recompute == Recompute::kNone || !some) {
     return {};
@@ -211,10 +235,14 @@ std::vector<std::string> checkpointing_lines(const ParallelPlan& plan) {
   // Source: huggingface/transformers src/transformers/modeling_layers.py,
   // GradientCheckpointingLayer.__call__: a layer is checkpointed if its own switch is on, which
   // gradient_checkpointing_enable() sets on every layer.
+  const std::string path = path_of_layers(model, plan);
   return {
       "# after model.gradient_checkpointing_enable(), which Trainer calls when it starts:",
       "from transformers.modeling_layers import GradientCheckpointingLayer",
-      "layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]",
+      path.empty()
+          ? "layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]"
+          : "layers = [m for name, m in model.named_modules() if \"" + path +
+                "\" in name and isinstance(m, GradientCheckpointingLayer)]",
       "for index, layer in enumerate(layers):",
       "    layer.gradient_checkpointing = " +
           (plan.recompute_first > 0 ? "index < " + std::to_string(plan.recompute_first)
@@ -250,7 +278,7 @@ std::vector<std::string> script_lines(const ModelSpec& model, const ParallelPlan
                                 std::to_string(images->height) + " x " +
                                 std::to_string(images->width) + " pixels in each"
                           : ""));
-  append_words(lines, checkpointing_lines(plan));
+  append_words(lines, checkpointing_lines(model, plan));
   return lines;
 }
 

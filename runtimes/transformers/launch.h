@@ -19,6 +19,7 @@ namespace headroom::ir::transformers {
                                                     const std::string& name);
 
 /// The lines that checkpoint some of the layers only; none for a plan that checkpoints all or none.
-[[nodiscard]] std::vector<std::string> checkpointing_lines(const ParallelPlan& plan);
+[[nodiscard]] std::vector<std::string> checkpointing_lines(const ModelSpec& model,
+                                                           const ParallelPlan& plan);
 
 }  // namespace headroom::ir::transformers

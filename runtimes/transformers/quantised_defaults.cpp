@@ -3,13 +3,20 @@
 #include <cstdint>
 
 #include "model_ir/base/units.h"
+#include "model_ir/spec/recording/used_parameters.h"
 #include "runtimes/transformers/library_version.h"
 
 namespace headroom::ir::transformers {
 namespace {
 
-/// Parameters of the routed experts: gate, up and down projection of each.
-std::int64_t expert_parameters(const ModelSpec& model) {
+/// Parameters of the routed experts that are no linear layers: gate, up and down projection of each.
+std::int64_t expert_parameters(const ModelSpec& model, const ParallelPlan& plan) {
+  if (model.recording) {
+    return use_of(*model.recording).fused_experts;
+  }
+  if (!model.moe || expert_weights(model, plan) != ExpertWeights::kFused) {
+    return 0;
+  }
   std::int64_t layers = 0;
   for (const LayerSpec& layer : model.layers) {
     layers += layer.moe ? 1 : 0;
@@ -45,8 +52,8 @@ std::vector<TrainerDefaults> adapter_trainers(const ParallelPlan& plan) {
 
 std::vector<std::string> quantised_notes(const ModelSpec& model, const ParallelPlan& plan) {
   std::vector<std::string> notes;
-  if (plan.quant && model.moe && expert_weights(model, plan) == ExpertWeights::kFused) {
-    const Bytes narrow{2 * expert_parameters(model)};
+  const Bytes narrow{plan.quant ? 2 * expert_parameters(model, plan) : 0};
+  if (narrow > Bytes{0}) {
     notes.push_back("experts are not quantised (" + to_text(narrow) + " in 16 bits" +
                     (plan.quant->prepare_kbit ? ", " + to_text(2 * narrow) +
                                                     " once PEFT's preparation has made them fp32; "

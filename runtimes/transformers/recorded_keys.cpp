@@ -107,7 +107,9 @@ void read_run_of_model(RunReader& row, Recorder recorder, RunSetting& run,
     row.fail("config", "absent");
     return;
   }
-  Result<ModelSpec> model = parse_hf_config(to_json(*config), "case.config");
+  HfConfigOptions options;
+  options.head.images = row.peek("images") != nullptr;
+  Result<ModelSpec> model = parse_hf_config(to_json(*config), "case.config", options);
   if (!model) {
     row.refuse(model.error());
     return;
@@ -131,11 +133,18 @@ void read_run_of_model(RunReader& row, Recorder recorder, RunSetting& run,
 
 void read_common_keys(RunReader& row, ParallelPlan& plan) {
   // What a case says about itself and about its recording.
-  constexpr std::array<std::string_view, 8> kAside = {
-      "id", "model", "layers", "config", "trace", "events", "time_steps", "persistent"};
+  constexpr std::array<std::string_view, 9> kAside = {
+      "id",     "model",      "layers",     "config",      "trace",
+      "events", "time_steps", "persistent", "image_tokens"};
   row.ignore(kAside);
   plan.workload.micro_batch = row.integer("micro_batch", 1, kBatchRange);
   plan.workload.sequence = row.integer("seq", 2048, kSequenceRange);
+  if (row.peek("images") != nullptr) {
+    plan.workload.images = parse_images(row.text("images", ""));
+    if (!plan.workload.images) {
+      row.fail("images", "not COUNTxHEIGHTxWIDTH");
+    }
+  }
   plan.workload.accumulation = row.integer("accumulation", 1, {1, 1 << 12});
   plan.workload.steps = static_cast<int>(row.integer("steps", 2, {0, 64}));
   plan.attention = row.word<AttentionKind>("attention", "sdpa", kCaseAttention);

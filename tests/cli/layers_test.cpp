@@ -76,4 +76,10 @@ TEST_CASE("fit: layers that are checkpointed one by one come with the code to pa
   CHECK(script("full").find("layer.gradient_checkpointing") == std::string::npos);
 }
 
+TEST_CASE("fit: the code to paste leaves out the layers of a tower that does not run") {
+  const test::Answer answer = test::headroom(
+      "fit qwen3-vl-8b --gpu a100-40gb --lora r=16 --checkpointing first-18 --script");
+  CHECK(answer.says("if \"model.language_model.layers.\" in name and "));
+}
+
 }  // namespace headroom::cli

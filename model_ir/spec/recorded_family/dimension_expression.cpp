@@ -59,14 +59,14 @@ struct Fraction {
   }
 };
 
-/// A term: a coefficient, and its factors of B and S as text.
+/// A term: a coefficient, and its factors of B, S and I as text.
 struct SizeTerm {
   Fraction factor;
   std::string rest;
 };
 
-bool is_batch_or_sequence(std::string_view factor) {
-  return factor == "B" || factor == "S" || factor.starts_with("ceil(");
+bool is_of_batch(std::string_view factor) {
+  return factor == "B" || factor == "S" || factor == "I" || factor.starts_with("ceil(");
 }
 
 std::optional<std::int64_t> number_of(std::string_view name, const DimensionOf& dimension_of) {
@@ -110,7 +110,7 @@ std::optional<SizeTerm> read_term(std::string_view text, const DimensionOf& dime
   while (true) {
     const std::size_t star = text.find('*');
     const std::string_view factor = text.substr(0, star);
-    if (is_batch_or_sequence(factor)) {
+    if (is_of_batch(factor)) {
       term.rest += (term.rest.empty() ? "" : "*") + std::string(factor);
     } else if (!add_quotient(factor, dimension_of, term.factor)) {
       return std::nullopt;

@@ -14,8 +14,8 @@ namespace headroom::ir {
 using DimensionOf = std::function<std::optional<std::int64_t>(std::string_view)>;
 
 /// A size of a family's recording ("2*num_attention_heads*head_dim*B*S + hidden_size/2") as the
-/// recording of one configuration has it: a whole number, or an expression of B and S. Terms are
-/// joined by " + " and " - "; a factor is a number, a path of the configuration, B, S or
+/// recording of one configuration has it: a whole number, or an expression of B, S and I. Terms are
+/// joined by " + " and " - "; a factor is a number, a path of the configuration, B, S, I or
 /// "ceil(S/d)"; "/" divides without remainder.
 ///
 /// Nothing if it is of another form, names what the configuration does not have as a number, leaves

@@ -19,9 +19,13 @@ inline constexpr std::string_view kFamilyKey = "\"headroom_family\"";
 /// The folder of `ConfigDir` with the recordings of families.
 inline constexpr std::string_view kFamilyFolder = "families";
 
+/// The whole model of images and text, of a family whose text part is known by itself.
+inline constexpr std::string_view kImagesHead = "image-text";
+
 /// The heads that a family may have besides the first that transformers has for it.
-inline constexpr std::array<std::string_view, 5> kRecordedHeads = {
-    "masked-lm", "seq2seq-lm", "speech-seq2seq", "sequence-classification", "token-classification"};
+inline constexpr std::array<std::string_view, 6> kRecordedHeads = {
+    "masked-lm",  "seq2seq-lm", "speech-seq2seq", "sequence-classification", "token-classification",
+    kImagesHead};
 
 /// A model that a recording of its family describes.
 struct FamilyModel {

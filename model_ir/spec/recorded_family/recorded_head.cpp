@@ -19,6 +19,9 @@ std::string_view head_of(const JsonValue& config, const HeadQuestion& question) 
   if (task != Task::kLanguage) {
     return name_of(task);
   }
+  if (question.asked.images && is_recorded(config, question.families, kImagesHead)) {
+    return kImagesHead;
+  }
   using Head = std::pair<std::string_view, std::string_view>;  // The end of a class, its head.
   constexpr std::array<Head, 4> kHeads = {{{"ForMaskedLM", "masked-lm"},
                                            {"ForConditionalGeneration", "seq2seq-lm"},

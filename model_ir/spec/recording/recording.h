@@ -174,6 +174,26 @@ struct RecordedLoad {
   RecordedScope scope;
 };
 
+/// The images of the sequences for which a variant holds.
+struct RecordedImages {
+  enum class Kind : std::uint8_t {
+    kNone,     ///< Text alone.
+    kThese,    ///< As many as there are, of this size.
+    kOne,      ///< One image of any size in one sequence alone.
+    kSeveral,  ///< Any number of images of any size; not one alone in the micro-batch.
+  };
+  Kind kind = Kind::kNone;
+  Images these;  ///< `kThese`
+
+  [[nodiscard]] bool take(const std::optional<Images>& asked) const {
+    if (!asked || kind == Kind::kNone) {
+      return !asked && kind == Kind::kNone;
+    }
+    return kind == Kind::kSeveral || (kind == Kind::kOne && asked->count == 1) ||
+           (kind == Kind::kThese && *asked == these);
+  }
+};
+
 /// The code under one precision and one attention implementation.
 struct RecordedVariant {
   DType parameters = DType::kBf16;
@@ -184,16 +204,17 @@ struct RecordedVariant {
   bool quantised = false;
   /// `quantised`: after prepare_model_for_kbit_training, which makes the other parameters fp32.
   bool prepared = false;
-  std::optional<Images> images;  ///< The images of every sequence, if there are any.
-  bool masks_made = false;       ///< For batches whose mask of ones the model makes all the same.
+  RecordedImages images;
+  bool masks_made = false;  ///< For batches whose mask of ones the model makes all the same.
   std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.
-  std::int64_t sequence_from = 1;           ///< Sequence lengths for which it holds.
+  SizeExpression sequence_from{1};          ///< Sequence lengths for which it holds.
   std::optional<std::int64_t> sequence_below;
   std::int64_t sequence_multiple = 1;
   std::optional<std::int64_t> sequence_no_multiple;
 
   [[nodiscard]] bool takes(const BatchSizes& sizes) const {
-    return (!micro_batch || *micro_batch == sizes.batch) && sizes.sequence >= sequence_from &&
+    return (!micro_batch || *micro_batch == sizes.batch) &&
+           sizes.sequence >= sequence_from.at(sizes).value_or(SizeExpression::kGreatest) &&
            (!sequence_below || sizes.sequence < *sequence_below) &&
            sizes.sequence % sequence_multiple == 0 &&
            (!sequence_no_multiple || sizes.sequence % *sequence_no_multiple != 0);

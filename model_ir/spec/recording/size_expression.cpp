@@ -83,6 +83,8 @@ class Parser {
         ++term.batch_power;
       } else if (accept('S')) {
         ++term.sequence_power;
+      } else if (accept('I')) {
+        ++term.images_power;
       } else if (!quotient(term)) {
         const std::optional<std::int64_t> value = number();
         if (!value || __builtin_mul_overflow(term.factor, *value, &term.factor)) {
@@ -116,6 +118,11 @@ std::optional<std::int64_t> value_of(const SizeExpression::Term& term, const Bat
       return std::nullopt;
     }
   }
+  for (int power = 0; power < term.images_power; ++power) {
+    if (!multiply(value, sizes.images)) {
+      return std::nullopt;
+    }
+  }
   for (const std::int64_t divisor : term.divisors) {
     if (!multiply(value, sizes.sequence / divisor + (sizes.sequence % divisor != 0 ? 1 : 0))) {
       return std::nullopt;
@@ -133,7 +140,8 @@ std::optional<SizeExpression> SizeExpression::parse(std::string_view text) {
   }
   SizeExpression expression;
   for (Term& term : *terms) {
-    const bool depends = term.batch_power > 0 || term.sequence_power > 0 || !term.divisors.empty();
+    const bool depends = term.batch_power > 0 || term.sequence_power > 0 || term.images_power > 0 ||
+                         !term.divisors.empty();
     if (depends) {
       expression.terms_.push_back(std::move(term));
     } else if (__builtin_add_overflow(expression.number_, term.factor, &expression.number_)) {

@@ -11,10 +11,11 @@ namespace headroom::ir {
 struct BatchSizes {
   std::int64_t batch = 1;     ///< B: sequences in a micro-batch.
   std::int64_t sequence = 1;  ///< S: tokens of a sequence.
+  std::int64_t images = 0;    ///< I: images of a sequence.
   friend bool operator==(const BatchSizes&, const BatchSizes&) = default;
 };
 
-/// A whole number as a function of B and S: a sum of products such as "2*B*S + ceil(S/64)*128".
+/// A whole number as a function of B, S and I: a sum of products such as "2*B*S + ceil(S/64)*128".
 class SizeExpression {
  public:
   /// A product; the quotient is rounded up.
@@ -22,6 +23,7 @@ class SizeExpression {
     std::int64_t factor = 1;
     int batch_power = 0;
     int sequence_power = 0;
+    int images_power = 0;
     std::vector<std::int64_t> divisors;  ///< The divisors of S, one for each factor "ceil(S/d)".
     friend bool operator==(const Term&, const Term&) = default;
   };

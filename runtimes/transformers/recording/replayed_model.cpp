@@ -27,10 +27,6 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-BatchSizes sizes_of(const ParallelPlan& plan) {
-  return {.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence};
-}
-
 std::string precision_text(const std::string& precision, std::string_view attention) {
   return precision + " with attention " + std::string(attention);
 }
@@ -48,8 +44,9 @@ std::string qlora_text(bool prepared, const std::string& precision, std::string_
 }
 
 /// The sequence lengths for which a variant holds.
-std::string lengths_of(const RecordedVariant& variant) {
-  std::string text = "at least " + std::to_string(variant.sequence_from) + " tokens";
+std::string lengths_of(const RecordedVariant& variant, const BatchSizes& sizes) {
+  std::string text =
+      "at least " + std::to_string(variant.sequence_from.at(sizes).value_or(1)) + " tokens";
   if (variant.sequence_below) {
     text += " and below " + std::to_string(*variant.sequence_below);
   }
@@ -67,13 +64,12 @@ std::optional<Error> images_trouble(const ModelSpec& spec, const ParallelPlan& p
   const std::optional<Images>& asked = plan.workload.images;
   std::vector<std::string> recorded;
   for (const RecordedVariant& variant : spec.recording->variants) {
-    if (variant.images == asked) {
+    if (variant.images.take(asked)) {
       return std::nullopt;
     }
-    const std::string text = variant.images ? text_of(*variant.images) : "none";
-    if (std::ranges::find(recorded, text) == recorded.end()) {
-      recorded.push_back(text);
-    }
+    add_once(recorded, variant.images.kind == RecordedImages::Kind::kThese
+                           ? text_of(variant.images.these)
+                           : "none");
   }
   return Error::invalid_argument(
       "images", asked ? text_of(*asked) : "none", "what the recording holds: " + join(recorded),
@@ -89,7 +85,7 @@ std::optional<Error> images_trouble(const ModelSpec& spec, const ParallelPlan& p
 std::vector<std::string> recorded_batches(const ModelSpec& spec, const ParallelPlan& plan) {
   std::vector<std::string> batches;
   for (const RecordedVariant& variant : spec.recording->variants) {
-    if (variant.images != plan.workload.images) {
+    if (!variant.images.take(plan.workload.images)) {
       continue;
     }
     if (!variant.micro_batch || *variant.micro_batch == plan.workload.micro_batch) {
@@ -109,7 +105,7 @@ std::vector<std::string> recorded_with_quantised_layers(const ModelSpec& spec,
   std::vector<std::string> recorded;
   for (const RecordedVariant& variant : spec.recording->variants) {
     const bool one_type = !variant.quantised && !variant.autocast;  // See `computes`.
-    if (variant.images != plan.workload.images || variant.masks_made ||
+    if (!variant.images.take(plan.workload.images) || variant.masks_made ||
         !(variant.quantised || one_type)) {
       continue;
     }
@@ -122,6 +118,13 @@ std::vector<std::string> recorded_with_quantised_layers(const ModelSpec& spec,
   return recorded;
 }
 
+/// Whether the recording answers for the plan with the other choice of PEFT's preparation.
+bool prepares_otherwise(const ModelSpec& spec, const ParallelPlan& plan) {
+  ParallelPlan other = plan;
+  other.quant->prepare_kbit = !plan.quant->prepare_kbit;
+  return code_for(spec, other).has_value();
+}
+
 /// The error for a precision, an attention or a length that was not recorded. Requires that no code
 /// answers for the plan.
 Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
@@ -129,14 +132,14 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   std::vector<std::string> lengths;
   std::vector<std::string> kinds;  // Attention that has the precision.
   for (const RecordedVariant& variant : spec.recording->variants) {
-    if (computes(*spec.recording, variant, plan) && variant.images == plan.workload.images &&
+    if (computes(*spec.recording, variant, plan) && variant.images.take(plan.workload.images) &&
         !variant.masks_made) {
       add_once(kinds, variant.attention);
       if (variant.attention == attention_for(spec, plan)) {
-        add_once(lengths, lengths_of(variant));
+        add_once(lengths, lengths_of(variant, sizes_of(plan)));
       }
     }
-    if (variant.quantised || variant.images != plan.workload.images) {
+    if (variant.quantised || !variant.images.take(plan.workload.images)) {
       continue;
     }
     std::vector<std::string>& precisions = held[variant.attention];
@@ -162,6 +165,14 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
         "attention", std::string(attention),
         join(kinds) + ": the recording has no other attention in this precision",
         "leave out --attention");
+  }
+  if (plan.quant && prepares_otherwise(spec, plan)) {
+    const bool prepare = plan.quant->prepare_kbit;
+    return Error::invalid_argument(
+        "qlora", std::string("PEFT's preparation: prepare=") + (prepare ? "yes" : "no"),
+        std::string("prepare=") + (prepare ? "no" : "yes") +
+            ": this model was recorded in no other way",
+        std::string("add prepare=") + (prepare ? "no" : "yes") + " to --qlora");
   }
   if (plan.quant) {
     const std::vector<std::string> quantised = recorded_with_quantised_layers(spec, plan);

@@ -66,13 +66,13 @@ Fit fit_of(const Recording& recording, const RecordedVariant& variant, const Par
 /// The variant with this attention that fits best; null if there is none.
 const RecordedVariant* variant_with(const ModelSpec& spec, const ParallelPlan& plan,
                                     std::string_view attention) {
-  const BatchSizes sizes{.batch = plan.workload.micro_batch, .sequence = plan.workload.sequence};
+  const BatchSizes sizes = sizes_of(plan);
   const RecordedVariant* best = nullptr;
   Fit best_fit = Fit::kNone;
   for (const RecordedVariant& variant : spec.recording->variants) {
     const Fit fit = fit_of(*spec.recording, variant, plan);
     if (fit == Fit::kNone || variant.attention != attention ||
-        variant.images != plan.workload.images || variant.masks_made || !variant.takes(sizes)) {
+        !variant.images.take(plan.workload.images) || variant.masks_made || !variant.takes(sizes)) {
       continue;
     }
     const bool closer = best == nullptr || fit > best_fit;

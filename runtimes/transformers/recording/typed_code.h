@@ -13,6 +13,14 @@
 
 namespace headroom::ir::transformers {
 
+/// The sizes of the plan's micro-batches.
+[[nodiscard]] inline BatchSizes sizes_of(const ParallelPlan& plan) {
+  const Workload& workload = plan.workload;
+  return {.batch = workload.micro_batch,
+          .sequence = workload.sequence,
+          .images = workload.images ? workload.images->count : 0};
+}
+
 /// Code that was recorded in type `from` runs in type `to`.
 struct TypeChange {
   DType from = DType::kBf16;

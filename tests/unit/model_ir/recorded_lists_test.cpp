@@ -67,11 +67,11 @@ TEST_CASE("recorded lists: a scan over 256 tokens leaves the bytes of the real P
 TEST_CASE("recorded lists: packages that the code asked for and did not find are kept") {
   const ModelSpec model = read_mamba(mamba_text()).value();
   CHECK(model.recording->missing == std::vector<std::string>{"causal_conv1d", "mamba_ssm"});
-  const std::vector<std::string> notes = recording_notes(model);
+  const std::vector<std::string> notes = recording_notes(model, false);
   CHECK(std::ranges::any_of(notes, [](const std::string& note) {
     return note.find("kernels of causal_conv1d, mamba_ssm installed") != std::string::npos;
   }));
-  CHECK(recording_notes(ModelSpec()).empty());
+  CHECK(recording_notes(ModelSpec(), false).empty());
 }
 
 TEST_CASE("recorded lists: only what joins tensors takes a list") {

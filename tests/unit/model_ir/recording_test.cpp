@@ -102,10 +102,12 @@ ParallelPlan plan_of(Precision precision, std::int64_t micro_batch, std::int64_t
 
 }  // namespace
 
-TEST_CASE("recording: sizes are sums of products of B, S and quotients") {
-  const BatchSizes sizes{.batch = 3, .sequence = 130};
+TEST_CASE("recording: sizes are sums of products of B, S, I and quotients") {
+  const BatchSizes sizes{.batch = 3, .sequence = 130, .images = 2};
   for (const auto& [text, value] : {std::pair{"7", 7},
                                     {"B*S", 390},
+                                    {"257*I + 1", 515},
+                                    {"256*B*I", 1536},
                                     {"2*B*S*S + 64", 101464},
                                     {"ceil(S/64)*128 - 4", 380},
                                     {"S*S - S", 16770}}) {

@@ -21,6 +21,9 @@ class Images:
         self.text = text
         self.count, self.height, self.width = (int(one) for one in match.groups())
 
+    def one(self) -> "Images":
+        return Images(f"1x{self.height}x{self.width}")
+
     def tokens_of_each(self, rows: Sequence[int]) -> List[int]:
         """The tokens of each image of one sequence; `rows`: of each tensor of features that the model made of them."""
         if len(rows) == self.count:

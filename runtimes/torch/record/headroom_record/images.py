@@ -76,6 +76,10 @@ def _sizes(kind: Any, config: Any, vision: Any) -> Dict[str, Any]:
     return found
 
 
+def _shapes(made: Dict[str, torch.Tensor]) -> Dict[str, Any]:
+    return {name: value.shape for name, value in made.items()}
+
+
 class ImageBatches:
     """Batches of a model with images, made of black pixels on the host and then moved to the device."""
 
@@ -108,14 +112,26 @@ class ImageBatches:
         """The tokens of the shortest sequence."""
         return shortest(self.tokens)
 
+    def words(self, of_any: bool) -> Dict[str, Any]:
+        """What a variant says of its images: which ones, or that they are one or several of any size."""
+        if not of_any:
+            return {"images": self._images.text}
+        for other in ((self._images.width // 2, 3 * self._images.height), (3 * self._images.width, self._images.height)):
+            if _shapes(self._made([[self._picture.resize(other)] * self._images.count])) != _shapes(self.pixels(1)):
+                raise NoImages("the image processor makes other sizes of other images")
+        if len(set(self.tokens)) != 1:
+            raise NoImages("equal images have unlike numbers of tokens")
+        return {"images": "one" if self._images.count == 1 else "several"}
+
     def pixels(self, micro_batch: int) -> Dict[str, torch.Tensor]:
         """What the image processor makes for so many sequences, on the host."""
         if micro_batch not in self._known:
-            pictures = [[self._picture] * self._images.count for _ in range(micro_batch)]
-            made = self._processor(images=pictures, return_tensors="pt")
-            self._known[micro_batch] = {name: value for name, value in made.items()
-                                        if name in self._takes and isinstance(value, torch.Tensor)}
+            self._known[micro_batch] = self._made([[self._picture] * self._images.count for _ in range(micro_batch)])
         return self._known[micro_batch]
+
+    def _made(self, pictures: List[List[Any]]) -> Dict[str, torch.Tensor]:
+        made = self._processor(images=pictures, return_tensors="pt")
+        return {name: value for name, value in made.items() if name in self._takes and isinstance(value, torch.Tensor)}
 
     def _tokens_of_each(self, model: Any) -> List[int]:
         """The places of each image in the text: as many as the model makes features."""

@@ -33,6 +33,7 @@ class Plan:
         counts = (4, 3, 2, 2) if brief else (None,) * 4
         self.several, self.odd, self.alone, self.alone_odd = (
             sizes[:count] for sizes, count in zip((POINTS, ODD, ALONE, ALONE_ODD), counts))
+        self.only_alone = False  # One sequence is all that is recorded.
         self.factor = 1  # Longer sequences, for loops over parts of them.
 
     def below(self, batches: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:

@@ -1,6 +1,7 @@
 """Runs a model at several sizes and puts the recording together."""
 
 import functools
+import itertools
 import json
 import platform
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -80,8 +81,8 @@ def _found(run: Run, plan: Plan) -> Tuple[Recorder, List[Any]]:
 class _Parts:
     """What the modes of one recording share."""
 
-    def __init__(self, masks_made: bool, images: Optional[Images]) -> None:
-        self.images = images
+    def __init__(self, masks_made: bool) -> None:
+        self.images: Dict[str, Any] = {}  # What the variants that are added say of images.
         self.masks_made = masks_made
         self.gradients: Dict[str, int] = {}
         self.variants: List[Any] = []
@@ -100,8 +101,7 @@ class _Parts:
                 holds["sequence_from"] = max(least, holds.get("sequence_from", 0))
             variant = dict({"parameters": mode.parameters, "autocast": mode.autocast, "attention": mode.attention,
                             "compute_capability": f"{capability[0]}.{capability[1]}"}, **holds)
-            if self.images is not None:
-                variant["images"] = self.images.text
+            variant.update(self.images)
             if self.masks_made:
                 variant["masks"] = "made"
             if mode.linears is not None:
@@ -131,7 +131,9 @@ def _take_sequences_whole(masking: Any) -> None:
 def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tuple[int, int]]],
            wanted: Optional[str] = None, masks_made: bool = False, brief: bool = False,
            images: Optional[Images] = None, micro_batches: Sequence[int] = MICRO_BATCHES,
-           freeze: Sequence[str] = ()) -> str:
+           freeze: Sequence[str] = (), of_any: bool = False, text_too: bool = False) -> str:
+    """`of_any`: the images stand for others, of other sizes too, which the model's image processor makes one of.
+    `text_too`: besides, batches of text alone are recorded, and those of one sequence with one image."""
     import transformers
 
     fallbacks.watch()
@@ -151,10 +153,13 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         source.batch = labels_batch(task, config.num_labels)
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    parts = _Parts(masks_made, images)
+    parts = _Parts(masks_made)
     model, groups = None, None
     loaded_as: List[str] = []
-    for mode in modes:
+    contents = [images] if images is None or not text_too else [None, images.one(), images]
+    for shown, mode in itertools.product(contents, modes):
+        if mode is modes[0]:
+            groups = None  # Without images, the layers of a tower do not run.
         observer = Observer()
         model, load = _built(source, kind, mode, observer, config)
         if mode.linears == "prepared":
@@ -165,10 +170,13 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
         batch, plan = source.batch, Plan(config, points, brief)
         if task == "speech-seq2seq":
             batch = speech_batch(config, TYPES[mode.parameters])
-        if images is not None:
+        parts.images = {}
+        if shown is not None:
             observer.values = HostValues()
-            batches = ImageBatches(images, model, config, source.folder, observer.values)
+            batches = ImageBatches(shown, model, config, source.folder, observer.values)
             batch, plan = batches.batch, Plan(config, points, brief, batches.shortest, micro_batches)
+            parts.images = batches.words(of_any)
+            plan.only_alone = text_too and shown is not images
         run = Run(observer, model, names, TYPES.get(mode.autocast or ""), batch, groups, mode.linears)
         recorder, found = _found(run, plan)
         groups = run.groups

@@ -128,6 +128,8 @@ class Recorder:
 
     def _of_batches(self, holds: Dict[str, Any], several: List[Tuple[int, int]], alone: List[Tuple[int, int]]) \
             -> List[Any]:
+        if self._plan.only_alone:
+            return [(dict(holds, micro_batch=1), self._merge(alone))]
         if self._plan.micro_batches and not self._is_of_any_batch(several):
             sequences = [sequence for _, sequence in alone]
             return [(dict(holds, micro_batch=one), self._merge([(one, sequence) for sequence in sequences]))

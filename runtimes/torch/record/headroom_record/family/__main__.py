@@ -9,6 +9,7 @@ import time
 import warnings
 from typing import Any, Dict
 
+from ..image_text import Images
 from ..merge import Different
 
 
@@ -26,8 +27,9 @@ def _text(arguments: argparse.Namespace) -> str:
             with open(arguments.gathered, "w", encoding="utf-8") as file:
                 json.dump(found, file)
 
+    images = Images(arguments.images) if arguments.images else None
     return record.recorded(fields.get("config", fields), arguments.count, arguments.seed,
-                           [key for key in arguments.fixed.split(",") if key], keep, arguments.level, arguments.task)
+                           [key for key in arguments.fixed.split(",") if key], keep, arguments.level, arguments.task, images)
 
 
 def main() -> int:
@@ -42,6 +44,8 @@ def main() -> int:
                         help="how little varies (Explorer.narrow); -1 varies the dimensions of towers, too")
     parser.add_argument("--task", choices=("masked-lm", "seq2seq-lm", "speech-seq2seq", "sequence-classification",
                                            "token-classification"), help="another head than the usual one")
+    parser.add_argument("--images", help="also with images whose number varies: those of the first configuration, "
+                                         "COUNTxHEIGHTxWIDTH")
     parser.add_argument("--gathered", help="file that keeps what the model's code said; if it is there, no code runs")
     arguments = parser.parse_args()
     gc.disable()

@@ -2,6 +2,9 @@
 
 from typing import Any, Dict
 
+# A dimension of batches, which no config.json has: the images of every sequence. Recordings write it as I.
+IMAGES = "images.count"
+
 
 def flat(config: Dict[str, Any], prefix: str = "", lists: bool = False) -> Dict[str, Any]:
     """Numbers and texts of a configuration by their paths; lists too if they are asked for."""

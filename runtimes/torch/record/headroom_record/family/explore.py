@@ -9,12 +9,14 @@ import re
 import tempfile
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ..image_text import Images
 from ..recording import Mode, record
 from . import keys, stacks
-from .configuration import flat, with_value
+from .configuration import IMAGES, flat, with_value
 from .reads import Reads
 
-POINT = ((2, 96),)
+_SEQUENCE = 96  # Tokens of text in a probe.
+_MOST_TOKENS = 1024  # Of an image.
 _FACTORS = (2, 0.5, 1.5, 3, 0.75, 1.25)
 # Numbers that no size depends on, and switches that always change the code: they need no probe.
 _FREE = ("initializer_range", "rms_norm_eps", "layer_norm_eps", "norm_eps", "rope_theta", "router_aux_loss_coef",
@@ -46,6 +48,8 @@ class Probe:
             for entry in plain[key]:
                 entry[1] = len(entry[1])
         for variant in plain["variants"]:
+            for entry in variant["inputs"]:
+                entry[2] = len(entry[2])
             bodies = {id(one["body"]): one["body"]["code"] for one in variant["layers"]}
             for code in [variant.get("load", []), variant["forward"]] + list(bodies.values()):
                 _strip(code)
@@ -78,8 +82,10 @@ def _strip(code: List[Any]) -> None:
 class Explorer:
     """Tries configurations near one."""
 
-    def __init__(self, fields: Dict[str, Any], seed: int = 1, task: Optional[str] = None):
+    def __init__(self, fields: Dict[str, Any], seed: int = 1, task: Optional[str] = None,
+                 images: Optional[Images] = None):
         self.task = task
+        self._images = images
         self._random = random.Random(seed)
         self._known: Dict[str, Optional[Probe]] = {}
         self._reads = Reads()
@@ -118,6 +124,8 @@ class Explorer:
     def with_changes(self, changes: Dict[str, Any]) -> Dict[str, Any]:
         fields = self.fields
         for key, value in changes.items():
+            if key == IMAGES:
+                continue
             fields = _with_longer_lists(fields, key, value)
             fields = with_value(fields, key, value)
         return fields
@@ -129,9 +137,13 @@ class Explorer:
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(self.with_changes(changes), file)
             try:
+                images = self._images_of(changes)
                 with self._reads:
-                    return json.loads(record(path, [Mode(mode) for mode in modes], points, self.task,
-                                             brief=brief))
+                    found = json.loads(record(path, [Mode(mode) for mode in modes], points, self.task, brief=brief,
+                                              images=images, of_any=True, text_too=points is None))
+                if images is not None:
+                    found["config"]["images"] = {"count": images.count}
+                return found
             finally:
                 self._calls += 1
                 if self._calls % 4 == 1:  # Models are cycles; their tensors take no memory here.
@@ -145,7 +157,9 @@ class Explorer:
         if key not in self._known:
             self.tried += 1
             try:
-                self._known[key] = Probe(self.recorded(changes, ("bf16//sdpa",), POINT))
+                images = self._images_of(changes)
+                point = (2, _SEQUENCE + (0 if images is None else _MOST_TOKENS * images.count))
+                self._known[key] = Probe(self.recorded(changes, ("bf16//sdpa",), (point,)))
             except (Exception, SystemExit) as error:  # The model's own code may raise anything.
                 self.why = f"{type(error).__name__}: {str(error)[:300]}"
                 self._known[key] = None
@@ -187,7 +201,7 @@ class Explorer:
                 kind = "free" if is_free else "fixed"
             else:
                 kind = "fixed" if (last in _FIXED and is_read) or key in fixed else self._kind(key, value)
-            if last in _WINDOWS and value is not None:  # Masks of longer sequences depend on it; probes are short.
+            if last in _WINDOWS and value is not None and key not in fixed:  # Masks of longer sequences depend on it; probes are short.
                 kind = "dimension" if isinstance(value, int) and 1 < value <= _LARGEST_WINDOW else "fixed"
             if kind == "free":
                 self.free.append(key)
@@ -203,6 +217,13 @@ class Explorer:
                 self.fixed.append(key)
         if not quick:
             self._couple(open_keys)
+        if self._images is not None:
+            self.values[IMAGES] = self._images.count
+            self.dimensions.append(IMAGES)
+
+    def _images_of(self, changes: Dict[str, Any]) -> Optional[Images]:
+        before = self._images
+        return before and Images(f"{changes.get(IMAGES, before.count)}x{before.height}x{before.width}")
 
     def varied(self) -> List[str]:
         """The keys whose values differ in what is drawn."""
@@ -213,7 +234,8 @@ class Explorer:
         most often; 2, numbers of layers; 3, nothing."""
         def stays(key: str) -> bool:
             is_tower = any(one in key for one in ("vision", "audio"))  # Of which most models of a family have one.
-            return level < 0 or level == 0 and not is_tower or level <= 1 and key.rsplit(".", 1)[-1] in _USUAL
+            return level < 0 or level == 0 and not is_tower or level <= 1 and (
+                key == IMAGES or key.rsplit(".", 1)[-1] in _USUAL)
 
         self.dimensions = [key for key in self.dimensions if stays(key)]
         self.coupled = [group for group in self.coupled if all(stays(key) for key in group)]
@@ -329,6 +351,9 @@ class Explorer:
     def _one(self, group: List[str], factor: float) -> Dict[str, int]:
         """Another value for each key of a group."""
         few = self._random.choice((1, 2))
+        if group == [IMAGES]:  # No more than there is room for below a window.
+            has_window = any(key.rsplit(".", 1)[-1] in _WINDOWS and value for key, value in self.values.items())
+            return {IMAGES: self.values[IMAGES] + (1 if has_window else few)}
         result = {}
         for key in group:
             is_window = key.rsplit(".", 1)[-1] in _WINDOWS  # No larger one: plan.py has a limit.

@@ -1,6 +1,7 @@
 """Records a family: explores its configuration, records several, joins them, and checks the result with one more."""
 
 import json
+import re
 import sys
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set
 
@@ -8,7 +9,7 @@ from .. import write
 from ..merge import Different
 from ..modes import usual_modes
 from . import keys, stacks
-from .configuration import flat
+from .configuration import IMAGES, flat
 from .expand import expanded
 from .family import family_of
 
@@ -19,8 +20,10 @@ LAST = 3  # The level at which nothing varies (Explorer.narrow).
 
 def recorded(fields: Dict[str, Any], count: int = 6, seed: int = 1, fixed: Sequence[str] = (),
              keep: Optional[Callable[[Dict[str, Any]], None]] = None, level: int = 0,
-             task: Optional[str] = None) -> str:
+             task: Optional[str] = None, images: Optional[Any] = None) -> str:
     """The text of the recording of the family of a configuration; raises Different where there is none at all.
+
+    `images` (of class Images) are those of the first configuration; others have other numbers of them.
 
     As many keys vary as the code lets; a higher `level` (Explorer.narrow) tries fewer, and takes less time. `keep` is
     given what the code said, which `join` takes. `task` names another head than the first that
@@ -28,7 +31,7 @@ def recorded(fields: Dict[str, Any], count: int = 6, seed: int = 1, fixed: Seque
     """
     from .explore import Explorer  # It needs PyTorch; joining does not.
 
-    explorer = Explorer(fields, seed, task)
+    explorer = Explorer(fields, seed, task, images)
     explorer.classify(fixed, level == LAST)
     before, error = None, Different("its code cannot be recorded")
     while level <= LAST:
@@ -65,13 +68,15 @@ def _gathered(explorer: Any, count: int) -> Optional[Dict[str, Any]]:
     if not recordings:
         return None
     kind = explorer.fields["model_type"]
+    varied = [key for key in explorer.varied() if key != IMAGES]
     asked = explorer.with_changes(explorer.draw(0) if count > 1 else {})  # With the layers of the first recording.
     return {"recordings": recordings, "written": keys.written_of(kind, asked, recordings[0]["config"]),
-            "free": explorer.still_free(), "values": list(explorer.values),
-            "absent": explorer.absent(), "varied": explorer.varied(),
-            "where": keys.sorted_guards(explorer.guards([one["config"] for one in recordings])),
+            "free": explorer.still_free(), "values": [key for key in explorer.values if key != IMAGES],
+            "absent": explorer.absent(), "varied": varied,
+            "where": [rule for rule in keys.sorted_guards(explorer.guards([one["config"] for one in recordings]))
+                      if IMAGES not in rule],
             "defaults": keys.with_indexes(explorer.fields, keys.defaults(
-                kind, [key for key in explorer.varied() if key not in explorer.counts], explorer.counts)),
+                kind, [key for key in varied if key not in explorer.counts], explorer.counts)),
             "aliases": keys.aliases(kind)}
 
 
@@ -101,10 +106,10 @@ def join(found: Dict[str, Any]) -> str:
     numbers = [key for key, value in flat(recordings[0]["config"]).items()
                if isinstance(value, int) and not isinstance(value, bool) and not key.endswith("_id")]
     family = family_of(recordings[:-1] or recordings, numbers)
-    family["keys"] = _keys(found, family, _used(family, numbers))
+    family["keys"] = _keys(found, family, [key for key in _used(family, numbers) if key != IMAGES])
     for recording in recordings:
         _check(family, recording)
-    return write.text(family)
+    return re.sub(rf"\b{re.escape(IMAGES)}\b", "I", write.text(family))
 
 
 def _start_together(recordings: List[Dict[str, Any]]) -> None:
