@@ -248,6 +248,19 @@ Result<LoadedModel> read_standard_input(const Arguments& arguments, const Readin
   return text ? parse_model(*text, "-", "model", reading) : Result<LoadedModel>(text.error());
 }
 
+/// How the weights of an entry of the catalogue are stored, if they are quantised.
+std::optional<ir::CheckpointQuantisation> published_quantisation(const std::string& name,
+                                                                 const Arguments& arguments,
+                                                                 const Reading& reading) {
+  const Result<ir::JsonValue> config = model_configuration(name, arguments);
+  if (!config || config->find("quantization_config") == nullptr) {
+    return std::nullopt;
+  }
+  Result<ir::HfConfig> read = ir::inspect_hf_config(
+      ir::to_json(*config), name, {.families = reading.families, .one_variant = true});
+  return read ? std::move(read->quantisation) : std::nullopt;
+}
+
 Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arguments,
                                    const Reading& reading) {
   const Result<ConfigDir> folder = config_dir_of(arguments);
@@ -272,7 +285,8 @@ Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arg
   return LoadedModel{.spec = std::move(spec).value(),
                      .label = std::move(label),
                      .origin = "catalogue",
-                     .notes = std::move(notes)};
+                     .notes = std::move(notes),
+                     .quantisation = published_quantisation(name, arguments, reading)};
 }
 
 Result<LoadedModel> find_model(const std::string& text, const Arguments& arguments) {

@@ -114,8 +114,8 @@ Status check_images(const ModelSpec& model, const ParallelPlan& plan) {
   const std::string images = text_of(*plan.workload.images);
   return Error::invalid_argument(
       "images", images, "none: this model is known for batches of text alone",
-      "record it with its images, which needs PyTorch and the model's config.json: headroom import "
-      "FOLDER/config.json --images " +
+      "leave out --images; if the model has a tower for images, record it with them, which needs "
+      "PyTorch and the model's config.json: headroom import FOLDER/config.json --images " +
           images + " --output my-model.json");
 }
 

@@ -179,7 +179,23 @@ std::string framework_lines(const PlanAnswer& answer, const Terminal& terminal) 
   }
   const TableUnit times = unit_of_seconds(longest);
   const TableUnit sizes = unit_of_bytes(largest);
-  std::string text = "\nthe best plan of each framework: step, reserved, chance to fit\n";
+  const auto gpus_of = [](const plan::FrameworkBest& row) {
+    return row.best ? row.best->plan.world : 0;
+  };
+  const std::int64_t gpus = gpus_of(answer.frameworks.front());
+  const bool counts_differ =
+      std::ranges::any_of(answer.frameworks, [&](const plan::FrameworkBest& row) {
+        return row.best && gpus_of(row) != gpus;
+      });
+  const std::string where =
+      answer.gpus.size() > 1 ? " on " + answer.gpus[answer.type].name : std::string();
+  const bool by_cost = answer.search.objective == plan::Objective::kCost;
+  std::string text = "\n" +
+                     wrap("the best plan of each framework" + where +
+                              (by_cost ? ", the cheapest first" : "") +
+                              ": step, reserved, chance to fit",
+                          terminal.width, 0) +
+                     "\n";
   constexpr std::size_t kIndent = 34;
   for (const plan::FrameworkBest& row : answer.frameworks) {
     if (!row.best || !row.estimate) {
@@ -189,7 +205,8 @@ std::string framework_lines(const PlanAnswer& answer, const Terminal& terminal) 
     text += "  " + pad_left(table_figure(step_of(row), times), 9) + "  " +
             pad_left(table_figure(row.estimate->peak_reserved, sizes), 10) + "  " +
             pad_left(row.estimate->chance ? percent_text(*row.estimate->chance) : "-", 7) + "  " +
-            wrap(plan_words(row.best->plan) + state_of(answer, row), terminal.width - 2 - kIndent,
+            wrap((counts_differ ? counted(gpus_of(row), "GPU") + ": " : "") +
+                     plan_words(row.best->plan) + state_of(answer, row), terminal.width - 2 - kIndent,
                  kIndent) +
             "\n";
   }

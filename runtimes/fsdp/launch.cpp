@@ -88,6 +88,7 @@ Launch accelerate_launch(const ModelSpec& model, const ParallelPlan& plan, const
     launch.code.push_back(
         "# --mixed_precision reduces in the parameters' type. To reduce in another, after "
         "trainer = Trainer(...):");
+    launch.code.emplace_back("from torch.distributed.fsdp import MixedPrecisionPolicy");
     launch.code.push_back(
         "trainer.accelerator.state.fsdp_plugin.mixed_precision_policy = MixedPrecisionPolicy("
         "param_dtype=" +

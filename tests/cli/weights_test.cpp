@@ -35,6 +35,13 @@ TEST_CASE("weights: a model of the catalogue, stored nowhere") {
   CHECK(answer.says("vLLM: 15.0 GiB (16,060,522,496 bytes) when loaded for inference"));
 }
 
+TEST_CASE("weights: a model of the catalogue that is published in 4 bits") {
+  const Answer answer = test::headroom("weights gpt-oss-20b");
+  CHECK(answer.says("20,914,757,184 parameters, mxfp4"));
+  CHECK(answer.says("transformers: 12.8 GiB (13,774,535,808 bytes) when loaded for inference"));
+  CHECK(test::headroom("weights deepseek-r1").says("fp8: 8 bits, blocks of 128 x 128"));
+}
+
 TEST_CASE("weights: headers alone, without a config.json, give exact bytes") {
   const test::TemporaryFolder folder;
   const std::string path = folder.write(

@@ -50,6 +50,13 @@ const JsonValue* rope_value(const JsonValue& config, const std::string& owner,
   return nullptr;
 }
 
+/// Whether the part of a configuration has a window that it does not use
+/// (configuration_qwen2.py: sliding_window if use_sliding_window else None).
+bool is_switched_off(const JsonValue& config, std::string_view owner) {
+  const JsonValue* const uses = at_path(config, std::string(owner) + "use_sliding_window");
+  return uses != nullptr && uses->as_bool() == false;
+}
+
 }  // namespace
 
 const JsonValue* ConfigValues::given(std::string_view path) const {
@@ -57,6 +64,10 @@ const JsonValue* ConfigValues::given(std::string_view path) const {
   constexpr std::string_view kRope = "rope_parameters.";
   if (owner.ends_with(kRope)) {
     return rope_value(config_, owner.substr(0, owner.size() - kRope.size()), name);
+  }
+  if (name == "sliding_window" && is_switched_off(config_, owner)) {
+    static const JsonValue kNone;
+    return &kNone;
   }
   if (const JsonValue* const found = at_path(config_, path)) {
     return found;

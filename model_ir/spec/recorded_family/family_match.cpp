@@ -10,8 +10,8 @@ namespace headroom::ir {
 namespace {
 
 /// Rotary embeddings whose frequencies are made once, while the model is built: their code is one.
-constexpr std::array<std::string_view, 5> kRopeTypes = {"default", "linear", "llama3", "yarn",
-                                                        "proportional"};
+constexpr std::array<std::string_view, 6> kRopeTypes = {"default", "linear",       "llama3",
+                                                        "yarn",    "proportional", "mrope"};
 
 constexpr std::size_t kShown = 80;  // Characters of a list in a message.
 
@@ -27,7 +27,7 @@ bool is_plain_rope(const JsonValue& value) {
 }
 
 bool is_like(std::string_view path, const JsonValue& got, const JsonValue& wanted) {
-  if (path.ends_with("rope_type")) {
+  if (path.ends_with("rope_type") || path.ends_with("rope_parameters.type")) {
     if (is_plain_rope(got) && is_plain_rope(wanted)) {
       return true;
     }
@@ -113,15 +113,31 @@ Status check_written(const std::vector<Written>& written, const ConfigValues& va
   return ok();
 }
 
+/// Whether a key decides only with which numbers weights begin. Some code asks for one that its
+/// configuration does not declare.
+bool is_initialiser(std::string_view path) {
+  constexpr std::array<std::string_view, 3> kNames = {"initializer_range", "initializer_factor",
+                                                      "init_std"};
+  const std::string_view last = path.substr(path.rfind('.') + 1);
+  return std::ranges::find(kNames, last) != kNames.end();
+}
+
+/// Whether a file says of a nested part that it ties nothing, where the recorded one does not say:
+/// the key of the whole model decides (modeling_utils.py, tie_weights).
+bool is_untied_part(std::string_view path, const JsonValue& got) {
+  return path.ends_with(".tie_word_embeddings") && got.as_bool() == false;
+}
+
 Status check_fixed(const std::vector<Written>& written, const JsonValue::Object& fixed,
                    const ConfigValues& values, std::string_view file) {
   for (const JsonMember& one : fixed) {
-    if (is_written_so(written, values, one.key)) {
+    if (is_written_so(written, values, one.key) || is_initialiser(one.key)) {
       continue;
     }
     // Without a default that is known, an absent key may mean another value.
     const JsonValue value = values.at(one.key).value_or(JsonValue());
-    if (!is_like(one.key, value, one.value)) {
+    const bool is_said = one.value.is_null() && is_untied_part(one.key, value);
+    if (!is_said && !is_like(one.key, value, one.value)) {
       return unlike_family(file, one.key, value.is_null() ? "nothing" : to_json(value),
                            to_json(one.value));
     }

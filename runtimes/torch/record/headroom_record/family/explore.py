@@ -26,6 +26,7 @@ _FIXED = ("attention_bias", "mlp_bias", "attention_dropout", "hidden_dropout", "
           "chunk_size", "mamba_chunk_size")  # Chunks: numbers of them are no expressions where they are odd.
 _WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "window_size")
 _LARGEST_WINDOW = 8192  # As plan.py: from there on, no sequence beyond the window is recorded.
+_LARGEST_HEAD = 256  # Above, the kernels of attention take no groups of heads (transformers, sdpa_attention.py).
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "embed_dim", "dim")
 _HEADS = ("num_attention_heads", "n_head", "num_heads")
 # What configurations of one family differ in most often.
@@ -358,6 +359,8 @@ class Explorer:
         for key in group:
             is_window = key.rsplit(".", 1)[-1] in _WINDOWS  # No larger one: plan.py has a limit.
             result[key] = _scaled(self.values[key], factor / 4 if is_window else factor, few)
+            if key.endswith("head_dim") and result[key] > _LARGEST_HEAD >= self.values[key]:
+                result[key] = _scaled(self.values[key], 0.5 if few == 1 else 0.75, few)
         return result
 
     def _joins(self, changes: Dict[str, Any]) -> Optional[Probe]:

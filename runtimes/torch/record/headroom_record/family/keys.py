@@ -128,6 +128,19 @@ def _of_list(drawn: Sequence[Dict[str, Any]], flats: Sequence[Dict[str, Any]], k
     return values[0] if all(one == values[0] for one in values) else None
 
 
+def _lifted(model_type: str) -> Dict[str, str]:
+    """The keys of text_config that a file may have at its top instead, where it has no text_config."""
+    usual = (made({"model_type": model_type}) or {}).get("text_config")
+    result: Dict[str, str] = {}
+    for key, value in (usual if isinstance(usual, dict) else {}).items():
+        if type(value) is not int or value == 0 or key.endswith(("_id", "_index", "chunk_size_feed_forward")):
+            continue
+        found = made({"model_type": model_type, key: 2 * value})
+        if found is not None and isinstance(found.get("text_config"), dict) and found["text_config"].get(key) == 2 * value:
+            result[key] = f"text_config.{key}"
+    return result
+
+
 def aliases(model_type: str) -> Dict[str, str]:
     """Other names of keys, as transformers takes them, those of nested parts too."""
     from transformers import AutoConfig, PretrainedConfig
@@ -140,7 +153,7 @@ def aliases(model_type: str) -> Dict[str, str]:
         return found
 
     try:
-        return of(AutoConfig.for_model(model_type), "")
+        return {**_lifted(model_type), **of(AutoConfig.for_model(model_type), "")}
     except Exception:  # A configuration that has no defaults.
         return {}
 
