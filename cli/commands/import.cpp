@@ -223,8 +223,7 @@ Result<ImportQuestion> read_import(const Arguments& arguments) {
 /// the images of every sequence.
 std::int64_t usual_sequence(const ir::Recording& recording) {
   constexpr std::int64_t kUsual = 2048;
-  const std::int64_t shortest = recording.variants.front().sequence_from.at({}).value_or(1);
-  return ceil_div(shortest, kUsual) * kUsual;
+  return ceil_div(recording.variants.front().sequence_from, kUsual) * kUsual;
 }
 
 /// Says what was recorded, and what to ask next.

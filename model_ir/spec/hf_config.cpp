@@ -474,6 +474,12 @@ Result<std::optional<HfConfig>> inspect_recorded_family(std::string_view text,
       const bool is_built = std::ranges::any_of(
           config.model.recording->modules,
           [part](const RecordedModule& one) { return one.path.find(part) != std::string::npos; });
+      const bool is_said = std::ranges::any_of(config.notes, [](const std::string& note) {
+        return note.find("the vision tower is in memory") != std::string::npos;
+      });
+      if (is_built && (is_said || options.head.images)) {
+        continue;
+      }
       config.notes.push_back(std::string(key) +
                              (is_built ? " is built and has its parameters, but batches are of "
                                          "text alone"

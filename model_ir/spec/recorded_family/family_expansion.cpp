@@ -213,7 +213,8 @@ class FamilyExpansion {
     if (member.key == "inputs") {
       return inputs(member.value);
     }
-    if (member.key == "sequence_from" || member.key == "sequence_below") {
+    if (member.key == "sequence_from" || member.key == "sequence_below" ||
+        member.key == "image_tokens") {
       return sizes_.size(member.value);
     }
     if (member.key == "load") {

@@ -183,8 +183,14 @@ struct RecordedImages {
     kSeveral,  ///< Any number of images of any size; not one alone in the micro-batch.
   };
   Kind kind = Kind::kNone;
-  Images these;  ///< `kThese`
+  Images these;             ///< `kThese`
+  std::int64_t tokens = 0;  ///< Places of an image in the text; 0: `sequence_from` counts them.
 
+  /// The tokens of the shortest sequence: those of its images, and one of text before, between and
+  /// after them.
+  [[nodiscard]] std::int64_t shortest(std::int64_t count) const {
+    return tokens == 0 ? 1 : count * (tokens + 1) + 1;
+  }
   [[nodiscard]] bool take(const std::optional<Images>& asked) const {
     if (!asked || kind == Kind::kNone) {
       return !asked && kind == Kind::kNone;
@@ -207,14 +213,14 @@ struct RecordedVariant {
   RecordedImages images;
   bool masks_made = false;  ///< For batches whose mask of ones the model makes all the same.
   std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.
-  SizeExpression sequence_from{1};          ///< Sequence lengths for which it holds.
+  std::int64_t sequence_from = 1;           ///< Sequence lengths for which it holds.
   std::optional<std::int64_t> sequence_below;
   std::int64_t sequence_multiple = 1;
   std::optional<std::int64_t> sequence_no_multiple;
 
   [[nodiscard]] bool takes(const BatchSizes& sizes) const {
-    return (!micro_batch || *micro_batch == sizes.batch) &&
-           sizes.sequence >= sequence_from.at(sizes).value_or(SizeExpression::kGreatest) &&
+    return (!micro_batch || *micro_batch == sizes.batch) && sizes.sequence >= sequence_from &&
+           sizes.sequence >= images.shortest(sizes.images) &&
            (!sequence_below || sizes.sequence < *sequence_below) &&
            sizes.sequence % sequence_multiple == 0 &&
            (!sequence_no_multiple || sizes.sequence % *sequence_no_multiple != 0);

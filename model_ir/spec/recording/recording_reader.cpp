@@ -294,14 +294,17 @@ class Reader {
     if (!read_images(entry.find("images"), place + "/images", variant.images)) {
       return false;
     }
-    std::optional<std::int64_t> multiple;
+    std::optional<std::int64_t> from, multiple, tokens;
     if (!read_bound(entry, "micro_batch", place, variant.micro_batch) ||
-        !read_first(entry.find("sequence_from"), place + "/sequence_from", variant.sequence_from) ||
+        !read_bound(entry, "image_tokens", place, tokens) ||
+        !read_bound(entry, "sequence_from", place, from) ||
         !read_bound(entry, "sequence_below", place, variant.sequence_below) ||
         !read_bound(entry, "sequence_multiple", place, multiple) ||
         !read_bound(entry, "sequence_no_multiple", place, variant.sequence_no_multiple)) {
       return false;
     }
+    variant.images.tokens = tokens.value_or(0);
+    variant.sequence_from = from.value_or(1);
     variant.sequence_multiple = multiple.value_or(1);
     std::vector<CodeNames> body_names;
     return read_bodies(entry, place, variant, body_names) &&
@@ -325,19 +328,6 @@ class Reader {
     return these || faults_.refuse(place, value,
                                    "COUNTxHEIGHTxWIDTH, such as \"2x1024x1024\", \"one\" or "
                                    "\"several\"");
-  }
-
-  /// The first sequence length, a number above 0 or an expression of I; 1 if the key is absent.
-  bool read_first(const JsonValue* value, const std::string& place, SizeExpression& first) {
-    if (value == nullptr) {
-      return true;
-    }
-    const std::optional<std::int64_t> number = value->as_integer();
-    const std::optional<SizeExpression> read =
-        number ? SizeExpression(*number) : SizeExpression::parse(text_of(value));
-    first = read.value_or(first);
-    return (read && read->at({.images = 1}).value_or(0) >= 1) ||
-           faults_.refuse(place, value, "a whole number above 0, or an expression of I");
   }
 
   /// A number above 0, or nothing if the key is absent.

@@ -85,7 +85,7 @@ std::optional<Error> padding_trouble(const Recording& recording, const TypedCode
   }
   const LayerAttention attention = attention_of(variant);
   const bool windowed = std::ranges::any_of(recording.variants, [](const RecordedVariant& one) {
-    return one.sequence_below || one.sequence_from != SizeExpression(1);
+    return one.sequence_below || one.sequence_from > 1;
   });
   if (variant.attention != "sdpa" || attention.missing || attention.masked || windowed ||
       attention.causal == attention.bidirectional) {

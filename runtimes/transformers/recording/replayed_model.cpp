@@ -45,8 +45,9 @@ std::string qlora_text(bool prepared, const std::string& precision, std::string_
 
 /// The sequence lengths for which a variant holds.
 std::string lengths_of(const RecordedVariant& variant, const BatchSizes& sizes) {
-  std::string text =
-      "at least " + std::to_string(variant.sequence_from.at(sizes).value_or(1)) + " tokens";
+  const std::int64_t least =
+      std::max(variant.sequence_from, variant.images.shortest(sizes.images));
+  std::string text = "at least " + std::to_string(least) + " tokens";
   if (variant.sequence_below) {
     text += " and below " + std::to_string(*variant.sequence_below);
   }

@@ -121,7 +121,7 @@ class ImageBatches:
                 raise NoImages("the image processor makes other sizes of other images")
         if len(set(self.tokens)) != 1:
             raise NoImages("equal images have unlike numbers of tokens")
-        return {"images": "one" if self._images.count == 1 else "several"}
+        return {"images": "one" if self._images.count == 1 else "several", "image_tokens": self.tokens[0]}
 
     def pixels(self, micro_batch: int) -> Dict[str, torch.Tensor]:
         """What the image processor makes for so many sequences, on the host."""

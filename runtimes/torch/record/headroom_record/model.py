@@ -16,6 +16,12 @@ CLASSIFIERS = {"sequence-classification": "AutoModelForSequenceClassification",
                "token-classification": "AutoModelForTokenClassification"}
 
 
+def without_types(fields: Dict[str, Any]) -> Dict[str, Any]:
+    """A configuration that does not say in which type its model, or a part of it, is built: the mode does."""
+    return {key: without_types(value) if isinstance(value, dict) else value for key, value in fields.items()
+            if key not in ("dtype", "torch_dtype")}
+
+
 class Source:
     """What is recorded: a configuration of transformers, or a function of a file that makes a module."""
 
@@ -39,7 +45,7 @@ class Source:
             text = os.path.join(text, "config.json")
         self.folder = os.path.dirname(text)
         with open(text, encoding="utf-8") as file:
-            self.config = json.load(file)
+            self.config = without_types(json.load(file))
         self.name = self.config.get("model_type", "")
 
     def configuration(self) -> Any:

@@ -34,6 +34,7 @@ class Plan:
         self.several, self.odd, self.alone, self.alone_odd = (
             sizes[:count] for sizes, count in zip((POINTS, ODD, ALONE, ALONE_ODD), counts))
         self.only_alone = False  # One sequence is all that is recorded.
+        self.of_any = False  # The images stand for others, of another number.
         self.factor = 1  # Longer sequences, for loops over parts of them.
 
     def below(self, batches: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:

@@ -176,7 +176,7 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
             batches = ImageBatches(shown, model, config, source.folder, observer.values)
             batch, plan = batches.batch, Plan(config, points, brief, batches.shortest, micro_batches)
             parts.images = batches.words(of_any)
-            plan.only_alone = text_too and shown is not images
+            plan.only_alone, plan.of_any = text_too and shown is not images, of_any
         run = Run(observer, model, names, TYPES.get(mode.autocast or ""), batch, groups, mode.linears)
         recorder, found = _found(run, plan)
         groups = run.groups

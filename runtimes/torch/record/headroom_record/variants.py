@@ -104,7 +104,8 @@ class Recorder:
             return [({}, self._merge(plan.given))]
         if plan.always_above:
             return self._of_sequences({"sequence_from": max(plan.window, plan.shortest)}, plan.above)
-        found = self._of_sequences({"sequence_from": plan.shortest} if plan.shortest else {}, plan.below)
+        holds = {"sequence_from": plan.shortest} if plan.shortest and not plan.of_any else {}
+        found = self._of_sequences(holds, plan.below)
         if plan.window is not None:
             above = self._of_sequences({"sequence_from": plan.window}, plan.above)
             for holds, _ in found:

@@ -262,7 +262,7 @@ def expanded(family: Dict[str, Any], config: Dict[str, Any]) -> Dict[str, Any]:
     for variant in family["variants"]:
         own = dict(variant)
         own["inputs"] = [[one[0], one[1], expansion.sizes(one[2])] for one in variant["inputs"]]
-        for key in ("sequence_from", "sequence_below"):
+        for key in ("sequence_from", "sequence_below", "image_tokens"):
             if key in own:
                 own[key] = size_of(own[key], expansion.values)
         if "load" in variant:

@@ -100,6 +100,9 @@ def _recordings(explorer: Any, count: int) -> List[Dict[str, Any]]:
 def join(found: Dict[str, Any]) -> str:
     """The text of the recording of the family; raises Different where its configurations share no code."""
     recordings = found["recordings"]
+    if len({str(one["config"].get("images")) for one in recordings}) == 1:  # No code for any number of images.
+        for one in recordings:
+            one["variants"] = [variant for variant in one["variants"] if variant.get("images") != "several"]
     _start_together(recordings)
     for one in recordings:
         one["config"] = write.finite(one["config"])
