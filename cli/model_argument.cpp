@@ -64,10 +64,20 @@ bool is_path(const std::string& text) {
          (text.find('/') != std::string::npos && fs::exists(text, ignored));
 }
 
+/// Whether the batches of the question, or those of the plan of `--plan`, have images.
+bool asks_for_images(const Arguments& arguments) {
+  const std::optional<std::string> file = arguments.value("plan");
+  if (arguments.has("images") || !file) {
+    return arguments.has("images");
+  }
+  const Result<std::string> text = read_file(*file);
+  return text && text->find("\"images\": \"") != std::string::npos;
+}
+
 /// `--task` and `--num-labels`.
 Result<ir::AskedHead> read_head(const Arguments& arguments) {
   ir::AskedHead head;
-  head.images = arguments.has("images");
+  head.images = asks_for_images(arguments);
   if (const std::optional<std::string> text = arguments.value("task"); text == ir::kImagesHead) {
     head.task = ir::Task::kLanguage;
     head.images = true;
@@ -355,6 +365,11 @@ Status apply_task(const Arguments& arguments, ir::ModelSpec& model) {
   const Result<ir::AskedHead> head = read_head(arguments);
   if (!head) {
     return head.error();
+  }
+  if (arguments.value("task") == ir::kImagesHead && !model.recording) {
+    return Error::invalid_argument(
+        "task", std::string(ir::kImagesHead), "language: this model is known as one of text alone",
+        "give the config.json of a model with a tower for images, or leave out --task");
   }
   const ir::Task task = head->task.value_or(model.task);
   if (head->labels && task == ir::Task::kLanguage) {

@@ -39,8 +39,8 @@ struct SpeedupQuestion {
 
 /// Single changes against `bottleneck`: larger micro-batches, and the framework's own, such as less
 /// sharding, overlap or smaller groups; more chunks per stage or fewer stages; states and
-/// parameters on the device; fewer layers recomputed. The tokens per step stay the same, unless a micro-batch grows and
-/// there is no accumulation to shorten. The framework may refuse some.
+/// parameters on the device; fewer layers recomputed. The tokens per step stay the same, unless a
+/// micro-batch grows and there is no accumulation to shorten. The framework may refuse some.
 [[nodiscard]] std::vector<ir::ParallelPlan> changes_against(const ir::ParallelPlan& plan,
                                                             Bottleneck bottleneck,
                                                             std::int64_t layers);

@@ -112,8 +112,15 @@ Status check_images(const ModelSpec& model, const ParallelPlan& plan) {
     return ok();
   }
   const std::string images = text_of(*plan.workload.images);
+  constexpr std::string_view kTextAlone = "none: this model is known for batches of text alone";
+  if (model.family == Family::kGemma3Text) {
+    return Error::invalid_argument(
+        "images", images, kTextAlone,
+        "give the config.json of the whole model, google/gemma-3-4b-it/config.json, in place of "
+        "its text part");
+  }
   return Error::invalid_argument(
-      "images", images, "none: this model is known for batches of text alone",
+      "images", images, kTextAlone,
       "leave out --images; if the model has a tower for images, record it with them, which needs "
       "PyTorch and the model's config.json: headroom import FOLDER/config.json --images " +
           images + " --output my-model.json");

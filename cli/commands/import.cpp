@@ -236,11 +236,12 @@ Result<ExitCode> answer(const ImportQuestion& question, const Context& context,
   const ir::Recording& recording = *model->spec.recording;
   const std::int64_t parameters = ir::count_parameters(model->spec).total();
   const ir::RecordedImages& images = recording.variants.front().images;
-  const std::string next =
-      "headroom fit " + shell_word(question.source.output) + " --gpu " + shell_word(question.gpu) +
-      (images.kind == ir::RecordedImages::Kind::kThese
-           ? " --images " + text_of(images.these) + " --seq " + std::to_string(usual_sequence(recording))
-           : "");
+  const std::string next = "headroom fit " + shell_word(question.source.output) + " --gpu " +
+                           shell_word(question.gpu) +
+                           (images.kind == ir::RecordedImages::Kind::kThese
+                                ? " --images " + text_of(images.these) + " --seq " +
+                                      std::to_string(usual_sequence(recording))
+                                : "");
   if (context.json) {
     ir::JsonFields document;
     document.add("schema_version", 1);

@@ -107,9 +107,9 @@ std::string no_plan_text(const PlanAnswer& answer, std::int64_t gpus) {
     return "no plan has so many GPUs";
   }
   constexpr std::int64_t kMostTimes = 4;  // A choice: no step of quite another size is proposed.
-  std::int64_t common = gpus;  // Ranks that share a step evenly on every number of GPUs.
+  std::int64_t common = gpus;             // Ranks that share a step evenly on every number of GPUs.
   for (const PlanChoice& choice : answer.choices) {
-    common = std::lcm(common, choice.gpus);
+    common = common > kMostTimes * batch ? common : std::lcm(common, choice.gpus);
   }
   const std::int64_t unit = common <= kMostTimes * batch ? common : gpus;
   return "no plan shares the " + std::to_string(batch) +

@@ -69,8 +69,8 @@ std::string margin_text(const cost::StepEstimate& estimate) {
   if (estimate.margin < Bytes{0}) {
     return to_text(-estimate.margin) + " short";
   }
-  return to_text(estimate.margin) + (is_too_little(estimate) ? " to spare is too little"
-                                                             : " to spare");
+  return to_text(estimate.margin) +
+         (is_too_little(estimate) ? " to spare is too little" : " to spare");
 }
 
 /// ", chance to fit 62.1 %" where the interval straddles the capacity.

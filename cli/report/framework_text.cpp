@@ -182,20 +182,20 @@ std::string framework_lines(const PlanAnswer& answer, const Terminal& terminal) 
   const auto gpus_of = [](const plan::FrameworkBest& row) {
     return row.best ? row.best->plan.world : 0;
   };
-  const std::int64_t gpus = gpus_of(answer.frameworks.front());
-  const bool counts_differ =
-      std::ranges::any_of(answer.frameworks, [&](const plan::FrameworkBest& row) {
-        return row.best && gpus_of(row) != gpus;
-      });
+  const auto planned = std::ranges::find_if(answer.frameworks, gpus_of);
+  const std::int64_t gpus = planned == answer.frameworks.end() ? 0 : gpus_of(*planned);
+  const bool counts_differ = std::ranges::any_of(
+      answer.frameworks,
+      [&](const plan::FrameworkBest& row) { return row.best && gpus_of(row) != gpus; });
   const std::string where =
       answer.gpus.size() > 1 ? " on " + answer.gpus[answer.type].name : std::string();
   const bool by_cost = answer.search.objective == plan::Objective::kCost;
-  std::string text = "\n" +
-                     wrap("the best plan of each framework" + where +
-                              (by_cost ? ", the cheapest first" : "") +
-                              ": step, reserved, chance to fit",
-                          terminal.width, 0) +
-                     "\n";
+  std::string text =
+      "\n" +
+      wrap("the best plan of each framework" + where + (by_cost ? ", the cheapest first" : "") +
+               ": step, reserved, chance to fit",
+           terminal.width, 0) +
+      "\n";
   constexpr std::size_t kIndent = 34;
   for (const plan::FrameworkBest& row : answer.frameworks) {
     if (!row.best || !row.estimate) {
@@ -206,8 +206,8 @@ std::string framework_lines(const PlanAnswer& answer, const Terminal& terminal) 
             pad_left(table_figure(row.estimate->peak_reserved, sizes), 10) + "  " +
             pad_left(row.estimate->chance ? percent_text(*row.estimate->chance) : "-", 7) + "  " +
             wrap((counts_differ ? counted(gpus_of(row), "GPU") + ": " : "") +
-                     plan_words(row.best->plan) + state_of(answer, row), terminal.width - 2 - kIndent,
-                 kIndent) +
+                     plan_words(row.best->plan) + state_of(answer, row),
+                 terminal.width - 2 - kIndent, kIndent) +
             "\n";
   }
   return text;

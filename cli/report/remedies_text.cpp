@@ -219,8 +219,8 @@ std::string speedups_text(const FitAnswer& answer, const Terminal& terminal) {
   }
   if (text.empty()) {
     const bool nothing = answer.arguments.has("faster") && answer.estimate.time;
-    return nothing ? "  no larger micro-batch, and no less sharding, offload or recomputation "
-                     "makes a step faster\n"
+    return nothing ? "  no change that fits makes a step faster; larger micro-batches and less "
+                     "sharding, offload and recomputation were tried\n"
                    : "";
   }
   return heading(terminal, "changes that make it faster") + text;

@@ -144,9 +144,10 @@ constexpr std::array kPlanFields = {
         .labelled("Images")
         .such_as("1x1024x1024 2x1024x1024")
         .as_option("images", "NxHxW")
-        .means("Images in every sequence: their number, height and width in pixels. The model is "
-               "Gemma 3, or a recording that headroom import --images made. Their tokens count among "
-               "--seq."),
+        .means(
+            "Images in every sequence: their number, height and width in pixels. The model is "
+            "Gemma 3, or a recording that headroom import --images made. Their tokens count among "
+            "--seq."),
     field<&Workload::accumulation>("accumulation")
         .at_hand_as("Accumulation")
         .as_option("accumulation", "N")

@@ -145,6 +145,18 @@ std::vector<ParallelPlan> less_offload(const ParallelPlan& plan) {
   return out;
 }
 
+/// The same without recomputation.
+std::vector<ParallelPlan> less_recomputation(const ParallelPlan& plan) {
+  std::vector<ParallelPlan> out;
+  if (megatron_of(plan).recompute != MegatronRecompute::kNone) {
+    MegatronPlan& own = edit_megatron(out.emplace_back(plan));
+    own.recompute = MegatronRecompute::kNone;
+    own.recompute_layers = MegatronPlan().recompute_layers;
+    own.recompute_modules = {};
+  }
+  return out;
+}
+
 }  // namespace
 
 std::span<const OwnChange> plan_changes() {
@@ -162,8 +174,9 @@ std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck, const ParallelPlan
     case Bottleneck::kCommunication:
       return less_communication(plan);
     case Bottleneck::kSmallBatch:
-    case Bottleneck::kRecomputation:
       return {};
+    case Bottleneck::kRecomputation:
+      return less_recomputation(plan);
     case Bottleneck::kBubble:
       return smaller_bubble(plan, layers);
     case Bottleneck::kOffload:

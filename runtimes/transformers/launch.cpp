@@ -224,7 +224,8 @@ std::string path_of_layers(const ModelSpec& model, const ParallelPlan& plan) {
     path.erase(end, path.end());
   }
   path.erase(path.rfind('.') + 1);
-  return path;
+  const bool is_plain = path.find_first_of("\"\\\n\r") == std::string::npos;
+  return is_plain ? path : std::string();
 }
 
 std::vector<std::string> checkpointing_lines(const ModelSpec& model, const ParallelPlan& plan) {

@@ -9,7 +9,8 @@
 namespace headroom::ir::transformers {
 namespace {
 
-/// Parameters of the routed experts that are no linear layers: gate, up and down projection of each.
+/// Parameters of the routed experts that are no linear layers: gate, up and down projection of
+/// each.
 std::int64_t expert_parameters(const ModelSpec& model, const ParallelPlan& plan) {
   if (model.recording) {
     return use_of(*model.recording).fused_experts;

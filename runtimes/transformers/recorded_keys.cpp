@@ -133,9 +133,9 @@ void read_run_of_model(RunReader& row, Recorder recorder, RunSetting& run,
 
 void read_common_keys(RunReader& row, ParallelPlan& plan) {
   // What a case says about itself and about its recording.
-  constexpr std::array<std::string_view, 9> kAside = {
-      "id",     "model",      "layers",     "config",      "trace",
-      "events", "time_steps", "persistent", "image_tokens"};
+  constexpr std::array<std::string_view, 9> kAside = {"id",         "model",      "layers",
+                                                      "config",     "trace",      "events",
+                                                      "time_steps", "persistent", "image_tokens"};
   row.ignore(kAside);
   plan.workload.micro_batch = row.integer("micro_batch", 1, kBatchRange);
   plan.workload.sequence = row.integer("seq", 2048, kSequenceRange);

@@ -33,6 +33,7 @@ class Gemma {
   [[nodiscard]] std::string fit(const std::string& options) const {
     return "fit " + path_ + " --gpu h100-80gb --precision bf16 " + options;
   }
+  [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::int64_t parameters(const std::string& options) const {
     return test::json_of(fit(options)).integer("model/parameters");
   }
@@ -74,6 +75,29 @@ TEST_CASE("images: a sequence has room for them") {
 TEST_CASE("images: a model of text says so") {
   CHECK(test::headroom("fit llama-3.1-8b --gpu h100-80gb --images 1x896x896")
             .complains("leave out --images"));
+}
+
+TEST_CASE("images: the plan of an answer asks the same question") {
+  const Gemma gemma;
+  const test::TemporaryFolder folder;
+  const std::string options = "--images 2x896x896 --seq 1024";
+  const std::string plan =
+      folder.write("plan.json", test::headroom(gemma.fit(options) + " --json").out);
+  const test::Document again =
+      test::json_of("fit " + gemma.path() + " --gpu h100-80gb --plan " + plan);
+  CHECK(again.integer("peak/allocated_bytes") == gemma.peak(options));
+}
+
+TEST_CASE("images: other images than the recorded ones are refused") {
+  const test::TemporaryFolder folder;
+  std::string config = kGemma;
+  const std::string tokens = "\"mm_tokens_per_image\": 256";
+  config.replace(config.find(tokens), tokens.size(), "\"mm_tokens_per_image\": 64");
+  CHECK(test::headroom("fit " + folder.write("config.json", config) +
+                       " --gpu h100-80gb --images 1x896x896")
+            .complains("/mm_tokens_per_image: got 64"));
+  CHECK(test::headroom("fit llama-3.1-8b --gpu h100-80gb --task image-text")
+            .complains("is known as one of text alone"));
 }
 
 }  // namespace headroom::cli

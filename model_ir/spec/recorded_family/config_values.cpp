@@ -59,17 +59,33 @@ bool is_switched_off(const JsonValue& config, std::string_view owner) {
 
 }  // namespace
 
+std::string ConfigValues::place_of(const std::string& owner, std::string_view name) const {
+  constexpr std::string_view kText = "text_config.";
+  if (owner != kText || config_.find("text_config") != nullptr) {
+    return owner;
+  }
+  const auto has = [this](const char* part, std::string_view key) {
+    const JsonValue* const found = keys_.find(part);
+    return found != nullptr && found->find(key) != nullptr;
+  };
+  const bool is_own = has("fixed", name) || has("defaults", name);  // Of the whole model.
+  return has("aliases", "hidden_size") && !is_own ? std::string() : owner;
+}
+
 const JsonValue* ConfigValues::given(std::string_view path) const {
   const auto [owner, name] = split(path);
   constexpr std::string_view kRope = "rope_parameters.";
   if (owner.ends_with(kRope)) {
-    return rope_value(config_, owner.substr(0, owner.size() - kRope.size()), name);
+    return rope_value(config_, place_of(owner.substr(0, owner.size() - kRope.size()), name), name);
   }
-  if (name == "sliding_window" && is_switched_off(config_, owner)) {
-    static const JsonValue kNone;
-    return &kNone;
+  const std::string place = place_of(owner, name);
+  const JsonValue* const fixed = keys_.find("fixed");
+  const JsonValue* const window = fixed == nullptr ? nullptr : fixed->find(path);
+  if (name == "sliding_window" && window != nullptr && window->is_null() &&
+      is_switched_off(config_, place)) {
+    return window;
   }
-  if (const JsonValue* const found = at_path(config_, path)) {
+  if (const JsonValue* const found = at_path(config_, place + name)) {
     return found;
   }
   const JsonValue* const aliases = keys_.find("aliases");

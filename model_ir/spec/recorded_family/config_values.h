@@ -52,6 +52,9 @@ class ConfigValues {
   [[nodiscard]] const JsonValue* given(std::string_view path) const;
 
  private:
+  /// The part of the file that has the keys of `owner`, "" or "text_config.": some configurations
+  /// take the text model's keys from the top of a file that has no such part.
+  [[nodiscard]] std::string place_of(const std::string& owner, std::string_view name) const;
   [[nodiscard]] std::optional<JsonValue> made_once(std::string_view path,
                                                    const JsonValue& rule) const;
   [[nodiscard]] std::optional<JsonValue> made(const JsonValue& rule) const;

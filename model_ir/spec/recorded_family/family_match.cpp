@@ -27,7 +27,7 @@ bool is_plain_rope(const JsonValue& value) {
 }
 
 bool is_like(std::string_view path, const JsonValue& got, const JsonValue& wanted) {
-  if (path.ends_with("rope_type") || path.ends_with("rope_parameters.type")) {
+  if (path.ends_with("rope_type")) {
     if (is_plain_rope(got) && is_plain_rope(wanted)) {
       return true;
     }
@@ -122,6 +122,11 @@ bool is_initialiser(std::string_view path) {
   return std::ranges::find(kNames, last) != kNames.end();
 }
 
+/// The older name of rope_type, which some files have besides it.
+bool is_old_name(std::string_view path) {
+  return path.ends_with("rope_parameters.type");
+}
+
 /// Whether a file says of a nested part that it ties nothing, where the recorded one does not say:
 /// the key of the whole model decides (modeling_utils.py, tie_weights).
 bool is_untied_part(std::string_view path, const JsonValue& got) {
@@ -131,7 +136,8 @@ bool is_untied_part(std::string_view path, const JsonValue& got) {
 Status check_fixed(const std::vector<Written>& written, const JsonValue::Object& fixed,
                    const ConfigValues& values, std::string_view file) {
   for (const JsonMember& one : fixed) {
-    if (is_written_so(written, values, one.key) || is_initialiser(one.key)) {
+    if (is_written_so(written, values, one.key) || is_initialiser(one.key) ||
+        is_old_name(one.key)) {
       continue;
     }
     // Without a default that is known, an absent key may mean another value.

@@ -24,7 +24,7 @@ inline constexpr std::string_view kImagesHead = "image-text";
 
 /// The heads that a family may have besides the first that transformers has for it.
 inline constexpr std::array<std::string_view, 6> kRecordedHeads = {
-    "masked-lm",  "seq2seq-lm", "speech-seq2seq", "sequence-classification", "token-classification",
+    "masked-lm", "seq2seq-lm", "speech-seq2seq", "sequence-classification", "token-classification",
     kImagesHead};
 
 /// A model that a recording of its family describes.

@@ -180,7 +180,7 @@ struct RecordedImages {
     kNone,     ///< Text alone.
     kThese,    ///< As many as there are, of this size.
     kOne,      ///< One image of any size in one sequence alone.
-    kSeveral,  ///< Any number of images of any size; not one alone in the micro-batch.
+    kSeveral,  ///< Any number of images of any size; where `kOne` holds, that variant stands first.
   };
   Kind kind = Kind::kNone;
   Images these;             ///< `kThese`

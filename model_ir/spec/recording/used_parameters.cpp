@@ -89,6 +89,9 @@ class Use {
   void add(std::uint32_t index, const std::optional<std::int64_t>& chosen_experts,
            std::int64_t listed) {
     const RecordedParameter& parameter = recording_.parameters[index];
+    if (use_.elements[index] > 0) {
+      return;  // The code runs several times.
+    }
     const std::string& path = recording_.modules[parameter.module].path;
     std::int64_t elements = 1;
     for (const std::int64_t dim : parameter.dims) {
@@ -97,9 +100,9 @@ class Use {
     const bool is_listed = !number_in_list(path).empty();
     const bool is_fused = is_routed(path) && !is_listed && parameter.dims.size() > 2;
     use_.fused_experts += is_fused ? elements : 0;
-    if (chosen_experts && is_routed(path)) {
+    if (chosen_experts && is_routed(path) && (is_listed || parameter.dims.size() > 1)) {
       const std::int64_t count = is_listed ? listed : parameter.dims.front();
-      if (count > *chosen_experts && (is_listed || parameter.dims.size() > 1)) {
+      if (count > *chosen_experts) {
         elements = elements / count * *chosen_experts;
       }
     }

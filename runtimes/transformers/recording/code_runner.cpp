@@ -541,9 +541,8 @@ bool CodeRunner::is_embedding(const Instruction& instruction, const Frame& frame
 bool CodeRunner::embeds(const Instruction& made) const {
   const bool reads_tokens = made.name == "embedding" && made.inputs.size() > 1 &&
                             made.inputs[1] == Reference{Reference::Kind::kValue, 0};
-  const bool reads_images = 
-      made.name == "convolution" &&
-      prepared_->variant().images.kind != RecordedImages::Kind::kNone;
+  const bool reads_images =
+      made.name == "convolution" && prepared_->variant().images.kind != RecordedImages::Kind::kNone;
   return eager_.layer() < 0 && (reads_tokens || reads_images);
 }
 

@@ -45,8 +45,7 @@ std::string qlora_text(bool prepared, const std::string& precision, std::string_
 
 /// The sequence lengths for which a variant holds.
 std::string lengths_of(const RecordedVariant& variant, const BatchSizes& sizes) {
-  const std::int64_t least =
-      std::max(variant.sequence_from, variant.images.shortest(sizes.images));
+  const std::int64_t least = std::max(variant.sequence_from, variant.images.shortest(sizes.images));
   std::string text = "at least " + std::to_string(least) + " tokens";
   if (variant.sequence_below) {
     text += " and below " + std::to_string(*variant.sequence_below);
@@ -136,7 +135,10 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
     if (computes(*spec.recording, variant, plan) && variant.images.take(plan.workload.images) &&
         !variant.masks_made) {
       add_once(kinds, variant.attention);
-      if (variant.attention == attention_for(spec, plan)) {
+      const BatchSizes sizes = sizes_of(plan);
+      const bool has_room = variant.images.shortest(sizes.images) <
+                            variant.sequence_below.value_or(SizeExpression::kGreatest);
+      if (variant.attention == attention_for(spec, plan) && has_room) {
         add_once(lengths, lengths_of(variant, sizes_of(plan)));
       }
     }

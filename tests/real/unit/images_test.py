@@ -8,7 +8,7 @@ HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[3] / "runtimes/torch/record")]
 
 import recordings
-from headroom_record import frozen, image_text, plan, sizes
+from headroom_record import frozen, image_text, plan, sizes, untyped
 
 
 class TheText(unittest.TestCase):
@@ -20,6 +20,13 @@ class TheText(unittest.TestCase):
         for text in ("", "2", "2x1024", "0x64x64", "2x064x64", "2x64x64x3", "2x64x99999", "ax64x64", "2X64X64"):
             with self.assertRaisesRegex(image_text.NoImages, "COUNTxHEIGHTxWIDTH", msg=text):
                 image_text.Images(text)
+
+    def test_one_image_of_the_same_size(self):
+        self.assertEqual(image_text.Images("3x1024x768").one().text, "1x1024x768")
+
+    def test_a_configuration_says_no_type(self):
+        fields = {"torch_dtype": "bfloat16", "hidden_size": 8, "text_config": {"dtype": "bfloat16", "depth": 2}}
+        self.assertEqual(untyped.without_types(fields), {"hidden_size": 8, "text_config": {"depth": 2}})
 
     def test_text_stands_before_between_and_after_images(self):
         self.assertEqual(image_text.shortest([3, 2]), 8)

@@ -206,7 +206,8 @@ TEST_CASE("recorded images: images of a variant that are none are named with the
 }
 
 TEST_CASE("recorded images: what is not counted is said") {
-  const std::vector<std::string> notes = recording_notes(read_images_model(images_text()).value(), true);
+  const std::vector<std::string> notes =
+      recording_notes(read_images_model(images_text()).value(), true);
   REQUIRE(notes.size() == 1);
   CHECK(notes.front().find("cuDNN's workspace") != std::string::npos);
 }

@@ -48,8 +48,9 @@ Result<HfConfig> read_published(const std::string& text) {
 }  // namespace
 
 TEST_CASE("recorded towers: keys of the text model may stand at the top of the file") {
-  const std::string flat = qwen(without(
-      qwen_text(R"({"type": "mrope", "mrope_section": [16, 24, 24]})"), "\"initializer_range\": 0.02,"));
+  const std::string flat =
+      qwen(without(qwen_text(R"({"type": "mrope", "mrope_section": [16, 24, 24]})"),
+                   "\"initializer_range\": 0.02,"));
   const auto published = read_published(flat);
   REQUIRE(published);
   CHECK(count_parameters(published->model).total() == kQwenParameters);
@@ -57,11 +58,11 @@ TEST_CASE("recorded towers: keys of the text model may stand at the top of the f
 }
 
 TEST_CASE("recorded towers: or in a part of their own, with a window that is switched off") {
-  const std::string text = qwen_text(
-      R"({"mrope_section": [16, 24, 24], "rope_type": "default", "type": "default"})");
-  const std::string nested = qwen(
-      R"("text_config": {"model_type": "qwen2_5_vl_text", "tie_word_embeddings": false, )" + text +
-      "}");
+  const std::string text =
+      qwen_text(R"({"mrope_section": [16, 24, 24], "rope_type": "default", "type": "default"})");
+  const std::string nested =
+      qwen(R"("text_config": {"model_type": "qwen2_5_vl_text", "tie_word_embeddings": false, )" +
+           text + "}");
   const auto saved = read_published(nested);
   REQUIRE(saved);
   CHECK(count_parameters(saved->model).total() == kQwenParameters);
@@ -71,6 +72,32 @@ TEST_CASE("recorded towers: or in a part of their own, with a window that is swi
   const auto windowed = read_published(used);
   REQUIRE_FALSE(windowed);
   CHECK(windowed.error().pointer == "/text_config/sliding_window");
+}
+
+TEST_CASE("recorded towers: no key at the top of the file is passed over") {
+  const std::string flat =
+      qwen(without(qwen_text(R"({"type": "mrope", "mrope_section": [16, 24, 24]})"),
+                   "\"initializer_range\": 0.02,"));
+  struct Changed {
+    std::string from;
+    std::string to;
+    std::string pointer;
+  };
+  for (const Changed& one :
+       {Changed{"\"use_sliding_window\": false", "\"use_sliding_window\": true",
+                "/text_config/sliding_window"},
+        Changed{"\"attention_dropout\": 0.0", "\"attention_dropout\": 0.1",
+                "/text_config/attention_dropout"},
+        Changed{"\"hidden_act\": \"silu\", \"hidden_size\": 3584",
+                "\"hidden_act\": \"gelu\", \"hidden_size\": 3584", "/text_config/hidden_act"}}) {
+    CAPTURE(one.to);
+    std::string text = flat;
+    REQUIRE(text.find(one.from) != std::string::npos);
+    text.replace(text.find(one.from), one.from.size(), one.to);
+    const auto refused = read_published(text);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().pointer == one.pointer);
+  }
 }
 
 }  // namespace headroom::ir

@@ -1,5 +1,7 @@
 #include <array>
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -41,7 +43,8 @@ TEST_CASE("recorded models: the experts that the router leaves out do not count 
   }
 }
 
-TEST_CASE("recorded models: the same language model with a tower has the same parameters per token") {
+TEST_CASE(
+    "recorded models: the same language model with a tower has the same parameters per token") {
   const ParameterCount written = count_parameters(catalogued("qwen3-8b"));
   const ParameterCount recorded = count_parameters(catalogued("qwen3-vl-8b"));
   CHECK(recorded.total() > written.total() + 500'000'000);
@@ -53,9 +56,28 @@ TEST_CASE("recorded models: layers without attention have no keys") {
   const ModelSpec hybrid = catalogued("qwen3.5-35b-a3b");
   REQUIRE(hybrid.recording);
   CHECK(hybrid.layers.size() == 40);
-  CHECK(use_of(*hybrid.recording).attending_layers == 10);  // Every fourth (full_attention_interval).
+  CHECK(use_of(*hybrid.recording).attending_layers ==
+        10);  // Every fourth (full_attention_interval).
   const ModelSpec dense = catalogued("qwen3-vl-8b");
   CHECK(use_of(*dense.recording).attending_layers == 36);
+}
+
+TEST_CASE("recorded models: experts of any form are read without a fault") {
+  Recording recording;
+  recording.modules = {{.path = "mlp.experts", .type = "Experts"}};
+  recording.parameters = {{.name = "mlp.experts.scale", .dims = {}},
+                          {.name = "mlp.experts.bias", .dims = {8}},
+                          {.name = "mlp.experts.up", .dims = {8, 4, 2}}};
+  Instruction topk;
+  topk.name = "topk";
+  topk.outputs.resize(1);
+  topk.outputs.front().shape = {SizeExpression(6), SizeExpression(2)};
+  RecordedVariant& variant = recording.variants.emplace_back();
+  variant.forward.instructions = {topk};
+  variant.forward_scope.parameters = {0, 1, 2, 2};
+  const RecordedUse use = use_of(recording);
+  CHECK(use.elements == std::vector<std::int64_t>{1, 8, 16});
+  CHECK(use.fused_experts == 64);
 }
 
 }  // namespace headroom::ir

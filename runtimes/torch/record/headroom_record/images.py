@@ -116,7 +116,8 @@ class ImageBatches:
         """What a variant says of its images: which ones, or that they are one or several of any size."""
         if not of_any:
             return {"images": self._images.text}
-        for other in ((self._images.width // 2, 3 * self._images.height), (3 * self._images.width, self._images.height)):
+        width, height = self._images.width, self._images.height
+        for other in ((max(1, width // 2), 3 * height), (3 * width, height)):
             if _shapes(self._made([[self._picture.resize(other)] * self._images.count])) != _shapes(self.pixels(1)):
                 raise NoImages("the image processor makes other sizes of other images")
         if len(set(self.tokens)) != 1:

@@ -10,16 +10,11 @@ import torch
 from torch import nn
 
 from .observer import Observer, Scope
+from .untyped import without_types
 
 TYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
 CLASSIFIERS = {"sequence-classification": "AutoModelForSequenceClassification",
                "token-classification": "AutoModelForTokenClassification"}
-
-
-def without_types(fields: Dict[str, Any]) -> Dict[str, Any]:
-    """A configuration that does not say in which type its model, or a part of it, is built: the mode does."""
-    return {key: without_types(value) if isinstance(value, dict) else value for key, value in fields.items()
-            if key not in ("dtype", "torch_dtype")}
 
 
 class Source:

@@ -29,7 +29,8 @@ def _text(arguments: argparse.Namespace) -> str:
 
     images = Images(arguments.images) if arguments.images else None
     return record.recorded(fields.get("config", fields), arguments.count, arguments.seed,
-                           [key for key in arguments.fixed.split(",") if key], keep, arguments.level, arguments.task, images)
+                           [key for key in arguments.fixed.split(",") if key], keep, arguments.level, arguments.task,
+                           images)
 
 
 def main() -> int:

@@ -23,10 +23,11 @@ _FREE = ("initializer_range", "rms_norm_eps", "layer_norm_eps", "norm_eps", "rop
          "pad_token_id", "bos_token_id", "eos_token_id", "sep_token_id", "aux_loss_alpha", "max_position_embeddings")
 _FIXED = ("attention_bias", "mlp_bias", "attention_dropout", "hidden_dropout", "tie_word_embeddings", "hidden_act",
           "attn_output_gate", "output_router_logits", "use_qk_norm", "router_jitter_noise",
-          "chunk_size", "mamba_chunk_size")  # Chunks: numbers of them are no expressions where they are odd.
+          "mm_tokens_per_image", "chunk_size", "mamba_chunk_size")  # Chunks: numbers of them are no expressions where they are odd.
 _WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "window_size")
 _LARGEST_WINDOW = 8192  # As plan.py: from there on, no sequence beyond the window is recorded.
-_LARGEST_HEAD = 256  # Above, the kernels of attention take no groups of heads (transformers, sdpa_attention.py).
+# Above, the kernels of attention take no groups of heads (transformers/integrations/sdpa_attention.py).
+_LARGEST_HEAD = 256
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "embed_dim", "dim")
 _HEADS = ("num_attention_heads", "n_head", "num_heads")
 # What configurations of one family differ in most often.
@@ -202,7 +203,8 @@ class Explorer:
                 kind = "free" if is_free else "fixed"
             else:
                 kind = "fixed" if (last in _FIXED and is_read) or key in fixed else self._kind(key, value)
-            if last in _WINDOWS and value is not None and key not in fixed:  # Masks of longer sequences depend on it; probes are short.
+            # Masks of longer sequences depend on it, and probes are short.
+            if last in _WINDOWS and value is not None and key not in fixed:
                 kind = "dimension" if isinstance(value, int) and 1 < value <= _LARGEST_WINDOW else "fixed"
             if kind == "free":
                 self.free.append(key)

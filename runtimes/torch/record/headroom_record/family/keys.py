@@ -136,7 +136,8 @@ def _lifted(model_type: str) -> Dict[str, str]:
         if type(value) is not int or value == 0 or key.endswith(("_id", "_index", "chunk_size_feed_forward")):
             continue
         found = made({"model_type": model_type, key: 2 * value})
-        if found is not None and isinstance(found.get("text_config"), dict) and found["text_config"].get(key) == 2 * value:
+        part = (found or {}).get("text_config")
+        if isinstance(part, dict) and part.get(key) == 2 * value:
             result[key] = f"text_config.{key}"
     return result
 
