@@ -368,8 +368,8 @@ Status apply_task(const Arguments& arguments, ir::ModelSpec& model) {
   }
   if (arguments.value("task") == ir::kImagesHead && !model.recording) {
     return Error::invalid_argument(
-        "task", std::string(ir::kImagesHead), "language: this model is known as one of text alone",
-        "give the config.json of a model with a tower for images, or leave out --task");
+        "task", std::string(ir::kImagesHead), "another task: this model is known without a tower",
+        "give the config.json of a whole model with its vision tower, or leave out --task");
   }
   const ir::Task task = head->task.value_or(model.task);
   if (head->labels && task == ir::Task::kLanguage) {

@@ -112,9 +112,9 @@ std::string no_plan_text(const PlanAnswer& answer, std::int64_t gpus) {
     common = common > kMostTimes * batch ? common : std::lcm(common, choice.gpus);
   }
   const std::int64_t unit = common <= kMostTimes * batch ? common : gpus;
-  return "no plan shares the " + std::to_string(batch) +
-         " sequences of a step evenly; --global-batch " +
-         std::to_string(ceil_div(batch, unit) * unit) + " can be shared";
+  return "no plan: " + std::to_string(batch) +
+         " sequences of a step cannot be divided evenly; try --global-batch " +
+         std::to_string(ceil_div(batch, unit) * unit);
 }
 
 std::string row_text(const PlanAnswer& answer, const PlanChoice& choice, const TableUnit& unit,

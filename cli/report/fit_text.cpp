@@ -69,8 +69,7 @@ std::string margin_text(const cost::StepEstimate& estimate) {
   if (estimate.margin < Bytes{0}) {
     return to_text(-estimate.margin) + " short";
   }
-  return to_text(estimate.margin) +
-         (is_too_little(estimate) ? " to spare is too little" : " to spare");
+  return (is_too_little(estimate) ? "only " : "") + to_text(estimate.margin) + " to spare";
 }
 
 /// ", chance to fit 62.1 %" where the interval straddles the capacity.
@@ -104,9 +103,11 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
                               (question.budget > Bytes{0} ? " budget" : " usable") + "):";
   const bool yes = cost::is_yes(estimate.verdict, estimate.chance);
   const bool doubtful = estimate.verdict == cost::Verdict::kTight && !yes;
-  std::string verdict = std::string(cost::verdict_words(estimate.verdict, estimate.chance)) +
-                        (host_shortage(estimate.host).empty() && !doubtful ? ", " : ": ") +
-                        margin_text(estimate);
+  std::string verdict =
+      std::string(cost::verdict_words(estimate.verdict, estimate.chance)) +
+      (host_shortage(estimate.host).empty() && !doubtful && !is_too_little(estimate) ? ", "
+                                                                                     : ": ") +
+      margin_text(estimate);
   verdict += chance_text(answer);
   const bool one_line = columns_of(subject) + 1 + columns_of(verdict) <= terminal.width;
   return subject + (one_line ? " " : "\n  ") +

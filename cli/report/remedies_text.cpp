@@ -196,7 +196,7 @@ std::string remedies_text(const FitAnswer& answer, const Terminal& terminal) {
   const bool enough = mends(*answer.remedies);
   const bool sufficed = cost::is_yes(answer.estimate.verdict, answer.estimate.chance);
   const std::string head = std::string("changes that make it fit") + (sufficed ? " safely" : "") +
-                           ", those that train the same parameters first";
+                           " (those that train the same parameters come first)";
   std::string text = heading(terminal, enough ? head : std::string(none_fits(answer)));
   for (std::size_t index = 0; index < cheapest.size(); ++index) {
     text +=
@@ -219,8 +219,8 @@ std::string speedups_text(const FitAnswer& answer, const Terminal& terminal) {
   }
   if (text.empty()) {
     const bool nothing = answer.arguments.has("faster") && answer.estimate.time;
-    return nothing ? "  no change that fits makes a step faster; larger micro-batches and less "
-                     "sharding, offload and recomputation were tried\n"
+    return nothing ? "  no change that fits makes a step faster: larger micro-batches, less "
+                     "sharding, less offload and less recomputation were tried\n"
                    : "";
   }
   return heading(terminal, "changes that make it faster") + text;

@@ -317,7 +317,7 @@ std::vector<std::string> recording_notes(const ModelSpec& model, bool images) {
     notes.emplace_back(
         "the answer is for batches of text alone: the vision tower is in memory, and no image "
         "runs through it" +
-        std::string(sees ? "; --images has images run through it" : ""));
+        std::string(sees ? "; add --images to include images" : ""));
   }
   if (recording.task == kSpeechTask) {
     notes.emplace_back(

@@ -97,7 +97,7 @@ TEST_CASE("images: other images than the recorded ones are refused") {
                        " --gpu h100-80gb --images 1x896x896")
             .complains("/mm_tokens_per_image: got 64"));
   CHECK(test::headroom("fit llama-3.1-8b --gpu h100-80gb --task image-text")
-            .complains("is known as one of text alone"));
+            .complains("is known without a tower"));
 }
 
 }  // namespace headroom::cli

@@ -172,10 +172,12 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (plan.quant && prepares_otherwise(spec, plan)) {
     const bool prepare = plan.quant->prepare_kbit;
     return Error::invalid_argument(
-        "qlora", std::string("PEFT's preparation: prepare=") + (prepare ? "yes" : "no"),
-        std::string("prepare=") + (prepare ? "no" : "yes") +
-            ": this model was recorded in no other way",
-        std::string("add prepare=") + (prepare ? "no" : "yes") + " to --qlora");
+        "qlora",
+        std::string(prepare ? "PEFT's prepare_model_for_kbit_training, which is usual"
+                            : "prepare=no"),
+        std::string("prepare=") + (prepare ? "no" : "yes") + ", with which the model was recorded",
+        std::string("add prepare=") + (prepare ? "no" : "yes") +
+            " to --qlora, and let your script do the same");
   }
   if (plan.quant) {
     const std::vector<std::string> quantised = recorded_with_quantised_layers(spec, plan);
