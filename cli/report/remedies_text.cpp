@@ -196,7 +196,7 @@ std::string remedies_text(const FitAnswer& answer, const Terminal& terminal) {
   const bool enough = mends(*answer.remedies);
   const bool sufficed = cost::is_yes(answer.estimate.verdict, answer.estimate.chance);
   const std::string head = std::string("changes that make it fit") + (sufficed ? " safely" : "") +
-                           " (those that train the same parameters come first)";
+                           " (first those that train the same parameters)";
   std::string text = heading(terminal, enough ? head : std::string(none_fits(answer)));
   for (std::size_t index = 0; index < cheapest.size(); ++index) {
     text +=

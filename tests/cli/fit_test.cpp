@@ -43,7 +43,7 @@ TEST_CASE("fit: what does not fit is exit code 1, with what is missing and what 
   CHECK(answer.says("\nwith unlimited memory the run would peak at "));
   CHECK(answer.says("\na step would take "));
   CHECK_FALSE(answer.says("a step takes "));
-  CHECK(answer.says("\nchanges that make it fit (those that train the same parameters come first)\n"));
+  CHECK(answer.says("\nchanges that make it fit (first those that train the same parameters)\n"));
   CHECK(answer.says("costs: "));
   CHECK(answer.says("\nnext: headroom fit llama-3.1-8b --gpu rtx-4090 "));
 }
