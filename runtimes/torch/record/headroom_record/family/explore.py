@@ -23,7 +23,8 @@ _FREE = ("initializer_range", "rms_norm_eps", "layer_norm_eps", "norm_eps", "rop
          "pad_token_id", "bos_token_id", "eos_token_id", "sep_token_id", "aux_loss_alpha", "max_position_embeddings")
 _FIXED = ("attention_bias", "mlp_bias", "attention_dropout", "hidden_dropout", "tie_word_embeddings", "hidden_act",
           "attn_output_gate", "output_router_logits", "use_qk_norm", "router_jitter_noise",
-          "mm_tokens_per_image", "chunk_size", "mamba_chunk_size")  # Chunks: numbers of them are no expressions where they are odd.
+          "mm_tokens_per_image",
+          "chunk_size", "mamba_chunk_size")  # Chunks: numbers of them are no expressions where they are odd.
 _WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "window_size")
 _LARGEST_WINDOW = 8192  # As plan.py: from there on, no sequence beyond the window is recorded.
 # Above, the kernels of attention take no groups of heads (transformers/integrations/sdpa_attention.py).
