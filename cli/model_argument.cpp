@@ -267,7 +267,8 @@ std::optional<ir::CheckpointQuantisation> published_quantisation(const std::stri
     return std::nullopt;
   }
   Result<ir::HfConfig> read = ir::inspect_hf_config(
-      ir::to_json(*config), name, {.families = reading.families, .one_variant = true});
+      ir::to_json(*config), name,
+      {.as = std::nullopt, .name = name, .families = reading.families, .one_variant = true});
   return read ? std::move(read->quantisation) : std::nullopt;
 }
 

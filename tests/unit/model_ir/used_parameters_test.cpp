@@ -64,10 +64,11 @@ TEST_CASE("recorded models: layers without attention have no keys") {
 
 TEST_CASE("recorded models: experts of any form are read without a fault") {
   Recording recording;
-  recording.modules = {{.path = "mlp.experts", .type = "Experts"}};
-  recording.parameters = {{.name = "mlp.experts.scale", .dims = {}},
-                          {.name = "mlp.experts.bias", .dims = {8}},
-                          {.name = "mlp.experts.up", .dims = {8, 4, 2}}};
+  recording.modules.resize(1);
+  recording.modules[0].path = "mlp.experts";
+  recording.parameters.resize(3);
+  recording.parameters[1].dims = {8};
+  recording.parameters[2].dims = {8, 4, 2};
   Instruction topk;
   topk.name = "topk";
   topk.outputs.resize(1);
