@@ -71,7 +71,11 @@ bool asks_for_images(const Arguments& arguments) {
     return arguments.has("images");
   }
   const Result<std::string> text = read_file(*file);
-  return text && text->find("\"images\": \"") != std::string::npos;
+  const Result<ir::JsonValue> document =
+      text ? ir::parse_json(*text, *file) : Result<ir::JsonValue>(text.error());
+  const ir::JsonValue* const plan = document ? document->find("plan") : nullptr;
+  const ir::JsonValue* const images = plan == nullptr ? nullptr : plan->find("images");
+  return images != nullptr && images->as_string() != nullptr;
 }
 
 /// `--task` and `--num-labels`.
@@ -258,7 +262,7 @@ Result<LoadedModel> read_standard_input(const Arguments& arguments, const Readin
   return text ? parse_model(*text, "-", "model", reading) : Result<LoadedModel>(text.error());
 }
 
-/// How the weights of an entry of the catalogue are stored, if they are quantised.
+/// The storage of the published weights of an entry of the catalogue, if they are quantised.
 std::optional<ir::CheckpointQuantisation> published_quantisation(const std::string& name,
                                                                  const Arguments& arguments,
                                                                  const Reading& reading) {

@@ -100,7 +100,7 @@ std::string table_head(const PlanAnswer& answer, std::size_t name_columns) {
   return text + pad_left("MWh", kRunColumns) + "\n";
 }
 
-/// Why the space has no plan on so many GPUs.
+/// The reason why the space has no plan on so many GPUs.
 std::string no_plan_text(const PlanAnswer& answer, std::int64_t gpus) {
   const std::int64_t batch = answer.search.global_batch;
   if (batch % gpus == 0) {

@@ -47,7 +47,7 @@ Result<ModelSpec> model_of(std::string_view text, std::string_view file, const J
       return std::move(**recorded);
     }
   }
-  config.accept("quantization_config");  // Of the published weights alone.
+  config.accept("quantization_config");  // It describes the published weights alone.
   return read_hf_object(config, options);
 }
 

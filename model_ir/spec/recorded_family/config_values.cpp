@@ -68,7 +68,7 @@ std::string ConfigValues::place_of(const std::string& owner, std::string_view na
     const JsonValue* const found = keys_.find(part);
     return found != nullptr && found->find(key) != nullptr;
   };
-  const bool is_own = has("fixed", name) || has("defaults", name);  // Of the whole model.
+  const bool is_own = has("fixed", name) || has("defaults", name);  // The whole model has it.
   return has("aliases", "hidden_size") && !is_own ? std::string() : owner;
 }
 

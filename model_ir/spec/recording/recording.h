@@ -178,7 +178,7 @@ struct RecordedLoad {
 struct RecordedImages {
   enum class Kind : std::uint8_t {
     kNone,     ///< Text alone.
-    kThese,    ///< As many as there are, of this size.
+    kThese,    ///< This number of images, of this size.
     kOne,      ///< One image of any size in one sequence alone.
     kSeveral,  ///< Any number of images of any size; where `kOne` holds, that variant stands first.
   };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kExperts = "experts";
 
-/// How many experts the last router of a code chooses for each token; nothing without a router.
+/// The number of experts that the last router chooses for each token; nothing without a router.
 std::optional<std::int64_t> chosen(const RecordedCode& code) {
   std::optional<std::int64_t> count;
   for (const Instruction& one : code.instructions) {

@@ -7,9 +7,9 @@
 
 namespace headroom::ir {
 
-/// What the first variant of a recording computes with.
+/// The parameters and layers with which the first variant of a recording computes.
 struct RecordedUse {
-  /// For each parameter, the elements that multiply one token: none where the code does not run (a
+  /// The elements of each parameter that multiply one token: none where the code does not run (a
   /// tower for images in a batch of text), and k of n where a router chooses k of n experts.
   std::vector<std::int64_t> elements;
   std::int64_t attending_layers = 0;  ///< Layers with attention over the sequence.

@@ -113,7 +113,7 @@ class ImageBatches:
         return shortest(self.tokens)
 
     def words(self, of_any: bool) -> Dict[str, Any]:
-        """What a variant says of its images: which ones, or that they are one or several of any size."""
+        """The keys of a variant that tell its images: these, or one or several of any size."""
         if not of_any:
             return {"images": self._images.text}
         width, height = self._images.width, self._images.height

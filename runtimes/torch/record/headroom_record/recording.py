@@ -82,7 +82,7 @@ class _Parts:
     """What the modes of one recording share."""
 
     def __init__(self, masks_made: bool) -> None:
-        self.images: Dict[str, Any] = {}  # What the variants that are added say of images.
+        self.images: Dict[str, Any] = {}  # The keys of the added variants that tell their images.
         self.masks_made = masks_made
         self.gradients: Dict[str, int] = {}
         self.variants: List[Any] = []

@@ -16,7 +16,7 @@ from .configuration import IMAGES, flat, with_value
 from .reads import Reads
 
 _SEQUENCE = 96  # Tokens of text in a probe.
-_MOST_TOKENS = 1024  # Of an image.
+_MOST_TOKENS = 1024  # An image has no more in a probe.
 _FACTORS = (2, 0.5, 1.5, 3, 0.75, 1.25)
 # Numbers that no size depends on, and switches that always change the code: they need no probe.
 _FREE = ("initializer_range", "rms_norm_eps", "layer_norm_eps", "norm_eps", "rope_theta", "router_aux_loss_coef",
