@@ -262,67 +262,6 @@ Result<LoadedModel> read_standard_input(const Arguments& arguments, const Readin
   return text ? parse_model(*text, "-", "model", reading) : Result<LoadedModel>(text.error());
 }
 
-/// The storage of the published weights of an entry of the catalogue, if they are quantised.
-std::optional<ir::CheckpointQuantisation> published_quantisation(const std::string& name,
-                                                                 const Arguments& arguments,
-                                                                 const Reading& reading) {
-  const Result<ir::JsonValue> config = model_configuration(name, arguments);
-  if (!config || config->find("quantization_config") == nullptr) {
-    return std::nullopt;
-  }
-  Result<ir::HfConfig> read = ir::inspect_hf_config(
-      ir::to_json(*config), name,
-      {.as = std::nullopt, .name = name, .families = reading.families, .one_variant = true});
-  return read ? std::move(read->quantisation) : std::nullopt;
-}
-
-Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arguments,
-                                   const Reading& reading) {
-  const Result<ConfigDir> folder = config_dir_of(arguments);
-  if (!folder) {
-    return folder.error();
-  }
-  Result<ir::ModelSpec> spec = ir::load_model(folder->path + "/models", name, reading.head);
-  if (!spec) {
-    std::error_code ignored;
-    return fs::exists(name, ignored) ? read_path(name, reading)
-                                     : Result<LoadedModel>(std::move(spec).error());
-  }
-  std::string label = spec->name.empty() ? name : spec->name;
-  std::vector<std::string> notes;
-  if (ends_with(label, "-text") && name.find("text") == std::string::npos) {
-    notes.push_back(name + ": the catalogue has the text part of this model, " + label +
-                    "; its vision tower is not counted");
-  }
-  for (const std::string& note : ir::recording_notes(*spec, reading.head.images)) {
-    notes.push_back(label + ": " + note);
-  }
-  return LoadedModel{.spec = std::move(spec).value(),
-                     .label = std::move(label),
-                     .origin = "catalogue",
-                     .notes = std::move(notes),
-                     .quantisation = published_quantisation(name, arguments, reading)};
-}
-
-Result<LoadedModel> find_model(const std::string& text, const Arguments& arguments) {
-  const Result<Reading> reading = read_reading(arguments);
-  if (!reading) {
-    return reading.error();
-  }
-  if (text == "-") {
-    return read_standard_input(arguments, *reading);
-  }
-  if (is_path(text)) {
-    return read_path(text, *reading);
-  }
-  if (reading->as) {
-    return Error::invalid_argument(
-        "as", "cannot be combined with a name of the catalogue, whose family is known", {},
-        "leave out --as, or give the path of a config.json");
-  }
-  return read_catalogue(text, arguments, *reading);
-}
-
 /// The file that has the configuration of the model that `text` names.
 Result<std::string> configuration_file(const std::string& text, const Arguments& arguments) {
   if (!is_path(text)) {
@@ -347,6 +286,87 @@ Result<std::string> configuration_file(const std::string& text, const Arguments&
           : weights                       ? path.parent_path() / kConfigName
                                           : path)
       .string();
+}
+
+/// The configuration of the model that `text` names, with all its parts.
+Result<ir::JsonValue> whole_configuration(const std::string& text, const Arguments& arguments) {
+  const Result<std::string> file = configuration_file(text, arguments);
+  if (!file) {
+    return file.error();
+  }
+  const Result<std::string> content = read_file(*file);
+  if (!content) {
+    return content.error();
+  }
+  Result<ir::JsonValue> document = ir::parse_json(ir::json_of_python(*content), *file);
+  if (!document || is_path(text)) {
+    return document;
+  }
+  const ir::JsonValue* const config = document->find("config");
+  return config == nullptr ? std::move(document) : Result<ir::JsonValue>(*config);
+}
+
+/// The storage of the published weights of an entry of the catalogue, if they are quantised.
+std::optional<ir::CheckpointQuantisation> published_quantisation(const ir::JsonValue& config,
+                                                                 const std::string& name,
+                                                                 const Reading& reading) {
+  if (config.find("quantization_config") == nullptr) {
+    return std::nullopt;
+  }
+  Result<ir::HfConfig> read = ir::inspect_hf_config(
+      ir::to_json(config), name,
+      {.as = std::nullopt, .name = name, .families = reading.families, .one_variant = true});
+  return read ? std::move(read->quantisation) : std::nullopt;
+}
+
+Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arguments,
+                                   const Reading& reading) {
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  if (!folder) {
+    return folder.error();
+  }
+  Result<ir::ModelSpec> spec = ir::load_model(folder->path + "/models", name, reading.head);
+  if (!spec) {
+    std::error_code ignored;
+    return fs::exists(name, ignored) ? read_path(name, reading)
+                                     : Result<LoadedModel>(std::move(spec).error());
+  }
+  std::string label = spec->name.empty() ? name : spec->name;
+  std::vector<std::string> notes;
+  const Result<ir::JsonValue> config = whole_configuration(name, arguments);
+  if (config && !spec->recording) {
+    for (const std::string& note : ir::notes_on_towers(*config, reading.families)) {
+      notes.push_back(label + ": " + note);
+    }
+  }
+  for (const std::string& note : ir::recording_notes(*spec, reading.head.images)) {
+    notes.push_back(label + ": " + note);
+  }
+  return LoadedModel{.spec = std::move(spec).value(),
+                     .label = std::move(label),
+                     .origin = "catalogue",
+                     .notes = std::move(notes),
+                     .quantisation = config ? published_quantisation(*config, name, reading)
+                                            : std::nullopt};
+}
+
+Result<LoadedModel> find_model(const std::string& text, const Arguments& arguments) {
+  const Result<Reading> reading = read_reading(arguments);
+  if (!reading) {
+    return reading.error();
+  }
+  if (text == "-") {
+    return read_standard_input(arguments, *reading);
+  }
+  if (is_path(text)) {
+    return read_path(text, *reading);
+  }
+  if (reading->as) {
+    return Error::invalid_argument(
+        "as", "cannot be combined with a name of the catalogue, whose family is known", {},
+        "leave out --as, or give the path of a config.json");
+  }
+  return read_catalogue(text, arguments, *reading);
 }
 
 /// The text part of a configuration, whose `model_type` has its own name.
@@ -395,21 +415,8 @@ Result<ConfigDir> config_dir_of(const Arguments& arguments) {
 }
 
 Result<ir::JsonValue> model_configuration(const std::string& text, const Arguments& arguments) {
-  const Result<std::string> file = configuration_file(text, arguments);
-  if (!file) {
-    return file.error();
-  }
-  const Result<std::string> content = read_file(*file);
-  if (!content) {
-    return content.error();
-  }
-  const Result<ir::JsonValue> document = ir::parse_json(ir::json_of_python(*content), *file);
-  if (!document) {
-    return document.error();
-  }
-  const ir::JsonValue* const entry = is_path(text) ? nullptr : document->find("config");
-  const ir::JsonValue& config = entry == nullptr ? *document : *entry;
-  return text_part(config);
+  const Result<ir::JsonValue> config = whole_configuration(text, arguments);
+  return config ? Result<ir::JsonValue>(text_part(*config)) : config;
 }
 
 Result<std::string> model_text(const Arguments& arguments) {

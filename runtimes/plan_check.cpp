@@ -116,8 +116,8 @@ Status check_images(const ModelSpec& model, const ParallelPlan& plan) {
   if (model.family == Family::kGemma3Text) {
     return Error::invalid_argument(
         "images", images, kTextAlone,
-        "give the config.json of the whole model, google/gemma-3-4b-it/config.json, in place of "
-        "its text part");
+        "name the whole model, such as gemma-3-4b, or give its config.json, in place of its text "
+        "part");
   }
   return Error::invalid_argument(
       "images", images, kTextAlone,

@@ -241,15 +241,6 @@ void read_task(const HfFields& fields, const JsonObject& config, ModelSpec& mode
   }
 }
 
-/// What the file describes and the model leaves out.
-std::vector<std::string> notes_on(const JsonObject& config) {
-  std::vector<std::string> notes;
-  if (config.has("vision_config")) {
-    notes.emplace_back("vision_config is not read: the model is the language model alone");
-  }
-  return notes;
-}
-
 /// The quantisation of a file, or of its text part. Older files of compressed-tensors call it
 /// compression_config.
 std::optional<CheckpointQuantisation> quantisation_of(const JsonObject& config) {
@@ -502,6 +493,19 @@ Result<std::optional<ModelSpec>> read_recorded_family(const JsonValue& config,
   return found ? std::optional(std::move(found->model)) : std::optional<ModelSpec>();
 }
 
+std::vector<std::string> notes_on_towers(const JsonValue& config, const std::string& families) {
+  const JsonValue* const tower = config.find("vision_config");
+  if (tower == nullptr || tower->is_null()) {
+    return {};
+  }
+  std::string note =
+      "the answer is for the language model alone, without the tower of vision_config";
+  if (is_recorded(config, families, kImagesHead)) {
+    note += "; --task image-text adds the tower, --images runs images through it";
+  }
+  return {std::move(note)};
+}
+
 Result<HfConfig> inspect_hf_config(std::string_view written, std::string_view file,
                                    const HfConfigOptions& options) {
   const std::string text = json_of_python(written);
@@ -529,7 +533,9 @@ Result<HfConfig> inspect_hf_config(std::string_view written, std::string_view fi
   }
   HfConfig config;
   config.model = read_hf_object(reader->root(), named);
-  config.notes = notes_on(reader->root());
+  if (const Result<JsonValue> document = parse_json(text, file)) {
+    config.notes = notes_on_towers(*document, options.families);
+  }
   config.quantisation = quantisation_of(reader->root());
   Status status = reader->finish();
   if (!status) {

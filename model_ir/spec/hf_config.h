@@ -65,6 +65,11 @@ struct HfConfig {
 /// What a reader of an answer must know of the recorded code of a model; empty without a recording.
 /// `images`: the question is about batches with images.
 [[nodiscard]] std::vector<std::string> recording_notes(const ModelSpec& model, bool images);
+
+/// What a model that is written by hand leaves out of its configuration: a tower for images.
+/// `families`: the folder with the recordings of families, which may know the whole model.
+[[nodiscard]] std::vector<std::string> notes_on_towers(const JsonValue& config,
+                                                       const std::string& families);
 /// The model of a configuration of a family that was recorded (`model_of_family`); nothing if its
 /// family is written by hand, or is not known at all.
 [[nodiscard]] Result<std::optional<ModelSpec>> read_recorded_family(const JsonValue& config,

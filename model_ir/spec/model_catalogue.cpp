@@ -48,6 +48,11 @@ Result<ModelSpec> model_of(std::string_view text, std::string_view file, const J
     }
   }
   config.accept("quantization_config");  // It describes the published weights alone.
+  if (found != nullptr && is_recorded(*found, options.families, kImagesHead)) {
+    for (const std::string& key : config.keys()) {
+      config.accept(key);  // The recording of the whole model reads them.
+    }
+  }
   return read_hf_object(config, options);
 }
 
@@ -103,9 +108,9 @@ Result<ModelEntry> open_entry(const EntryFolder& folder, const std::string& name
   return entry;
 }
 
-/// The model of the entry `name`, whose family was recorded, with another head.
-Result<ModelSpec> model_with_head(const EntryFolder& folder, const std::string& name,
-                                  const AskedHead& head) {
+/// The model of the entry `name` with another head; nothing if its family was not recorded.
+Result<std::optional<ModelSpec>> model_with_head(const EntryFolder& folder, const std::string& name,
+                                                 const AskedHead& head) {
   const std::string path = entry_path(folder, name);
   const Result<std::string> text = read_file(path);
   const Result<JsonValue> document =
@@ -115,13 +120,7 @@ Result<ModelSpec> model_with_head(const EntryFolder& folder, const std::string& 
   }
   HfConfigOptions options = options_of(path, name, false);
   options.head = head;
-  Result<std::optional<ModelSpec>> model =
-      read_recorded_family(*document->find("config"), path, options);
-  if (!model) {
-    return std::move(model).error();
-  }
-  HEADROOM_ASSERT(model->has_value());  // The family of the entry was recorded.
-  return **std::move(model);
+  return read_recorded_family(*document->find("config"), path, options);
 }
 
 /// The title of the entry of the file `path`.
@@ -167,9 +166,15 @@ Result<ModelSpec> load_model(const std::string& catalogue, std::string_view name
     return std::move(entry).error();
   }
   const bool classifies = head.task && *head.task != Task::kLanguage;
-  return classifies && entry->spec.recording
-             ? model_with_head(folder_of(catalogue), entry->name, head)
-             : std::move(entry->spec);
+  if (!head.images && !(classifies && entry->spec.recording)) {
+    return std::move(entry->spec);
+  }
+  Result<std::optional<ModelSpec>> other =
+      model_with_head(folder_of(catalogue), entry->name, head);
+  if (!other) {
+    return std::move(other).error();
+  }
+  return other->has_value() ? **std::move(other) : std::move(entry->spec);
 }
 
 Result<std::vector<std::string>> model_names(const std::string& catalogue) {
