@@ -1,7 +1,8 @@
 #include "planner/search/frameworks.h"
 
 #include <algorithm>
-#include <tuple>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "planner/search/evaluator.h"
@@ -34,7 +35,7 @@ FrameworkBest row_of(const FrameworkSearch* framework, PlanResult result) {
 }
 
 /// Plans first, by their worth under the objective, with the replayed time.
-std::tuple<bool, Worth> order_of(const SearchQuestion& question, const FrameworkBest& row) {
+std::pair<bool, Worth> order_of(const SearchQuestion& question, const FrameworkBest& row) {
   if (!row.best) {
     return {true, Worth{}};
   }
@@ -86,6 +87,23 @@ Result<std::vector<FrameworkBest>> best_of_frameworks(const SearchQuestion& ques
   std::ranges::stable_sort(rows, {},
                            [&](const FrameworkBest& row) { return order_of(question, row); });
   return rows;
+}
+
+void take_better(const SearchQuestion& question, std::span<const FrameworkBest> rows,
+                 PlanResult& found) {
+  if (found.status != PlanStatus::kFeasible || rows.empty() || !rows.front().best) {
+    return;
+  }
+  const FrameworkBest& first = rows.front();
+  const Worth worth = order_of(question, first).second;
+  if (!first.estimate || worth >= order_of(question, row_of(nullptr, found)).second) {
+    return;
+  }
+  found.best = first.best;
+  found.estimate = first.estimate;
+  const double value =
+      value_of(question.objective, worth.first, first.best->plan.workload.sequence);
+  found.gap = found.cut || value == 0 ? 1 : std::abs(value - found.bound) / std::abs(value);
 }
 
 }  // namespace headroom::plan

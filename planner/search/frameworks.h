@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "planner/search/search.h"
@@ -27,5 +28,10 @@ struct FrameworkBest {
 [[nodiscard]] Result<std::vector<FrameworkBest>> best_of_frameworks(const SearchQuestion& question,
                                                                     const PlanResult& found,
                                                                     SearchRecords& records);
+
+/// Makes the first of `rows` the answer if `found` is of a search that ended early, and the search
+/// of its framework alone found a better plan. The bound stays, and the gap is measured to it.
+void take_better(const SearchQuestion& question, std::span<const FrameworkBest> rows,
+                 PlanResult& found);
 
 }  // namespace headroom::plan

@@ -19,8 +19,46 @@ std::string torch_dtype(DType dtype) {
                                  : "torch.float32";
 }
 
-std::string mixed_precision(DType dtype) {
-  return dtype == DType::kBf16 ? "bf16" : dtype == DType::kFp16 ? "fp16" : "no";
+/// Whether Accelerate may use its mixed precision, under which it makes fp32 weights of all that
+/// are trained. Adapters have fp32 weights anyway.
+/// Source: huggingface/accelerate 1.15 src/accelerate/utils/fsdp_utils.py, fsdp2_prepare_model, and
+///         accelerator.py, prepare_model ("upcast of low precision parameters").
+bool may_upcast(const ParallelPlan& plan) {
+  return plan.lora.has_value() || param_dtype(plan.precision) == DType::kFp32;
+}
+
+std::string mixed_precision(const ParallelPlan& plan, DType dtype) {
+  const std::string name = dtype == DType::kBf16 ? "bf16" : dtype == DType::kFp16 ? "fp16" : "no";
+  return may_upcast(plan) ? name : "no";
+}
+
+/// The lines that set the types of parameters and of reductions where --mixed_precision does not.
+/// Source: huggingface/accelerate src/accelerate/utils/dataclasses.py,
+///         FullyShardedDataParallelPlugin.set_mixed_precision: one type for both. fsdp_utils.py,
+///         fsdp2_prepare_model, and accelerator.py read the policy when the Trainer prepares its
+///         model.
+std::vector<std::string> policy_lines(const ParallelPlan& plan) {
+  const FsdpPlan fsdp = fsdp_of(plan);
+  const DType reduced = may_upcast(plan) ? fsdp.param_dtype : param_dtype(plan.precision);
+  std::vector<std::string> lines;
+  if (!may_upcast(plan)) {
+    lines.push_back("# no --mixed_precision: with it, Accelerate makes fp32 weights of the 16-bit "
+                    "ones");
+  } else if (plan.lora && fsdp.param_dtype != DType::kFp32) {
+    // Source: huggingface/accelerate#3848.
+    lines.emplace_back("# Accelerate 1.13 or later: earlier ones make the frozen weights fp32, too");
+  }
+  if (fsdp.reduce_dtype == reduced && fsdp.param_dtype == reduced) {
+    return lines;
+  }
+  const std::string policy = fsdp.version == 2 ? "MixedPrecisionPolicy" : "MixedPrecision";
+  lines.push_back("# gradients are reduced in another type than the parameters'; after trainer = "
+                  "Trainer(...):");
+  lines.push_back("from torch.distributed.fsdp import " + policy);
+  lines.push_back("trainer.accelerator.state.fsdp_plugin.mixed_precision_policy = " + policy +
+                  "(param_dtype=" + torch_dtype(fsdp.param_dtype) +
+                  ", reduce_dtype=" + torch_dtype(fsdp.reduce_dtype) + ")");
+  return lines;
 }
 
 /// Source: huggingface/accelerate src/accelerate/commands/launch.py, FSDP Arguments.
@@ -66,34 +104,19 @@ Launch accelerate_launch(const ModelSpec& model, const ParallelPlan& plan, const
   const std::int64_t nodes = (plan.world + local - 1) / local;
   Launch launch{.command = {"accelerate", "launch", "--num_processes", std::to_string(plan.world),
                             "--num_machines", std::to_string(nodes)},
-                .code = transformers::script_lines(model, plan, site.model)};
+                .code = transformers::script_lines(model, plan, site.model, DType::kBf16)};
   if (nodes > 1) {
     append_words(launch.command, {"--machine_rank", "$NODE_RANK", "--main_process_ip", "$HEAD_NODE",
                                   "--main_process_port", "29500"});
   }
-  append_words(launch.command, {"--mixed_precision", mixed_precision(fsdp.param_dtype)});
+  append_words(launch.command, {"--mixed_precision", mixed_precision(plan, fsdp.param_dtype)});
   append_words(launch.command, plugin_words(plan));
   launch.command.emplace_back("train.py");
   append_words(launch.command, transformers::training_arguments(plan));
-  if (plan.quant) {
-    // Source: huggingface/peft docs/source/accelerate/fsdp.md, bnb_4bit_quant_storage.
-    launch.code.emplace_back(
-        "# FSDP shards 4-bit weights as bf16: add bnb_4bit_quant_storage=torch.bfloat16 to "
-        "BitsAndBytesConfig");
+  if (plan.quant && fsdp.quantised_on_host) {
+    launch.code.emplace_back("# transformers 4: transformers 5 quantises on the GPU");
   }
-  if (fsdp.version == 2 && fsdp.reduce_dtype != fsdp.param_dtype) {
-    // Source: huggingface/accelerate src/accelerate/utils/dataclasses.py,
-    // FullyShardedDataParallelPlugin.set_mixed_precision: one type for both. fsdp_utils.py,
-    // fsdp2_prepare_model reads the policy when the Trainer prepares its model.
-    launch.code.push_back(
-        "# --mixed_precision reduces in the parameters' type. To reduce in another, after "
-        "trainer = Trainer(...):");
-    launch.code.emplace_back("from torch.distributed.fsdp import MixedPrecisionPolicy");
-    launch.code.push_back(
-        "trainer.accelerator.state.fsdp_plugin.mixed_precision_policy = MixedPrecisionPolicy("
-        "param_dtype=" +
-        torch_dtype(fsdp.param_dtype) + ", reduce_dtype=" + torch_dtype(fsdp.reduce_dtype) + ")");
-  }
+  append_words(launch.code, policy_lines(plan));
   return launch;
 }
 

@@ -74,6 +74,9 @@ class Torchtune final : public Runtime {
   }
   /// torchtune's recipes shard with FSDP2 or not at all.
   void complete(ParallelPlan& plan) const override {
+    if (plan.quant) {
+      plan.quant->prepare_kbit = false;  // What PEFT does; torchtune's 4-bit recipes do not.
+    }
     if (has_fsdp(plan)) {
       plan.own.reset<DdpPlan>();
     } else {

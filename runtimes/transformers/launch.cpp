@@ -156,8 +156,8 @@ std::string attention_of(const ModelSpec& model, const ParallelPlan& plan) {
   return falls_back ? "eager" : std::string(attention_name(plan.attention));
 }
 
-std::string loading_line(const ModelSpec& model, const ParallelPlan& plan,
-                         const std::string& name) {
+std::string loading_line(const ModelSpec& model, const ParallelPlan& plan, const std::string& name,
+                         std::optional<DType> storage) {
   std::string line = "model = " + std::string(auto_class(model)) + ".from_pretrained(" +
                      to_json(JsonValue{name}) +
                      ", dtype=" + torch_name(param_dtype(plan.precision)) +
@@ -171,7 +171,8 @@ std::string loading_line(const ModelSpec& model, const ParallelPlan& plan,
                 : ", quantization_config=BitsAndBytesConfig(load_in_4bit=True, "
                   "bnb_4bit_quant_type='nf4', bnb_4bit_compute_dtype=" +
                       torch_name(four_bit_arithmetic(plan)) +
-                      ", bnb_4bit_use_double_quant=" + python_text(plan.quant->double_quant) + ")";
+                      ", bnb_4bit_use_double_quant=" + python_text(plan.quant->double_quant) +
+                      (storage ? ", bnb_4bit_quant_storage=" + torch_name(*storage) : "") + ")";
   }
   return line + ")";
 }
@@ -251,9 +252,9 @@ std::vector<std::string> checkpointing_lines(const ModelSpec& model, const Paral
 }
 
 std::vector<std::string> script_lines(const ModelSpec& model, const ParallelPlan& plan,
-                                      const std::string& name) {
+                                      const std::string& name, std::optional<DType> storage) {
   std::vector<std::string> lines = {"# from_pretrained takes the path or the Hub id of your model:",
-                                    loading_line(model, plan, name)};
+                                    loading_line(model, plan, name, storage)};
   if (is_own(model)) {
     lines = making_lines(*model.recording, plan);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,12 @@ namespace headroom::ir::transformers {
 [[nodiscard]] std::vector<std::string> training_arguments(const ParallelPlan& plan);
 
 /// Lines of a training script that no argument stands for: how the model is loaded, adapters, which
-/// layers are checkpointed. `name`: the model as the user named it.
+/// layers are checkpointed. `name`: the model as the user named it. `storage`: the type of the
+/// tensors that hold 4-bit weights; none: bitsandbytes' usual one.
 [[nodiscard]] std::vector<std::string> script_lines(const ModelSpec& model,
                                                     const ParallelPlan& plan,
-                                                    const std::string& name);
+                                                    const std::string& name,
+                                                    std::optional<DType> storage = {});
 
 /// The lines that checkpoint some of the layers only; none for a plan that checkpoints all or none.
 [[nodiscard]] std::vector<std::string> checkpointing_lines(const ModelSpec& model,

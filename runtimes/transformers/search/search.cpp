@@ -55,6 +55,15 @@ AxisValues modelled_losses(SpaceWalk& walk) {
   return kinds;
 }
 
+/// Whether quantised weights are prepared for training and run without autocast. PEFT's preparation
+/// casts all other weights to fp32, so that attention gets fp32 queries and keys, which no fused
+/// kernel takes. The recipes of QLoRA, PEFT and TRL train with bf16=True, which is autocast.
+/// Source: huggingface/peft src/peft/utils/other.py, prepare_model_for_kbit_training;
+///         artidoro/qlora qlora.py; huggingface/trl trl/trainer/sft_config.py, bf16.
+bool needs_autocast(const ir::ParallelPlan& plan) {
+  return plan.quant && plan.quant->prepare_kbit && plan.precision == ir::Precision::kBf16;
+}
+
 class TransformersSearch final : public FrameworkSearch {
  public:
   TransformersSearch() : FrameworkSearch("transformers") {}
@@ -72,19 +81,18 @@ class TransformersSearch final : public FrameworkSearch {
     }
     take_optimizer(walk);
     ir::transformers::complete_data_parallel(walk.plan);
+    if (needs_autocast(walk.plan) && !walk.asks(Axis::kPrecision) && !walk.question.model.recording) {
+      walk.plan.precision = ir::Precision::kBf16AutocastBf16;
+    }
     return true;
   }
 
-  /// Autocast for quantised weights that are prepared for training. PEFT's preparation casts all
-  /// other weights to fp32, so that attention gets fp32 queries and keys, which no fused kernel
-  /// takes.
-  /// Source: huggingface/peft src/peft/utils/other.py, prepare_model_for_kbit_training.
+  /// Autocast where the precision was named and has none.
   [[nodiscard]] std::vector<OfferedChange> offered_changes(
       const SpaceQuestion& question, const ir::ParallelPlan& plan) const override {
     const bool other_attention = plan.attention != ir::AttentionKind::kSdpa &&
                                  !question.constraints.of(Axis::kAttention).empty();
-    if (!plan.quant || !plan.quant->prepare_kbit || plan.precision != ir::Precision::kBf16 ||
-        other_attention) {
+    if (!needs_autocast(plan) || other_attention) {
       return {};
     }
     ir::ParallelPlan cast = plan;
