@@ -6,16 +6,22 @@
 #include <span>
 #include <utility>
 
+#include "costmodel/remedy.h"
 #include "runtimes/registry.h"
 
 namespace headroom::cost {
 namespace {
 
+using ir::Change;
 using ir::ParallelPlan;
 
-constexpr std::array<Bottleneck, 5> kBottlenecks = {
-    Bottleneck::kCommunication, Bottleneck::kSmallBatch, Bottleneck::kBubble, Bottleneck::kOffload,
-    Bottleneck::kRecomputation};
+constexpr std::array<Bottleneck, 6> kBottlenecks = {
+    Bottleneck::kCommunication, Bottleneck::kSmallBatch,    Bottleneck::kBubble,
+    Bottleneck::kOffload,       Bottleneck::kRecomputation, Bottleneck::kKernels};
+
+/// Changes that put faster kernels in the place of others.
+constexpr std::array<Change, 4> kFasterKernels = {Change::kMixedPrecision, Change::kSdpaAttention,
+                                                  Change::kFusedOptimizer, Change::kFusedKernels};
 
 /// Two, four and more times as many sequences at once, in fewer micro-batches if there are several.
 std::vector<ParallelPlan> with_larger_batches(const ParallelPlan& plan) {
@@ -62,6 +68,9 @@ std::span<const StepPart> parts_of(Bottleneck bottleneck) {
   static constexpr std::array<StepPart, 2> kPipeline = {StepPart::kBubble, StepPart::kPipeline};
   static constexpr std::array<StepPart, 1> kOffload = {StepPart::kOffload};
   static constexpr std::array<StepPart, 1> kRecompute = {StepPart::kRecompute};
+  static constexpr std::array<StepPart, 3> kReplaced = {StepPart::kAttention,
+                                                        StepPart::kMemoryBound,
+                                                        StepPart::kOptimizer};
   switch (bottleneck) {
     case Bottleneck::kCommunication:
       return kCommunication;
@@ -73,6 +82,8 @@ std::span<const StepPart> parts_of(Bottleneck bottleneck) {
       return kOffload;
     case Bottleneck::kRecomputation:
       return kRecompute;
+    case Bottleneck::kKernels:
+      return kReplaced;
   }
   return {};
 }
@@ -92,7 +103,43 @@ std::optional<Speedup> replay_change(const SpeedupQuestion& question, const Step
   found.gain = after->time->tokens_per_second_per_gpu() / before.tokens_per_second_per_gpu() - 1;
   found.verdict = after->verdict;
   found.margin = after->margin;
-  return found.gain > 0 ? std::optional(found) : std::nullopt;
+  return found.gain >= kLeastGain ? std::optional(found) : std::nullopt;
+}
+
+/// The best of the framework's own changes, and of the larger micro-batches, which always gain
+/// something.
+struct BestChanges {
+  std::optional<Speedup> own;
+  std::optional<Speedup> larger;
+
+  void consider(const SpeedupQuestion& question, const StepTime& before, const ParallelPlan& plan) {
+    std::optional<Speedup> one = replay_change(question, before, plan);
+    std::optional<Speedup>& best =
+        plan.workload.micro_batch > question.plan.workload.micro_batch ? larger : own;
+    if (one && (!best || one->gain > best->gain)) {
+      best = std::move(one);
+    }
+  }
+};
+
+BestChanges with_faster_kernels(const SpeedupQuestion& question, const StepTime& before) {
+  BestChanges best;
+  for (const Change change : kFasterKernels) {
+    const ParallelPlan& base = best.own ? best.own->plan : question.plan;
+    const std::optional<ParallelPlan> changed = with_change(base, change, question.device);
+    if (changed && *changed != base) {
+      best.consider(question, before, *changed);
+    }
+  }
+  if (best.own) {
+    for (const ParallelPlan& plan : with_larger_batches(best.own->plan)) {
+      best.consider(question, before, plan);
+    }
+  }
+  if (best.larger && best.larger->gain < best.own->gain + kLeastGain) {
+    best.larger.reset();
+  }
+  return best;
 }
 
 }  // namespace
@@ -115,6 +162,7 @@ std::vector<ParallelPlan> changes_against(const ParallelPlan& plan, Bottleneck b
       out.insert(out.begin(), larger.begin(), larger.end());
       break;
     case Bottleneck::kBubble:
+    case Bottleneck::kKernels:
       break;
     case Bottleneck::kRecomputation: {
       const std::vector<ParallelPlan> less = with_less_recomputation(plan);
@@ -137,17 +185,14 @@ std::vector<Speedup> find_speedups(const SpeedupQuestion& question, const StepEs
     if (share < kBottleneckShare) {
       continue;
     }
-    std::optional<Speedup> own;     // The best of the framework's own changes,
-    std::optional<Speedup> larger;  // and of the larger micro-batches, which always gain something.
-    for (const ParallelPlan& plan : changes_against(question.plan, bottleneck, layers)) {
-      std::optional<Speedup> one = replay_change(question, *found.time, plan);
-      std::optional<Speedup>& best =
-          plan.workload.micro_batch > question.plan.workload.micro_batch ? larger : own;
-      if (one && (!best || one->gain > best->gain)) {
-        best = std::move(one);
-      }
+    BestChanges best_changes;
+    if (bottleneck == Bottleneck::kKernels) {
+      best_changes = with_faster_kernels(question, *found.time);
     }
-    for (std::optional<Speedup>* best : {&own, &larger}) {
+    for (const ParallelPlan& plan : changes_against(question.plan, bottleneck, layers)) {
+      best_changes.consider(question, *found.time, plan);
+    }
+    for (std::optional<Speedup>* best : {&best_changes.own, &best_changes.larger}) {
       const auto is_named = [&](const Speedup& speedup) { return speedup.plan == (*best)->plan; };
       if (*best && std::ranges::none_of(speedups, is_named)) {
         (*best)->bottleneck = bottleneck;

@@ -12,8 +12,10 @@ namespace headroom::cost {
 using ir::Bottleneck;
 using ir::describe;
 
-/// A bottleneck with at least this share of the step is reported. A choice, not a measurement.
-inline constexpr double kBottleneckShare = 0.1;
+/// A bottleneck with at least this share of the step is looked at, and a change that makes a step
+/// faster by at least `kLeastGain` is reported. Choices, not measurements.
+inline constexpr double kBottleneckShare = 0.02;
+inline constexpr double kLeastGain = 0.01;
 
 /// A changed plan that fits and is faster.
 struct Speedup {
@@ -37,7 +39,7 @@ struct SpeedupQuestion {
 /// The bottleneck's share of a step.
 [[nodiscard]] double share_of(const StepTime& step, Bottleneck bottleneck);
 
-/// Single changes against `bottleneck`: larger micro-batches, and the framework's own, such as less
+/// Single changes against `bottleneck`, except replaced kernels: larger micro-batches, and the framework's own, such as less
 /// sharding, overlap or smaller groups; more chunks per stage or fewer stages; states and
 /// parameters on the device; fewer layers recomputed. The tokens per step stay the same, unless a
 /// micro-batch grows and there is no accumulation to shorten. The framework may refuse some.
@@ -50,7 +52,9 @@ struct SpeedupQuestion {
 /// shorten enlarges the batch of a step.
 ///
 /// Model:   memory and time of every change are replayed on the same machine. Changes that do not
-///          fit or are not faster are left out.
+///          fit or are not faster are left out. Kernels are replaced one on top of the other, each
+///          if it helps (mixed precision, fused optimizer, fused attention, Liger), and the larger
+///          micro-batch is then that of the plan with all of them.
 /// Requires that `found` is the estimate of the question's plan, with its time. Deterministic.
 [[nodiscard]] std::vector<Speedup> find_speedups(const SpeedupQuestion& question,
                                                  const StepEstimate& found);

@@ -219,8 +219,9 @@ std::string speedups_text(const FitAnswer& answer, const Terminal& terminal) {
   }
   if (text.empty()) {
     const bool nothing = answer.arguments.has("faster") && answer.estimate.time;
-    return nothing ? "  no change that fits makes a step faster: larger micro-batches, less "
-                     "sharding, less offload and less recomputation were tried\n"
+    return nothing ? "  no change that fits makes a step faster by 1 % or more: larger "
+                     "micro-batches, other kernels, less sharding, less offload and less "
+                     "recomputation were tried\n"
                    : "";
   }
   return heading(terminal, "changes that make it faster") + text;

@@ -60,6 +60,8 @@ std::vector<OptionValue> changed_by(const PlanSearch& search, const plan::Mend& 
   switch (mend.kind) {
     case plan::Mend::Kind::kBudget:
       return {{"budget", rounded_up(Bytes{mend.value}) + "GiB"}};
+    case plan::Mend::Kind::kHost:
+      return {{"host-memory", std::to_string(mend.value / kGiB) + "GiB"}};
     case plan::Mend::Kind::kGpus: {
       const std::int64_t batch = mend.batch > 0 ? mend.batch : search.global_batch;
       return {{"gpus", std::to_string(mend.value)}, {"global-batch", std::to_string(batch)}};
@@ -104,6 +106,8 @@ std::string mend_words(const plan::Mend& mend) {
   switch (mend.kind) {
     case plan::Mend::Kind::kBudget:
       return rounded_up(Bytes{mend.value}) + " GiB of GPU memory";
+    case plan::Mend::Kind::kHost:
+      return std::to_string(mend.value / kGiB) + " GiB of host memory in the node";
     case plan::Mend::Kind::kGpus:
       return counted(mend.value, "GPU") +
              (mend.batch > 0 ? " and --global-batch " + std::to_string(mend.batch) : "");

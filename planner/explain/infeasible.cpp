@@ -1,10 +1,12 @@
 #include "planner/explain/infeasible.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
 #include "costmodel/host_memory.h"
+#include "model_ir/base/units.h"
 #include "model_ir/plan/plan_limits.h"
 #include "planner/explain/held.h"
 #include "planner/explain/mend_search.h"
@@ -24,6 +26,43 @@ constexpr std::uint64_t kLeanestLimit = 400;
 /// lower and replay some five million events in a second.
 /// Source: tests/bench/results/infeasible_epyc-2vcpu_2026-11-30.md.
 constexpr std::uint64_t kLeanestEffort = 8'000'000;
+
+/// The least host memory of a node with which some plan fits, among the sizes that nodes have.
+MaybeMend more_host_memory(const SearchQuestion& question, SearchRecords& /*records*/) {
+  constexpr std::array<std::int64_t, 9> kSizes = {96, 128, 192, 256, 384, 512, 768, 1024, 2048};
+  if (!question.device.host) {
+    return std::optional<Mend>();
+  }
+  const cost::HostSpec& host = *question.device.host;
+  const AxisValues& given = question.space.constraints.of(Axis::kGpus);
+  const std::int64_t gpus = given.empty() ? question.space.base.world : given.back();
+  const std::int64_t ranks =
+      host.memory_per_rank ? std::min<std::int64_t>(gpus, host.devices) : std::int64_t{1};
+  const Bytes has = host.memory * ranks;
+  SearchQuestion there = quiet(question);
+  there.device.host->memory_per_rank = false;
+  SearchRecords own;  // Those of the question are of its machine.
+  bool open = false;
+  there.device.host->memory = Bytes{kSizes.back() * kGiB};
+  const Result<std::optional<PlanResult>> any = any_of(there, own);
+  if (!any || !*any || !(*any)->best) {
+    return any ? MaybeMend(std::optional<Mend>()) : any.error();
+  }
+  for (const std::int64_t size : kSizes) {
+    there.device.host->memory = Bytes{size * kGiB};
+    if (there.device.host->memory <= has || is_stopped(question)) {
+      continue;
+    }
+    SearchRecords records;
+    Mend mend = mend_to(Mend::Kind::kHost, there.device.host->memory.value());
+    mend.proven = false;  // Exact only to the sizes that are tried.
+    MaybeMend found = with_best(std::move(mend), there, records, open);
+    if (!found || *found) {
+      return found;
+    }
+  }
+  return std::optional<Mend>();
+}
 
 /// The fewest GPUs above `above` and up to `most` on which some plan fits, with a batch of `batch`
 /// sequences. `open`: as in `with_best`; no such number is proven to be the least.
@@ -345,7 +384,7 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
   } else {
     why.least_host = least->least_host;
   }
-  for (const auto& change : {more_gpus, shorter}) {
+  for (const auto& change : {more_host_memory, more_gpus, shorter}) {
     if (Status status = take(change(question, records)); !status) {
       return std::move(status).error();
     }

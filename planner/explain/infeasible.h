@@ -27,20 +27,20 @@ struct OtherDevice {
   cost::Machine machine;
 };
 
-/// The smallest change of each kind: more device memory, more GPUs, a shorter sequence, another
-/// value of each axis that is held, and a GPU with more memory. Each is replayed.
+/// The smallest change of each kind: more device memory, more host memory, more GPUs, a shorter
+/// sequence, another value of each axis that is held, and a GPU with more memory. Each is replayed.
 ///
 /// Model:   memory: the least budget with which the replay of the leanest plan fits. Then steps of
 ///          doubling length towards the question's budget, with a search at each, and from the
 ///          first at which nothing fits, bisection to one segment of 2 MiB, or to a five-hundredth
-///          where replays are judged by their chance. GPUs: twice as many, four times as many, and
-///          so on; then the fewest of all counts between the last two; beyond one node, whole
-///          nodes. Sequences: 128 tokens, then by halving, then by bisection to a sixty-fourth of
-///          the given length. Axes: the value nearest to the given one, by position for words or by
-///          ratio for numbers. Devices: the one with the least memory; `others` are in that order.
-///          Those with less than 95 % of the memory that was found, or 75 % in another generation,
-///          are not tried, unless their hosts have more. Every search ends after a fixed effort
-///          (`SearchQuestion::effort`).
+///          where replays are judged by their chance. Host: the sizes that nodes have. GPUs: twice
+///          as many, four times as many, and so on; then the fewest of all counts between the last
+///          two; beyond one node, whole nodes. Sequences: 128 tokens, then by halving, then by
+///          bisection to a sixty-fourth of the given length. Axes: the value nearest to the given
+///          one, by position for words or by ratio for numbers. Devices: the one with the least
+///          memory; `others` are in that order. Those with less than 95 % of the memory that was
+///          found, or 75 % in another generation, are not tried, unless their hosts have more.
+///          Every search ends after a fixed effort (`SearchQuestion::effort`).
 /// Errors:  those of `search`.
 [[nodiscard]] Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
                                                        std::span<const OtherDevice> others,

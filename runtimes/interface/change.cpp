@@ -127,6 +127,8 @@ std::string_view describe(Bottleneck bottleneck) {
       return "offload";
     case Bottleneck::kRecomputation:
       return "recomputation";
+    case Bottleneck::kKernels:
+      return "attention, memory-bound kernels and the optimizer";
   }
   return "?";
 }

@@ -220,6 +220,7 @@ enum class Bottleneck : std::uint8_t {
   kBubble,         ///< Stages of a pipeline that wait for each other.
   kOffload,        ///< Copies to the host and the work done there.
   kRecomputation,  ///< Forward kernels that run once more for the backward pass.
+  kKernels,        ///< Kernels that others can replace: attention, norms, casts, the optimizer.
 };
 /// "exposed communication", ...
 [[nodiscard]] std::string_view describe(Bottleneck bottleneck);

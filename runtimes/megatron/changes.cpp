@@ -174,6 +174,7 @@ std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck, const ParallelPlan
     case Bottleneck::kCommunication:
       return less_communication(plan);
     case Bottleneck::kSmallBatch:
+    case Bottleneck::kKernels:
       return {};
     case Bottleneck::kRecomputation:
       return less_recomputation(plan);

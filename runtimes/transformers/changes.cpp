@@ -9,7 +9,15 @@ Precision autocast_of(const DeviceTypes& device) {
   return device.bf16 ? Precision::kAutocastBf16 : Precision::kAutocastFp16;
 }
 
+/// Quantised weights that are prepared for training get it as well: the preparation leaves fp32
+/// activations, which no fused attention takes.
 std::optional<ParallelPlan> autocast(const ParallelPlan& plan, const DeviceTypes& device) {
+  if (plan.quant && plan.quant->prepare_kbit && plan.precision == Precision::kBf16) {
+    ParallelPlan changed = plan;
+    changed.precision = Precision::kBf16AutocastBf16;
+    changed.attention = AttentionKind::kSdpa;
+    return changed;
+  }
   if (plan.precision != Precision::kFp32) {
     return std::nullopt;
   }

@@ -118,6 +118,11 @@ class DeepSpeedSearch final : public FrameworkSearch {
     return rows;
   }
 
+  [[nodiscard]] std::vector<OfferedChange> offered_changes(
+      const SpaceQuestion& /*question*/, const ir::ParallelPlan& plan) const override {
+    return offered_liger(plan);
+  }
+
   [[nodiscard]] bool begin(SpaceWalk& walk) const override { return take_precision(walk); }
 
   [[nodiscard]] std::unique_ptr<PlanBounds> bounds(const SearchInputs& inputs) const override {

@@ -122,6 +122,11 @@ class FsdpSearch final : public FrameworkSearch {
     return rows;
   }
 
+  [[nodiscard]] std::vector<OfferedChange> offered_changes(
+      const SpaceQuestion& /*question*/, const ir::ParallelPlan& plan) const override {
+    return offered_liger(plan);
+  }
+
   /// Shards are fp32 and are gathered in 16 bits; or, as asked for, both are fp32 or both are bf16.
   [[nodiscard]] bool begin(SpaceWalk& walk) const override {
     const ir::Precision asked = walk.plan.precision;

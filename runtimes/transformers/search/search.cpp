@@ -1,5 +1,7 @@
 #include "runtimes/transformers/search/search.h"
 
+#include <utility>
+
 #include "runtimes/registry.h"
 #include "runtimes/transformers/options.h"
 #include "runtimes/transformers/support.h"
@@ -87,22 +89,34 @@ class TransformersSearch final : public FrameworkSearch {
     return true;
   }
 
-  /// Autocast where the precision was named and has none.
+  /// Liger's kernels; autocast where the precision was named and has none.
   [[nodiscard]] std::vector<OfferedChange> offered_changes(
       const SpaceQuestion& question, const ir::ParallelPlan& plan) const override {
     const bool other_attention = plan.attention != ir::AttentionKind::kSdpa &&
                                  !question.constraints.of(Axis::kAttention).empty();
+    std::vector<OfferedChange> changes = offered_liger(plan);
     if (!needs_autocast(plan) || other_attention) {
-      return {};
+      return changes;
     }
     ir::ParallelPlan cast = plan;
     cast.precision = ir::Precision::kBf16AutocastBf16;
     cast.attention = ir::AttentionKind::kSdpa;
-    return {{.alternative = {Axis::kPrecision, precision_value(cast.precision)}, .plan = cast}};
+    changes.push_back(
+        {.alternative = {Axis::kPrecision, precision_value(cast.precision)}, .plan = cast});
+    return changes;
   }
 };
 
 }  // namespace
+
+std::vector<OfferedChange> offered_liger(const ir::ParallelPlan& plan) {
+  if (plan.liger) {
+    return {};
+  }
+  ir::ParallelPlan with = plan;
+  with.liger = true;
+  return {{.alternative = {Axis::kLiger, 1}, .plan = std::move(with), .changes_training = false}};
+}
 
 std::vector<SearchAxis> transformers_axes() {
   return {{.axis = Axis::kAttention,
