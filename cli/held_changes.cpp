@@ -1,7 +1,9 @@
 #include "cli/held_changes.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/plan_file.h"
 #include "cli/report/plan_commands.h"
@@ -9,6 +11,7 @@
 #include "costmodel/expert_load.h"
 #include "costmodel/remedies.h"
 #include "costmodel/remedy_judge.h"
+#include "model_ir/plan/plan_words.h"
 #include "planner/search/evaluator.h"
 
 namespace headroom::cli {
@@ -61,11 +64,13 @@ std::vector<HeldChange> changes_of_leanest(const Arguments& arguments, const Pla
 }
 
 std::string change_words(const HeldChange& change) {
-  std::string text;
+  std::vector<std::string> words;
   for (const cost::Change& one : change.remedy.changes) {
-    text += (text.empty() ? "" : ", ") + std::string(one.what);
+    if (std::ranges::find(words, one.what) == words.end()) {
+      words.emplace_back(one.what);  // A change may be made twice: the batch is halved again.
+    }
   }
-  return text;
+  return ir::join(words);
 }
 
 std::string held_change_lines(const std::vector<HeldChange>& changes) {

@@ -355,9 +355,46 @@ plan::SearchQuestion PlanSearch::question() const {
           .progress = {}};
 }
 
+namespace {
+
+/// The lengths between `length` and its double, in eighths.
+plan::AxisValues lengths_above(const ir::ModelSpec& model, std::int64_t length) {
+  constexpr std::int64_t kParts = 8;
+  plan::AxisValues lengths;
+  for (std::int64_t part = 0; part < kParts; ++part) {
+    const std::int64_t longer = length + part * length / kParts;
+    if (model.max_positions == 0 || longer <= model.max_positions) {
+      lengths.push_back(longer);
+    }
+  }
+  return lengths;
+}
+
+/// Searches, and once more among longer sequences if the longest is asked for.
+Result<plan::PlanResult> find_longest(PlanSearch& search, plan::SearchQuestion& question,
+                                      plan::SearchRecords& records) {
+  Result<plan::PlanResult> found = plan::search_in_time(question, records);
+  if (!found || !found->best || !search.any_length || question.stop.asked()) {
+    return found;
+  }
+  plan::SearchQuestion longer = question;
+  longer.space.constraints.of(plan::Axis::kSequence) =
+      lengths_above(search.model.spec, found->best->plan.workload.sequence);
+  Result<plan::PlanResult> other = plan::search_in_time(longer, records);
+  if (!other || !other->best ||
+      other->best->plan.workload.sequence <= found->best->plan.workload.sequence) {
+    return found;
+  }
+  search.constraints = longer.space.constraints;
+  question.space.constraints = longer.space.constraints;
+  return other;
+}
+
+}  // namespace
+
 Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question,
                               plan::SearchRecords& records) {
-  Result<plan::PlanResult> found = plan::search_in_time(question, records);
+  Result<plan::PlanResult> found = find_longest(search, question, records);
   if (!found) {
     return std::move(found).error();
   }
@@ -533,6 +570,7 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
   plan::AxisValues& sequences = search.constraints.of(plan::Axis::kSequence);
   if (search.objective == plan::Objective::kSequence && sequences.empty()) {
     sequences = sequences_of(search.model.spec);
+    search.any_length = true;
   }
   return search;
 }

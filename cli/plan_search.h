@@ -35,6 +35,8 @@ struct PlanSearch {
   /// Whether fp32 master weights are only the default: a search that finds nothing with them goes
   /// on without.
   bool may_drop_masters = false;
+  /// Whether lengths between those of the search are tried, too, since none was named.
+  bool any_length = false;
 
   /// The returned question refers to this object.
   [[nodiscard]] plan::SearchQuestion question() const;
@@ -48,7 +50,8 @@ struct FoundPlans {
 
 /// Searches `question`, which is that of `search`. If no plan fits and `may_drop_masters` is set,
 /// searches the frameworks that can do without fp32 master weights once more, in bf16. If a plan
-/// fits then, question and search become those that found it.
+/// fits then, question and search become those that found it. The longest sequence is first
+/// searched among powers of two, and then among seven lengths above the one that was found.
 ///
 /// Errors:  those of `plan::search`.
 [[nodiscard]] Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question,

@@ -260,8 +260,11 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
     notes.insert(notes.end(), more.begin(), more.end());
   };
   add(asked_device_notes(answer.arguments, search.device, search.budget));
-  add(answer.result.best ? notes_of(search.model.spec, search.device, answer.result.best->plan)
-                         : device_notes(search.device));
+  const plan::RatedPlan* const leanest =
+      answer.infeasible && answer.infeasible->leanest ? &*answer.infeasible->leanest : nullptr;
+  const plan::RatedPlan* const shown = answer.result.best ? &*answer.result.best : leanest;
+  add(shown != nullptr ? notes_of(search.model.spec, search.device, shown->plan)
+                       : device_notes(search.device));
   const plan::AxisValues& counts = search.constraints.of(plan::Axis::kGpus);
   const std::int64_t asked = counts.empty() ? search.base.world : counts.back();
   add(machine_notes(search.machine, answer.result.best ? answer.result.best->plan.world : asked));

@@ -10,6 +10,7 @@
 
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
+#include "costmodel/confidence.h"
 #include "model_ir/base/counted.h"
 #include "runtimes/plan_json.h"
 
@@ -141,6 +142,27 @@ std::string row_text(const PlanAnswer& answer, const PlanChoice& choice, const T
   return text + cell_of(use->run.megawatt_hours, kRunColumns) + "\n";
 }
 
+/// How long the run takes with the steps of the interval, and whether that may be too long: "by the
+/// interval of the step, 8.1 to 19 days, so that it may take longer than --within 9d".
+std::string days_range(const PlanAnswer& answer, double days) {
+  const cost::StepEstimate& estimate = *answer.result.estimate;
+  const cost::Confidence confidence = cost::confidence_of(
+      estimate, answer.result.best->plan, answer.search.residuals);
+  if (!confidence.step_time || confidence.basis.runs == 0) {
+    return "";
+  }
+  constexpr double kSecondsPerDay = 86400;
+  const double per_step = days / estimate.time->total.value();
+  const double high = per_step * confidence.step_time->high.value();
+  const bool may_be_late =
+      answer.run.within && high * kSecondsPerDay > answer.run.within->value();
+  return "by the interval of the step, " +
+         three_digits(per_step * confidence.step_time->low.value()) + " to " + three_digits(high) +
+         " days" +
+         (may_be_late ? ", so that it may take longer than --within " + answer.run.within_text
+                      : "");
+}
+
 /// The notes that qualify the figures of the table.
 std::string table_notes(const PlanAnswer& answer, const Terminal& terminal) {
   std::string text;
@@ -192,6 +214,9 @@ std::string use_lines(const PlanAnswer& answer, const Terminal& terminal) {
   add(use->run.dollars, "dollars");
   add(use->run.megawatt_hours,
       answer.run.rated_power ? "MWh at most (the GPUs at the power of their datasheet)" : "MWh");
+  const std::optional<double> days = days_of(answer, *use);
+  const std::string range = days ? days_range(answer, *days) : std::string();
+  parts += parts.empty() || range.empty() ? "" : "; " + range;
   return parts.empty() ? text : text + wrap(costs + parts, terminal.width - 2, 2) + "\n";
 }
 
@@ -254,7 +279,8 @@ std::string choice_lines(const PlanAnswer& answer, const Terminal& terminal) {
     text += row_text(answer, choice, unit, name_columns);
     if (choice.best) {
       const std::string words =
-          plan_words(choice.best->plan) + (choice.late ? "; longer than --within" : "");
+          plan_words(choice.best->plan) + (choice.late ? "; longer than --within" : "") +
+          (choice.status == plan::PlanStatus::kFeasible ? "; not proven to be the best" : "");
       text += "    " + styled(terminal, Style::kFaint, wrap(words, terminal.width - 6, 6)) + "\n";
     }
   }

@@ -150,13 +150,17 @@ std::vector<Held> held_of(const PlanAnswer& answer) {
                      std::ranges::any_of(answer.result.frameworks, [axis](const auto* framework) {
                        return plan::find_axis(*framework, axis) != nullptr;
                      });
-    if (plan::is_held(axis) && has && matters(axis, answer) &&
+    // PyTorch's losses but the usual one are searched only if the axis is named.
+    const bool torch_loss = axis == plan::Axis::kLoss &&
+                            plan::value_of(best, axis) >= plan::kFirstTorchLoss;
+    if ((plan::is_held(axis) || torch_loss) && has && matters(axis, answer) &&
         answer.search.constraints.of(axis).empty()) {
       const bool common = plan::find_common_axis(axis) != nullptr;
       held.push_back({.option = std::string(plan::option_of(axis)),
                       .value = axis == plan::Axis::kOptimizer
                                    ? std::string(ir::word_of(ir::optimizer_words(), best.optimizer))
-                               : common ? plan::value_text(axis, plan::value_of(best, axis))
+                               : common || torch_loss
+                                   ? plan::value_text(axis, plan::value_of(best, axis))
                                         : std::string(axis->usual)});
     }
   }
@@ -169,12 +173,16 @@ std::string framework_lines(const PlanAnswer& answer, const Terminal& terminal) 
   if (answer.frameworks.size() < 2) {
     return "";
   }
+  const bool by_memory = answer.search.objective == plan::Objective::kMemory;
+  const auto memory_of = [by_memory](const plan::FrameworkBest& row) {
+    return by_memory ? row.estimate->peak_allocated : row.estimate->peak_reserved;
+  };
   double longest = 0;
   double largest = 0;
   for (const plan::FrameworkBest& row : answer.frameworks) {
     if (row.best && row.estimate) {
       longest = std::max(longest, step_of(row).value());
-      largest = std::max(largest, static_cast<double>(row.estimate->peak_reserved.value()));
+      largest = std::max(largest, static_cast<double>(memory_of(row).value()));
     }
   }
   const TableUnit times = unit_of_seconds(longest);
@@ -182,18 +190,25 @@ std::string framework_lines(const PlanAnswer& answer, const Terminal& terminal) 
   const auto gpus_of = [](const plan::FrameworkBest& row) {
     return row.best ? row.best->plan.world : 0;
   };
-  const auto planned = std::ranges::find_if(answer.frameworks, gpus_of);
-  const std::int64_t gpus = planned == answer.frameworks.end() ? 0 : gpus_of(*planned);
-  const bool counts_differ = std::ranges::any_of(
-      answer.frameworks,
-      [&](const plan::FrameworkBest& row) { return row.best && gpus_of(row) != gpus; });
+  const auto tokens_of = [](const plan::FrameworkBest& row) {
+    return row.best ? row.best->plan.workload.sequence : 0;
+  };
+  const auto differs = [&](const auto& figure) {
+    const auto first = std::ranges::find_if(answer.frameworks, figure);
+    return std::ranges::any_of(answer.frameworks, [&](const plan::FrameworkBest& row) {
+      return row.best && figure(row) != figure(*first);
+    });
+  };
+  const bool counts_differ = differs(gpus_of);
+  const bool lengths_differ = differs(tokens_of);
   const std::string where =
       answer.gpus.size() > 1 ? " on " + answer.gpus[answer.type].name : std::string();
   const bool by_cost = answer.search.objective == plan::Objective::kCost;
   std::string text =
       "\n" +
       wrap("the best plan of each framework" + where + (by_cost ? ", the cheapest first" : "") +
-               ": step, reserved, chance to fit",
+               (by_memory ? ": step, allocated at the peak, chance to fit"
+                          : ": step, reserved, chance to fit"),
            terminal.width, 0) +
       "\n";
   constexpr std::size_t kIndent = 34;
@@ -203,9 +218,10 @@ std::string framework_lines(const PlanAnswer& answer, const Terminal& terminal) 
       continue;
     }
     text += "  " + pad_left(table_figure(step_of(row), times), 9) + "  " +
-            pad_left(table_figure(row.estimate->peak_reserved, sizes), 10) + "  " +
+            pad_left(table_figure(memory_of(row), sizes), 10) + "  " +
             pad_left(row.estimate->chance ? percent_text(*row.estimate->chance) : "-", 7) + "  " +
             wrap((counts_differ ? counted(gpus_of(row), "GPU") + ": " : "") +
+                     (lengths_differ ? counted(tokens_of(row), "token") + ": " : "") +
                      plan_words(row.best->plan) + state_of(answer, row),
                  terminal.width - 2 - kIndent, kIndent) +
             "\n";

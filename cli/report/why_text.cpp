@@ -55,6 +55,25 @@ std::string rounded_up(Bytes bytes) {
   return text + std::to_string(hundredths % kPerGib);
 }
 
+/// The value of --qlora with the keys that --lora has, too.
+std::string without_quantisation(const std::string& qlora) {
+  std::string text;
+  for (const std::string& word : split_at(qlora, ',')) {
+    const std::string key = word.substr(0, word.find('='));
+    if (key != "bits" && key != "double-quant" && key != "prepare") {
+      text += (text.empty() ? "" : ",") + word;
+    }
+  }
+  return text;
+}
+
+/// Whether frozen weights of 16 bits in place of quantised ones are the mend: QLoRA becomes LoRA.
+bool drops_quantisation(const Arguments& arguments, const plan::Mend& mend) {
+  return mend.kind == plan::Mend::Kind::kAxis && mend.axis == plan::Axis::kFrozenWeights &&
+         mend.value >= 0 && plan::value_text(mend.axis, mend.value) == "16-bit" &&
+         arguments.value("qlora").has_value();
+}
+
 /// The options of the question that a mend changes.
 std::vector<OptionValue> changed_by(const PlanSearch& search, const plan::Mend& mend) {
   switch (mend.kind) {
@@ -125,6 +144,10 @@ std::string mend_words(const plan::Mend& mend) {
 std::string mend_command(const Arguments& arguments, const PlanSearch& search,
                          const plan::Mend& mend) {
   std::vector<OptionValue> changed = changed_by(search, mend);
+  const bool plain = drops_quantisation(arguments, mend);
+  if (plain) {
+    changed = {{"lora", without_quantisation(*arguments.value("qlora"))}};
+  }
   std::string line = "headroom plan";
   for (const std::string& positional : arguments.positionals()) {
     line += " " + shell_word(positional);
@@ -133,7 +156,8 @@ std::string mend_command(const Arguments& arguments, const PlanSearch& search,
   const auto dropped = mend.kind == plan::Mend::Kind::kDevice ? options_of_device()
                                                               : std::span<const std::string_view>();
   for (const OptionSpec& spec : options) {
-    if (std::ranges::find(dropped, spec.name) != dropped.end()) {
+    if (std::ranges::find(dropped, spec.name) != dropped.end() ||
+        (plain && (spec.name == "qlora" || spec.name == "frozen-weights"))) {
       continue;
     }
     const auto own = std::ranges::find(changed, spec.name, &OptionValue::name);

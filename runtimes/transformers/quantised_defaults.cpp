@@ -60,8 +60,9 @@ std::vector<std::string> quantised_notes(const ModelSpec& model, const ParallelP
                                                     " once PEFT's preparation has made them fp32; "
                                                     "prepare=no leaves that out"
                                               : "") +
-                    "): bitsandbytes quantises linear layers, and transformers keeps the experts "
-                    "of a layer as one parameter");
+                    "): bitsandbytes quantises linear layers, and transformers 5 keeps the experts "
+                    "of a layer as one parameter; transformers 4 kept them as linear layers, "
+                    "which is not modelled");
   }
   return notes;
 }
