@@ -163,6 +163,25 @@ std::string days_range(const PlanAnswer& answer, double days) {
                       : "");
 }
 
+/// What a reader must know who compares one GPU of the best type with several.
+/// Source: docs/time-model.md, together_rate.
+std::string lone_gpu_note(const PlanAnswer& answer) {
+  const double together = answer.search.machine.performance.gemm.together;
+  const auto count = [&](auto&& counts) {
+    return std::ranges::any_of(answer.choices, [&](const PlanChoice& choice) {
+      return choice.type == answer.type && choice.best && counts(choice.gpus);
+    });
+  };
+  if (together >= 1 || !count([](std::int64_t gpus) { return gpus == 1; }) ||
+      !count([](std::int64_t gpus) { return gpus > 1; })) {
+    return "";
+  }
+  return answer.gpus[answer.type].name + ": in the runs that were measured, matrix products of one "
+         "GPU alone were " + percent_text(1 / together - 1) +
+         " faster than those of several GPUs in a node. The figures follow them, though the reason "
+         "is not known: compare one GPU with several with care";
+}
+
 /// The notes that qualify the figures of the table.
 std::string table_notes(const PlanAnswer& answer, const Terminal& terminal) {
   std::string text;
@@ -181,6 +200,9 @@ std::string table_notes(const PlanAnswer& answer, const Terminal& terminal) {
   }
   for (const std::string& gpu : answer.estimated) {
     add(gpu + ": times are estimates from its datasheet, since nothing was measured on such GPUs");
+  }
+  if (const std::string note = lone_gpu_note(answer); !note.empty()) {
+    add(note);
   }
   if (shows_dollars(answer) && !unpriced.empty()) {
     add("--price has no number for " + unpriced +

@@ -239,6 +239,7 @@ std::string sharding_words(const ParallelPlan& plan) {
     add_word(text, "reshard=no", !fsdp.reshard_after_forward);
     add_degree(text, "replicas", plan.mesh.replicas, plan.mesh.replicas > 1);
     add_word(text, "offload=all", fsdp.cpu_offload);
+    add_word(text, "quantised on the host first (transformers 4)", fsdp.quantised_on_host);
   }
   add_degree(text, "dp", plan.world, true);
   return text + precision_words(plan) + training_words_of(plan);
