@@ -301,7 +301,7 @@ Result<std::vector<PlanChoice>> choices_of(const GpuTypes& asked,
       question.space.constraints.of(Axis::kGpus) = {gpus};
       Result<plan::PlanResult> result = known     ? Result<plan::PlanResult>(found[i])
                                         : by_time ? fastest_of(question, records[i])
-                                                  : plan::search_in_time(question, records[i]);
+                                                  : plan::search_without_emptying(question, records[i]);
       if (result && result->late) {
         result = fastest_of(question, records[i]);
       }

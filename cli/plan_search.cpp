@@ -373,7 +373,7 @@ plan::AxisValues lengths_above(const ir::ModelSpec& model, std::int64_t length) 
 /// Searches, and once more among longer sequences if the longest is asked for.
 Result<plan::PlanResult> find_longest(PlanSearch& search, plan::SearchQuestion& question,
                                       plan::SearchRecords& records) {
-  Result<plan::PlanResult> found = plan::search_in_time(question, records);
+  Result<plan::PlanResult> found = plan::search_without_emptying(question, records);
   if (!found || !found->best || !search.any_length || question.stop.asked()) {
     return found;
   }
@@ -425,7 +425,7 @@ Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question
   if (runtimes.empty() || !plan::has_plans(without.space)) {
     return FoundPlans{.result = std::move(found).value()};
   }
-  Result<plan::PlanResult> other = plan::search_in_time(without, records);
+  Result<plan::PlanResult> other = plan::search_without_emptying(without, records);
   if (!other || !other->best) {
     return FoundPlans{.result = std::move(found).value()};
   }

@@ -221,6 +221,10 @@ std::string chance_line(const PlanAnswer& answer, const Terminal& terminal) {
     text += ", of the step: " + duration_text(step->low.value()) + " to " +
             duration_text(step->high.value());
   }
+  if (answer.result.passed_over > 0) {
+    text += "; plans with steps up to " + percent_text(answer.result.passed_over) +
+            " shorter were passed over, since PyTorch would have to empty its cache to fit";
+  }
   return wrap(text, terminal.width - 2, 2) + "\n";
 }
 
@@ -523,7 +527,8 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
            ? "; " + with_commas(static_cast<std::int64_t>(result.replays)) + " replayed" +
                  (result.status == plan::PlanStatus::kOptimal &&
                           answer.search.objective == plan::Objective::kThroughput
-                      ? ", no other is faster"
+                      ? (answer.result.passed_over > 0 ? ", no other that fits at once is faster"
+                                                             : ", no other is faster")
                       : "")
            : "") +
       "; the search took " + duration_text(answer.seconds);

@@ -134,8 +134,9 @@ Result<cost::StepEstimate> judged_replay(const SearchQuestion& question,
 }
 
 bool is_accepted(const SearchQuestion& question, const cost::StepEstimate& replayed) {
+  const std::optional<double>& chance = question.at_once ? replayed.at_once : replayed.chance;
   return replayed.verdict != cost::Verdict::kDoesNotFit &&
-         (!replayed.chance || *replayed.chance >= question.confidence);
+         (!chance || *chance >= question.confidence);
 }
 
 bool stops_at_first(const SearchQuestion& question) {

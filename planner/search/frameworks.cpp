@@ -76,7 +76,7 @@ Result<std::vector<FrameworkBest>> best_of_frameworks(const SearchQuestion& ques
     own.progress = {};
     const std::uint64_t limit = compared_cells(question);
     own.work_limit = question.work_limit > 0 ? std::min(question.work_limit, limit) : limit;
-    Result<PlanResult> result = search_in_time(own, records);
+    Result<PlanResult> result = search_without_emptying(own, records);
     if (!result && !is_refusal(result.error())) {
       return std::move(result).error();
     }

@@ -170,7 +170,11 @@ class BestSearch {
   /// Whether the first plan that comes out and fits is the answer.
   [[nodiscard]] bool takes_first() const { return replay_ == Replay::kNone || !question_.proven; }
 
-  [[nodiscard]] bool is_interrupted() const { return question_.stop.asked(); }
+  [[nodiscard]] bool is_interrupted() const {
+    constexpr std::size_t kMostRefused = 32;
+    return question_.stop.asked() ||
+           (question_.at_once && state_.refused.size() >= kMostRefused);
+  }
 
   [[nodiscard]] Status find_best() {
     while (true) {

@@ -72,6 +72,9 @@ struct SearchQuestion {
   std::size_t replays = 1;  ///< Number of plans to replay, the best of as many cells.
   cost::Judge judge{};      ///< Applied to every replay; none: the replay's own verdict.
   double confidence = 0;    ///< Least chance to fit of the best plan, where `judge` gives one.
+  /// Whether that chance is the one to fit without PyTorch emptying its cache. Such a search ends
+  /// when it has refused many plans.
+  bool at_once = false;
   /// Greatest step time of a plan per token of a sequence; 0: none. Plans beyond it are late, and
   /// none of them is the best.
   Seconds longest{};
@@ -137,6 +140,9 @@ struct PlanResult {
   std::vector<ReplayedPlan> replayed;
   /// If there is no best: whether plans fit, all of them beyond `SearchQuestion::longest`.
   bool late = false;
+  /// How much shorter, as a share, the step of a plan is that fits only if PyTorch empties its
+  /// cache, and that was passed over for the best; 0: there is none.
+  double passed_over = 0;
   /// Whether a part of the space was not even listed before the search was stopped. Then `space` is
   /// what was listed, and there is no bound: it is 0, and the gap is 1.
   bool cut = false;
