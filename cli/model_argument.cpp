@@ -342,12 +342,12 @@ Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arg
   for (const std::string& note : ir::recording_notes(*spec, reading.head.images)) {
     notes.push_back(label + ": " + note);
   }
-  return LoadedModel{.spec = std::move(spec).value(),
-                     .label = std::move(label),
-                     .origin = "catalogue",
-                     .notes = std::move(notes),
-                     .quantisation = config ? published_quantisation(*config, name, reading)
-                                            : std::nullopt};
+  return LoadedModel{
+      .spec = std::move(spec).value(),
+      .label = std::move(label),
+      .origin = "catalogue",
+      .notes = std::move(notes),
+      .quantisation = config ? published_quantisation(*config, name, reading) : std::nullopt};
 }
 
 Result<LoadedModel> find_model(const std::string& text, const Arguments& arguments) {

@@ -299,9 +299,10 @@ Result<std::vector<PlanChoice>> choices_of(const GpuTypes& asked,
       question.stop = within(1 / static_cast<double>(left--));
       question.replays = 1;
       question.space.constraints.of(Axis::kGpus) = {gpus};
-      Result<plan::PlanResult> result = known     ? Result<plan::PlanResult>(found[i])
-                                        : by_time ? fastest_of(question, records[i])
-                                                  : plan::search_without_emptying(question, records[i]);
+      Result<plan::PlanResult> result = known ? Result<plan::PlanResult>(found[i])
+                                        : by_time
+                                            ? fastest_of(question, records[i])
+                                            : plan::search_without_emptying(question, records[i]);
       if (result && result->late) {
         result = fastest_of(question, records[i]);
       }

@@ -68,9 +68,8 @@ std::span<const StepPart> parts_of(Bottleneck bottleneck) {
   static constexpr std::array<StepPart, 2> kPipeline = {StepPart::kBubble, StepPart::kPipeline};
   static constexpr std::array<StepPart, 1> kOffload = {StepPart::kOffload};
   static constexpr std::array<StepPart, 1> kRecompute = {StepPart::kRecompute};
-  static constexpr std::array<StepPart, 3> kReplaced = {StepPart::kAttention,
-                                                        StepPart::kMemoryBound,
-                                                        StepPart::kOptimizer};
+  static constexpr std::array<StepPart, 3> kReplaced = {
+      StepPart::kAttention, StepPart::kMemoryBound, StepPart::kOptimizer};
   switch (bottleneck) {
     case Bottleneck::kCommunication:
       return kCommunication;

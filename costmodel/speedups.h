@@ -39,10 +39,11 @@ struct SpeedupQuestion {
 /// The bottleneck's share of a step.
 [[nodiscard]] double share_of(const StepTime& step, Bottleneck bottleneck);
 
-/// Single changes against `bottleneck`, except replaced kernels: larger micro-batches, and the framework's own, such as less
-/// sharding, overlap or smaller groups; more chunks per stage or fewer stages; states and
-/// parameters on the device; fewer layers recomputed. The tokens per step stay the same, unless a
-/// micro-batch grows and there is no accumulation to shorten. The framework may refuse some.
+/// Single changes against `bottleneck`, except replaced kernels: larger micro-batches, and the
+/// framework's own, such as less sharding, overlap or smaller groups; more chunks per stage or
+/// fewer stages; states and parameters on the device; fewer layers recomputed. The tokens per step
+/// stay the same, unless a micro-batch grows and there is no accumulation to shorten. The framework
+/// may refuse some.
 [[nodiscard]] std::vector<ir::ParallelPlan> changes_against(const ir::ParallelPlan& plan,
                                                             Bottleneck bottleneck,
                                                             std::int64_t layers);

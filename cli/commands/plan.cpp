@@ -456,8 +456,8 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     answer.why = std::move(why).value();
     if (answer.result.status == plan::PlanStatus::kInfeasible && !answer.result.late) {
       line.say("nothing fits; looking for what would");
-      Result<plan::Infeasibility> infeasible =
-          plan::explain_infeasible(question, larger_devices(arguments, answer.search), records);
+      Result<plan::Infeasibility> infeasible = plan::explain_infeasible(
+          question, answer.result, larger_devices(arguments, answer.search), records);
       if (!infeasible) {
         return std::move(infeasible).error();
       }

@@ -146,16 +146,15 @@ std::string row_text(const PlanAnswer& answer, const PlanChoice& choice, const T
 /// interval of the step, 8.1 to 19 days, so that it may take longer than --within 9d".
 std::string days_range(const PlanAnswer& answer, double days) {
   const cost::StepEstimate& estimate = *answer.result.estimate;
-  const cost::Confidence confidence = cost::confidence_of(
-      estimate, answer.result.best->plan, answer.search.residuals);
+  const cost::Confidence confidence =
+      cost::confidence_of(estimate, answer.result.best->plan, answer.search.residuals);
   if (!confidence.step_time || confidence.basis.runs == 0) {
     return "";
   }
   constexpr double kSecondsPerDay = 86400;
   const double per_step = days / estimate.time->total.value();
   const double high = per_step * confidence.step_time->high.value();
-  const bool may_be_late =
-      answer.run.within && high * kSecondsPerDay > answer.run.within->value();
+  const bool may_be_late = answer.run.within && high * kSecondsPerDay > answer.run.within->value();
   return "by the interval of the step, " +
          three_digits(per_step * confidence.step_time->low.value()) + " to " + three_digits(high) +
          " days" +
@@ -176,8 +175,10 @@ std::string lone_gpu_note(const PlanAnswer& answer) {
       !count([](std::int64_t gpus) { return gpus > 1; })) {
     return "";
   }
-  return answer.gpus[answer.type].name + ": in the runs that were measured, matrix products of one "
-         "GPU alone were " + percent_text(1 / together - 1) +
+  return answer.gpus[answer.type].name +
+         ": in the runs that were measured, matrix products of one "
+         "GPU alone were " +
+         percent_text(1 / together - 1) +
          " faster than those of several GPUs in a node. The figures follow them, though the reason "
          "is not known: compare one GPU with several with care";
 }

@@ -151,8 +151,8 @@ std::vector<Held> held_of(const PlanAnswer& answer) {
                        return plan::find_axis(*framework, axis) != nullptr;
                      });
     // PyTorch's losses but the usual one are searched only if the axis is named.
-    const bool torch_loss = axis == plan::Axis::kLoss &&
-                            plan::value_of(best, axis) >= plan::kFirstTorchLoss;
+    const bool torch_loss =
+        axis == plan::Axis::kLoss && plan::value_of(best, axis) >= plan::kFirstTorchLoss;
     if ((plan::is_held(axis) || torch_loss) && has && matters(axis, answer) &&
         answer.search.constraints.of(axis).empty()) {
       const bool common = plan::find_common_axis(axis) != nullptr;
@@ -161,7 +161,7 @@ std::vector<Held> held_of(const PlanAnswer& answer) {
                                    ? std::string(ir::word_of(ir::optimizer_words(), best.optimizer))
                                : common || torch_loss
                                    ? plan::value_text(axis, plan::value_of(best, axis))
-                                        : std::string(axis->usual)});
+                                   : std::string(axis->usual)});
     }
   }
   return held;

@@ -528,7 +528,7 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
                  (result.status == plan::PlanStatus::kOptimal &&
                           answer.search.objective == plan::Objective::kThroughput
                       ? (answer.result.passed_over > 0 ? ", no other that fits at once is faster"
-                                                             : ", no other is faster")
+                                                       : ", no other is faster")
                       : "")
            : "") +
       "; the search took " + duration_text(answer.seconds);

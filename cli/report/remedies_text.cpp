@@ -219,10 +219,10 @@ std::string speedups_text(const FitAnswer& answer, const Terminal& terminal) {
   }
   if (text.empty()) {
     const bool nothing = answer.arguments.has("faster") && answer.estimate.time;
-    return nothing ? "  no change that fits makes a step faster by 1 % or more: larger "
-                     "micro-batches, other kernels, less sharding, less offload and less "
-                     "recomputation were tried\n"
-                   : "";
+    constexpr std::string_view kNothing =
+        "no change that fits makes a step faster by 1 % or more: larger micro-batches, other "
+        "kernels, less sharding, less offload and less recomputation were tried";
+    return nothing ? "  " + wrap(kNothing, terminal.width - 2, 2) + "\n" : "";
   }
   return heading(terminal, "changes that make it faster") + text;
 }

@@ -169,8 +169,7 @@ Result<ModelSpec> load_model(const std::string& catalogue, std::string_view name
   if (!head.images && !(classifies && entry->spec.recording)) {
     return std::move(entry->spec);
   }
-  Result<std::optional<ModelSpec>> other =
-      model_with_head(folder_of(catalogue), entry->name, head);
+  Result<std::optional<ModelSpec>> other = model_with_head(folder_of(catalogue), entry->name, head);
   if (!other) {
     return std::move(other).error();
   }

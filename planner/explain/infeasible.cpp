@@ -28,7 +28,7 @@ constexpr std::uint64_t kLeanestLimit = 400;
 constexpr std::uint64_t kLeanestEffort = 8'000'000;
 
 /// The least host memory of a node with which some plan fits, among the sizes that nodes have.
-MaybeMend more_host_memory(const SearchQuestion& question, SearchRecords& /*records*/) {
+MaybeMend more_host_memory(const SearchQuestion& question) {
   constexpr std::array<std::int64_t, 9> kSizes = {96, 128, 192, 256, 384, 512, 768, 1024, 2048};
   if (!question.device.host) {
     return std::optional<Mend>();
@@ -349,7 +349,7 @@ MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevi
 
 }  // namespace
 
-Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
+Result<Infeasibility> explain_infeasible(const SearchQuestion& question, const PlanResult& found,
                                          std::span<const OtherDevice> others,
                                          SearchRecords& records) {
   Infeasibility why;
@@ -384,7 +384,12 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
   } else {
     why.least_host = least->least_host;
   }
-  for (const auto& change : {more_host_memory, more_gpus, shorter}) {
+  if (found.least_host) {
+    if (Status status = take(more_host_memory(question)); !status) {
+      return std::move(status).error();
+    }
+  }
+  for (const auto& change : {more_gpus, shorter}) {
     if (Status status = take(change(question, records)); !status) {
       return std::move(status).error();
     }

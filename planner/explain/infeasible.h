@@ -29,6 +29,8 @@ struct OtherDevice {
 
 /// The smallest change of each kind: more device memory, more host memory, more GPUs, a shorter
 /// sequence, another value of each axis that is held, and a GPU with more memory. Each is replayed.
+/// `found`: the answer of the search, in which nothing fits; more host memory is tried if some of
+/// its plans lack nothing else.
 ///
 /// Model:   memory: the least budget with which the replay of the leanest plan fits. Then steps of
 ///          doubling length towards the question's budget, with a search at each, and from the
@@ -43,6 +45,7 @@ struct OtherDevice {
 ///          Every search ends after a fixed effort (`SearchQuestion::effort`).
 /// Errors:  those of `search`.
 [[nodiscard]] Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
+                                                       const PlanResult& found,
                                                        std::span<const OtherDevice> others,
                                                        SearchRecords& records);
 

@@ -171,9 +171,7 @@ class BestSearch {
   [[nodiscard]] bool takes_first() const { return replay_ == Replay::kNone || !question_.proven; }
 
   [[nodiscard]] bool is_interrupted() const {
-    constexpr std::size_t kMostRefused = 32;
-    return question_.stop.asked() ||
-           (question_.at_once && state_.refused.size() >= kMostRefused);
+    return question_.stop.asked() || (question_.at_once && state_.refused.size() >= kMostRefused);
   }
 
   [[nodiscard]] Status find_best() {
@@ -348,6 +346,7 @@ class BestSearch {
 
   /// A search that is to end still tries to replay a few plans if it has none.
   static constexpr int kMostLate = 3;
+  static constexpr std::size_t kMostRefused = 32;  // Of a search with `SearchQuestion::at_once`.
 
   struct Replayed {
     ReplayedPlan plan;

@@ -33,8 +33,7 @@ Result<PlanResult> search_in_time(const SearchQuestion& question, SearchRecords&
   }
 }
 
-Result<PlanResult> search_without_emptying(const SearchQuestion& question,
-                                           SearchRecords& records) {
+Result<PlanResult> search_without_emptying(const SearchQuestion& question, SearchRecords& records) {
   Result<PlanResult> found = search_in_time(question, records);
   const bool timed = found && found->best && found->estimate && found->estimate->time;
   const bool by_time = question.objective == Objective::kThroughput ||
@@ -53,8 +52,8 @@ Result<PlanResult> search_without_emptying(const SearchQuestion& question,
   const auto cost_of = [](const PlanResult& result) {
     return result.estimate->time->total.value() * static_cast<double>(result.best->plan.world);
   };
-  const bool as_few = question.objective != Objective::kGpus ||
-                      other->best->plan.world == found->best->plan.world;
+  const bool as_few =
+      question.objective != Objective::kGpus || other->best->plan.world == found->best->plan.world;
   const double ratio = question.objective == Objective::kCost
                            ? cost_of(*other) / cost_of(*found)
                            : other->estimate->time->total / found->estimate->time->total;

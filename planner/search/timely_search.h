@@ -7,16 +7,16 @@ namespace headroom::plan {
 /// `search` for the best plan whose replayed step is no longer than `SearchQuestion::longest`.
 ///
 /// Model:   the search goes by fast evaluations, so a plan that it takes for fast enough may be
-///          late when it is replayed. Then the search runs again with the limit lowered by the ratio of
-///          the two times, which rules this plan out, until a replay is in time. Without a limit,
-///          this is `search`.
+///          late when it is replayed. Then the search runs again with the limit lowered by the
+///          ratio of the two times, which rules this plan out, until a replay is in time. Without a
+///          limit, this is `search`.
 /// Ignores: plans whose replay is faster than their fast evaluation, between the two limits.
 /// Errors:  those of `search`.
 [[nodiscard]] Result<PlanResult> search_in_time(const SearchQuestion& question,
                                                 SearchRecords& records);
 
-/// The same, but where the best plan fits only because PyTorch empties its cache, the best that fits
-/// without, unless it is slower by more than `kMostSlower`.
+/// The same, but where the best plan fits only because PyTorch empties its cache, the best that
+/// fits without, unless it is slower by more than `kMostSlower`.
 ///
 /// Model:   a time for emptying the cache is not known, so that the step of the former is too short
 ///          by an unknown time. DeepSpeed warns of every such step. Only where step times decide

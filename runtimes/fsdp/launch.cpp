@@ -42,18 +42,21 @@ std::vector<std::string> policy_lines(const ParallelPlan& plan) {
   const DType reduced = may_upcast(plan) ? fsdp.param_dtype : param_dtype(plan.precision);
   std::vector<std::string> lines;
   if (!may_upcast(plan)) {
-    lines.push_back("# no --mixed_precision: with it, Accelerate makes fp32 weights of the 16-bit "
-                    "ones");
+    lines.push_back(
+        "# no --mixed_precision: with it, Accelerate makes fp32 weights of the 16-bit "
+        "ones");
   } else if (plan.lora && fsdp.param_dtype != DType::kFp32) {
     // Source: huggingface/accelerate#3848.
-    lines.emplace_back("# Accelerate 1.13 or later: earlier ones make the frozen weights fp32, too");
+    lines.emplace_back(
+        "# Accelerate 1.13 or later: earlier ones make the frozen weights fp32, too");
   }
   if (fsdp.reduce_dtype == reduced && fsdp.param_dtype == reduced) {
     return lines;
   }
   const std::string policy = fsdp.version == 2 ? "MixedPrecisionPolicy" : "MixedPrecision";
-  lines.push_back("# gradients are reduced in another type than the parameters'; after trainer = "
-                  "Trainer(...):");
+  lines.push_back(
+      "# gradients are reduced in another type than the parameters'; after trainer = "
+      "Trainer(...):");
   lines.push_back("from torch.distributed.fsdp import " + policy);
   lines.push_back("trainer.accelerator.state.fsdp_plugin.mixed_precision_policy = " + policy +
                   "(param_dtype=" + torch_dtype(fsdp.param_dtype) +

@@ -564,4 +564,18 @@ TEST_CASE("fit: a fault of one value of an option shows its key") {
   CHECK(budget.err.find("--titan: got memory-budget=2,") != std::string::npos);
 }
 
+TEST_CASE("fit: faster kernels are tried together, and with larger micro-batches") {
+  const std::string question =
+      "fit llama-3.2-1b --gpu h100-80gb --qlora r=16 --micro-batch 4 --checkpointing none";
+  const Document asked = test::json_of(question + " --faster");
+  const Document all =
+      test::json_of(question + " --precision bf16-autocast --optimizer adamw-fused --liger");
+  const double before = asked.number("time/tokens_per_second_per_gpu");
+  const double after = all.number("time/tokens_per_second_per_gpu");
+  REQUIRE(asked.array("faster").size() >= 2);
+  CHECK(asked.number("faster/0/gain") == doctest::Approx(after / before - 1));
+  CHECK(asked.number("faster/1/gain") > asked.number("faster/0/gain"));
+  CHECK(asked.text("faster/1/command").find("--micro-batch") != std::string::npos);
+}
+
 }  // namespace headroom::cli

@@ -100,4 +100,17 @@ TEST_CASE("images: other images than the recorded ones are refused") {
             .complains("is known without a tower"));
 }
 
+TEST_CASE("images: the catalogue's Gemma 3 is the whole model if it is asked for") {
+  const std::string question = "fit gemma-3-4b --gpu h100-80gb --precision bf16 ";
+  const auto text = test::headroom(question);
+  CHECK(text.complains("--task image-text adds the tower, --images runs images through it"));
+  CHECK(test::json_of(question + "--task image-text").integer("model/parameters") == kWhole);
+  const auto named = test::json_of(question + "--seq 512 --images 1x896x896");
+  CHECK(named.integer("model/parameters") == kWhole);
+  const Gemma file;
+  CHECK(named.integer("peak/allocated_bytes") == file.peak("--seq 512 --images 1x896x896"));
+  CHECK(test::headroom("fit gemma-3-1b --gpu h100-80gb --images 1x896x896")
+            .complains("name the whole model, such as gemma-3-4b"));
+}
+
 }  // namespace headroom::cli

@@ -251,6 +251,24 @@ TEST_CASE("launch: every framework says how it is started with the plan") {
   }
 }
 
+TEST_CASE("launch: Accelerate may make fp32 weights only of plans that have them") {
+  const std::string question =
+      "fit llama-3.2-1b --gpu a100-80gb --gpus 2 --fsdp reshard=yes --script ";
+  const auto answer = [&](const std::string& options) {
+    return test::headroom(question + options).out;
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(answer("--precision bf16"), "--mixed_precision no"));
+  CHECK(has(answer("--precision bf16"), "reduce_dtype=torch.float32"));
+  CHECK(has(answer("--precision bf16 --lora r=8"), "--mixed_precision bf16"));
+  CHECK(has(answer("--precision bf16 --lora r=8"), "Accelerate 1.13 or later"));
+  CHECK(has(answer("--precision fp32"), "--mixed_precision bf16"));
+  CHECK_FALSE(has(answer("--precision fp32"), "# Accelerate"));
+  CHECK(has(answer("--precision bf16 --qlora r=8"), "bnb_4bit_quant_storage=torch.bfloat16)"));
+}
+
 TEST_CASE("plan file: what is typed otherwise is among the notes of plan, before its own") {
   const test::TemporaryFolder folder;
   const std::string path = folder.path("plan.json");

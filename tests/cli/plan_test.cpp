@@ -426,11 +426,59 @@ TEST_CASE("plan: where nothing fits, options that the search holds are tried") {
   CHECK(test::headroom(command.substr(std::string("headroom ").size())).code == ExitCode::kYes);
 }
 
-TEST_CASE("plan: autocast is offered for quantised weights whose attention would be fp32") {
+TEST_CASE("plan: quantised weights whose attention would be fp32 are trained with autocast") {
+  const std::string question = "plan llama-3.2-1b --gpu rtx-4090 --qlora r=16 ";
+  const Document usual = test::json_of(question + "--runtime transformers");
+  const Document named = test::json_of(question + "--runtime transformers --precision bf16");
+  REQUIRE(usual.text("status") == "optimal");
+  REQUIRE(named.text("status") == "optimal");
+  CHECK(usual.text("commands/fit").find("--precision bf16-autocast") != std::string::npos);
+  CHECK(named.text("commands/fit").find("autocast") == std::string::npos);
+  CHECK(usual.number("estimate/replayed_step_seconds") <
+        named.number("estimate/replayed_step_seconds"));
+  // torchtune does not prepare its 4-bit weights, and has no fp32 activations.
+  const Document tune = test::json_of(question + "--runtime torchtune");
+  CHECK(tune.text("commands/fit").find("prepare=no") != std::string::npos);
+  CHECK(tune.number("estimate/replayed_step_seconds") <
+        usual.number("estimate/replayed_step_seconds"));
+}
+
+TEST_CASE("plan: a search that ends early answers with the best plan of its table" *
+          doctest::skip(test::kSanitized)) {
   const Document document =
-      test::json_of("plan llama-3.2-1b --gpu rtx-4090 --qlora r=16 --runtime transformers");
-  REQUIRE(document.text("status") != "infeasible");
-  CHECK(document.text("offers/0/value") == "bf16-autocast");
+      test::json_of("plan llama-3.1-8b --gpu h100-80gb --gpus 8 --work-limit 1");
+  REQUIRE(document.text("status") == "feasible");
+  const double best = document.number("estimate/replayed_step_seconds");
+  const double first = document.number("frameworks/0/step_seconds");
+  CHECK(best == doctest::Approx(first));
+  CHECK(document.number("bound") <= best);
+  CHECK(document.number("gap") == doctest::Approx(1 - document.number("bound") / best));
+}
+
+TEST_CASE("plan: Liger's kernels are offered with their gain") {
+  const std::string question = "plan llama-3.2-1b --gpu a100-80gb --gpus 2 --runtime fsdp";
+  const Document document = test::json_of(question);
+  REQUIRE(document.text("offers/0/option") == "liger");
+  CHECK(document.at("offers/0/changes_training").as_bool() == false);
+  const Document with = test::json_of(question + " --liger yes");
+  CHECK(with.number("estimate/replayed_step_seconds") <=
+        document.number("offers/0/step_seconds") * (1 + 1e-9));
+}
+
+TEST_CASE("plan: a plan that fits at once comes before one that needs an emptied cache") {
+  const std::string question = "plan qwen2.5-7b --gpu a10g --gpus 4 --runtime deepspeed";
+  const Answer text = test::headroom(question);
+  REQUIRE(text.says("were passed over"));
+  CHECK_FALSE(text.says("PyTorch empties its cache"));
+  CHECK(test::json_of(question).number("estimate/fits_at_once_probability") >= 0.9);
+}
+
+TEST_CASE("plan: the longest sequence is not only a power of two") {
+  const Document document = test::json_of(
+      "plan llama-3.1-8b --gpu h100-80gb --lora r=16 --objective sequence --global-batch 1 "
+      "--runtime fsdp");
+  const std::int64_t longest = document.integer("plan/sequence");
+  CHECK(longest == 40960);
 }
 
 TEST_CASE("plan: every framework that trains the model has a plan in the table" *
@@ -440,6 +488,29 @@ TEST_CASE("plan: every framework that trains the model has a plan in the table" 
   for (const std::string index : {"0", "1"}) {
     CHECK(document.number("frameworks/" + index + "/step_seconds") > 0);
   }
+}
+
+TEST_CASE("plan: host memory that would suffice is a remedy, and does") {
+  const std::string question = "plan llama-3.1-8b --gpu rtx-4090 --gpus 1 --runtime fsdp";
+  const Document document = test::json_of(question);
+  REQUIRE(document.text("status") == "infeasible");
+  std::string command;
+  for (std::size_t i = 0; i < document.array("would_fit").size(); ++i) {
+    const std::string path = "would_fit/" + std::to_string(i);
+    if (document.text(path + "/change").find("of host memory") != std::string::npos) {
+      command = document.text(path + "/command");
+    }
+  }
+  REQUIRE(command.find(" --host-memory 128GiB") != std::string::npos);
+  CHECK(test::json_of(command.substr(std::string("headroom ").size())).text("status") == "optimal");
+}
+
+TEST_CASE("plan: 16-bit weights in place of quantised ones are LoRA in the command") {
+  const Answer answer = test::headroom(
+      "plan qwen1.5-moe-a2.7b --gpu a10g --gpus 2 --qlora r=8,prepare=no --runtime deepspeed");
+  REQUIRE(answer.says("would fit with --frozen-weights 16-bit"));
+  CHECK(answer.says("--lora r=8\n"));
+  CHECK(answer.complains("experts are not quantised"));
 }
 
 }  // namespace headroom::cli

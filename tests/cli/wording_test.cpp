@@ -137,7 +137,8 @@ TEST_CASE("fit: notes say which GPU a short name means, and that a budget is mor
 }
 
 TEST_CASE("fit: --faster says that no change makes a step faster where none does") {
-  const std::string question = "fit gpt2 --gpu h100-80gb --micro-batch 8";
+  const std::string question =
+      "fit gpt2 --gpu h100-80gb --micro-batch 32 --optimizer adamw-fused --precision bf16";
   REQUIRE(test::json_of(question + " --faster").array("faster").empty());
   CHECK(test::headroom(question + " --faster").says("no change that fits makes a step faster"));
   CHECK_FALSE(test::headroom(question).says("no change that fits makes"));

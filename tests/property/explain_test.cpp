@@ -75,7 +75,7 @@ TEST_CASE("explain: the least budget is that of all plans replayed, and the peak
   SearchRecords records;
   auto& memory = records.of<PlanMemory>(model, question.device);
   REQUIRE(search(question, records).value().status == PlanStatus::kInfeasible);
-  const Infeasibility why = explain_infeasible(question, {}, records).value();
+  const Infeasibility why = explain_infeasible(question, {}, {}, records).value();
   REQUIRE(why.leanest);
   CHECK(why.proven);
   const Mend* budget = mend_of_kind(why, Mend::Kind::kBudget);
@@ -110,7 +110,7 @@ TEST_CASE("explain: with chances, the least budget is known to a five-hundredth"
   }
   others.front().device.total = Bytes{2 * kGiB};
   SearchRecords records;
-  const Infeasibility why = explain_infeasible(question, others, records).value();
+  const Infeasibility why = explain_infeasible(question, {}, others, records).value();
   const Mend* budget = mend_of_kind(why, Mend::Kind::kBudget);
   REQUIRE(budget != nullptr);
   CHECK(budget->proven);
@@ -131,10 +131,10 @@ TEST_CASE("explain: every change makes the request feasible, and no smaller one 
   SearchQuestion question = small_question(model);
   SearchRecords records;
   question.budget = Bytes{kGiB};
-  const Infeasibility need = explain_infeasible(question, {}, records).value();
+  const Infeasibility need = explain_infeasible(question, {}, {}, records).value();
   // Room for less than micro-batches of two need.
   question.budget = Bytes{mend_of_kind(need, Mend::Kind::kBudget)->value - 16 * kMiB};
-  const Infeasibility why = explain_infeasible(question, {}, records).value();
+  const Infeasibility why = explain_infeasible(question, {}, {}, records).value();
   int axes = 0;
   for (const Mend& mend : why.mends) {
     CAPTURE(static_cast<int>(mend.kind));

@@ -83,27 +83,16 @@ class TransformersSearch final : public FrameworkSearch {
     }
     take_optimizer(walk);
     ir::transformers::complete_data_parallel(walk.plan);
-    if (needs_autocast(walk.plan) && !walk.asks(Axis::kPrecision) && !walk.question.model.recording) {
+    if (needs_autocast(walk.plan) && !walk.asks(Axis::kPrecision) &&
+        !walk.question.model.recording) {
       walk.plan.precision = ir::Precision::kBf16AutocastBf16;
     }
     return true;
   }
 
-  /// Liger's kernels; autocast where the precision was named and has none.
   [[nodiscard]] std::vector<OfferedChange> offered_changes(
-      const SpaceQuestion& question, const ir::ParallelPlan& plan) const override {
-    const bool other_attention = plan.attention != ir::AttentionKind::kSdpa &&
-                                 !question.constraints.of(Axis::kAttention).empty();
-    std::vector<OfferedChange> changes = offered_liger(plan);
-    if (!needs_autocast(plan) || other_attention) {
-      return changes;
-    }
-    ir::ParallelPlan cast = plan;
-    cast.precision = ir::Precision::kBf16AutocastBf16;
-    cast.attention = ir::AttentionKind::kSdpa;
-    changes.push_back(
-        {.alternative = {Axis::kPrecision, precision_value(cast.precision)}, .plan = cast});
-    return changes;
+      const SpaceQuestion& /*question*/, const ir::ParallelPlan& plan) const override {
+    return offered_liger(plan);
   }
 };
 

@@ -16,6 +16,11 @@ TEST_CASE("speedups: the share of a bottleneck is that of its parts") {
   CHECK(share_of(step, Bottleneck::kBubble) == doctest::Approx(0.3));
   CHECK(share_of(step, Bottleneck::kCommunication) == doctest::Approx(0.1));
   CHECK(share_of(step, Bottleneck::kSmallBatch) == 0);
+  step.parts.add(StepPart::kAttention, Seconds{2});
+  step.parts.add(StepPart::kMemoryBound, Seconds{1});
+  step.parts.add(StepPart::kOptimizer, Seconds{2});
+  step.total = step.parts.total();
+  CHECK(share_of(step, Bottleneck::kKernels) == doctest::Approx(1.0 / 3));
 }
 
 TEST_CASE("speedups: changes keep the tokens of a step where they can") {
