@@ -274,7 +274,7 @@ bool has_choices(const GpuTypes& asked) {
 Result<plan::PlanResult> fastest_of(plan::SearchQuestion question, plan::SearchRecords& records) {
   question.longest = Seconds{0};
   question.objective = Objective::kThroughput;
-  return plan::search(question, records);
+  return plan::search_without_emptying(question, records);
 }
 
 Result<std::vector<PlanChoice>> choices_of(const GpuTypes& asked,
@@ -299,10 +299,9 @@ Result<std::vector<PlanChoice>> choices_of(const GpuTypes& asked,
       question.stop = within(1 / static_cast<double>(left--));
       question.replays = 1;
       question.space.constraints.of(Axis::kGpus) = {gpus};
-      Result<plan::PlanResult> result = known ? Result<plan::PlanResult>(found[i])
-                                        : by_time
-                                            ? fastest_of(question, records[i])
-                                            : plan::search_without_emptying(question, records[i]);
+      Result<plan::PlanResult> result = known     ? Result<plan::PlanResult>(found[i])
+                                        : by_time ? fastest_of(question, records[i])
+                                                  : plan::search_in_time(question, records[i]);
       if (result && result->late) {
         result = fastest_of(question, records[i]);
       }

@@ -370,23 +370,35 @@ plan::AxisValues lengths_above(const ir::ModelSpec& model, std::int64_t length) 
   return lengths;
 }
 
-/// Searches, and once more among longer sequences if the longest is asked for.
-Result<plan::PlanResult> find_longest(PlanSearch& search, plan::SearchQuestion& question,
+/// Searches, and once more among longer sequences if the longest is asked for. If one of them fits,
+/// they are in the space of `question` from then on.
+Result<plan::PlanResult> find_longest(const PlanSearch& search, plan::SearchQuestion& question,
                                       plan::SearchRecords& records) {
   Result<plan::PlanResult> found = plan::search_without_emptying(question, records);
   if (!found || !found->best || !search.any_length || question.stop.asked()) {
     return found;
   }
+  const std::int64_t length = found->best->plan.workload.sequence;
+  const plan::AxisValues above = lengths_above(search.model.spec, length);
   plan::SearchQuestion longer = question;
-  longer.space.constraints.of(plan::Axis::kSequence) =
-      lengths_above(search.model.spec, found->best->plan.workload.sequence);
+  longer.space.constraints.of(plan::Axis::kSequence) = above;
   Result<plan::PlanResult> other = plan::search_in_time(longer, records);
-  if (!other || !other->best ||
-      other->best->plan.workload.sequence <= found->best->plan.workload.sequence) {
+  if (!other || !other->best || other->best->plan.workload.sequence <= length) {
     return found;
   }
-  search.constraints = longer.space.constraints;
-  question.space.constraints = longer.space.constraints;
+  plan::AxisValues& all = question.space.constraints.of(plan::Axis::kSequence);
+  all.insert(all.end(), above.begin(), above.end());
+  std::ranges::sort(all);
+  all.erase(std::ranges::unique(all).begin(), all.end());
+  other->evaluated += found->evaluated;
+  other->replays += found->replays;
+  if (found->status != plan::PlanStatus::kOptimal) {  // Longer ones may fit, too.
+    const auto value = static_cast<double>(other->best->plan.workload.sequence);
+    other->status = plan::PlanStatus::kFeasible;
+    other->cut = other->cut || found->cut;
+    other->bound = other->cut ? 0 : std::max({found->bound, other->bound, value});
+    other->gap = other->cut ? 1 : (other->bound - value) / value;
+  }
   return other;
 }
 
@@ -398,6 +410,7 @@ Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question
   if (!found) {
     return std::move(found).error();
   }
+  search.constraints = question.space.constraints;
   const bool stopped = question.stop.asked();
   if (found->status != plan::PlanStatus::kInfeasible || found->late || !search.may_drop_masters ||
       stopped) {
@@ -425,10 +438,11 @@ Result<FoundPlans> find_plans(PlanSearch& search, plan::SearchQuestion& question
   if (runtimes.empty() || !plan::has_plans(without.space)) {
     return FoundPlans{.result = std::move(found).value()};
   }
-  Result<plan::PlanResult> other = plan::search_without_emptying(without, records);
+  Result<plan::PlanResult> other = find_longest(search, without, records);
   if (!other || !other->best) {
     return FoundPlans{.result = std::move(found).value()};
   }
+  constraints = without.space.constraints;
   constraints.of(plan::Axis::kRuntime) = search.constraints.of(plan::Axis::kRuntime);
   search.constraints = constraints;
   question.space.constraints = constraints;

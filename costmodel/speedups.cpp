@@ -126,8 +126,12 @@ BestChanges with_faster_kernels(const SpeedupQuestion& question, const StepTime&
   for (const Change change : kFasterKernels) {
     const ParallelPlan& base = best.own ? best.own->plan : question.plan;
     const std::optional<ParallelPlan> changed = with_change(base, change, question.device);
-    if (changed && *changed != base) {
-      best.consider(question, before, *changed);
+    if (!changed || *changed == base) {
+      continue;
+    }
+    std::optional<Speedup> one = replay_change(question, before, *changed);
+    if (one && one->gain >= (best.own ? best.own->gain : 0) + kLeastGain) {
+      best.own = std::move(one);
     }
   }
   if (best.own) {

@@ -54,8 +54,8 @@ struct SpeedupQuestion {
 ///
 /// Model:   memory and time of every change are replayed on the same machine. Changes that do not
 ///          fit or are not faster are left out. Kernels are replaced one on top of the other, each
-///          if it helps (mixed precision, fused optimizer, fused attention, Liger), and the larger
-///          micro-batch is then that of the plan with all of them.
+///          if it adds `kLeastGain` (mixed precision, fused attention, fused optimizer, Liger), and
+///          the larger micro-batch is then that of the plan with all of them.
 /// Requires that `found` is the estimate of the question's plan, with its time. Deterministic.
 [[nodiscard]] std::vector<Speedup> find_speedups(const SpeedupQuestion& question,
                                                  const StepEstimate& found);

@@ -420,7 +420,9 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
         return std::move(rows).error();
       }
       answer.frameworks = std::move(rows).value();
-      plan::take_better(question, answer.frameworks, answer.result);
+      if (answer.choices.empty()) {  // They have rows of their own.
+        plan::take_better(question, answer.frameworks, answer.result);
+      }
       Result<std::vector<plan::Offer>> offers = plan::offers_of(question, answer.result);
       if (!offers) {
         return std::move(offers).error();

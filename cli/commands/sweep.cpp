@@ -104,7 +104,7 @@ void add_command(const ir::PlanFile& file, const PlanSearch& search, ir::JsonFie
 }
 
 /// Why no plan fits.
-std::string none_fits(const plan::PlanResult& found) {
+std::string none_fits(const plan::PlanResult& found, const cost::DeviceSpec& device) {
   if (const auto& lean = found.leanest) {
     return "the smallest peak found is " + to_text(lean->peak) + ", and " +
            to_text(lean->capacity) + " can be allocated" +
@@ -112,7 +112,7 @@ std::string none_fits(const plan::PlanResult& found) {
            ": " + plan_words(lean->plan);
   }
   if (const auto& host = found.least_host) {
-    return host_need(*host);
+    return host_need(*host, device);
   }
   return found.status == plan::PlanStatus::kInfeasible
              ? "the parameters and optimizer states alone are too large in every plan"
@@ -167,7 +167,8 @@ Result<SweepAnswer> answer_of(const Arguments& all, const SweepItem& item) {
   } else if (found->least_host) {
     add_host(found->least_host->host, found->least_host->host_capacity, fields);
   }
-  return SweepAnswer{.json = std::move(fields).finish(), .reason = none_fits(*found)};
+  return SweepAnswer{.json = std::move(fields).finish(),
+                     .reason = none_fits(*found, search.device)};
 }
 
 Result<SweepFormat> read_format(const Arguments& arguments, const Ranks& ranks, bool json) {

@@ -45,7 +45,7 @@ struct PlanAnswer {
 [[nodiscard]] double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan);
 
 /// The sentence on the host memory that `plan::PlanResult::least_host` needs, and what there is.
-[[nodiscard]] std::string host_need(const plan::RatedPlan& plan);
+[[nodiscard]] std::string host_need(const plan::RatedPlan& plan, const cost::DeviceSpec& device);
 
 /// `plan::PlanResult::bound` with its unit.
 [[nodiscard]] std::string bound_text(plan::Objective objective, double bound);

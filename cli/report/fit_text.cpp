@@ -452,7 +452,9 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
           : "");
   text += routing_lines(answer, unit) + confidence_lines(answer);
   if (fragmentation > kFragmentationFlag) {
-    text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";
+    const bool grows = answer.question.request.plan.allocator.expandable_segments;
+    text += grows ? "  fragmentation is high, although segments can grow\n"
+                  : "  fragmentation is high: try --alloc-conf expandable_segments:True\n";
   }
   return text + host_lines(estimate, answer.question.device, terminal) +
          communication(answer, terminal);

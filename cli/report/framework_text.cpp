@@ -275,14 +275,14 @@ std::string offer_lines(const PlanAnswer& answer, const Terminal& terminal) {
   if (answer.offers.empty()) {
     return "";
   }
-  std::string text = "\nthe same plan with values that are searched only if you name the option:\n";
+  std::string text = "\nfaster on this plan, but searched only if you name the option:\n";
   for (const plan::Offer& offer : answer.offers) {
     text += "  " +
             wrap("--" + std::string(plan::option_of(offer.alternative.axis)) + " " +
                      plan::value_text(offer.alternative.axis, offer.alternative.value) + ": step " +
                      duration_text(offer.estimate.time->total.value()) + ", " +
                      percent_text(offer.gain) + " less" +
-                     (offer.changes_training ? ", changes what is trained" : ""),
+                     (offer.changes_training ? ", changes the numbers that are trained" : ""),
                  terminal.width - 4, 4) +
             "\n";
   }

@@ -202,6 +202,12 @@ std::string emptied_cache_words(const PlanAnswer& answer, const cost::Confidence
 
 /// "chance to fit 97.2 %, at least 90.0 % asked for; 95 % interval of what is reserved: ...\n";
 /// empty if no measured errors apply.
+/// Whether what was passed over is worth a word.
+bool passes_over(const plan::PlanResult& result) {
+  constexpr double kLeast = 0.0005;  // It would be 0.0 %.
+  return result.passed_over > kLeast;
+}
+
 std::string chance_line(const PlanAnswer& answer, const Terminal& terminal) {
   const std::optional<double> chance = answer.result.estimate->chance;
   if (!chance || !is_measured(answer.search.device)) {
@@ -221,9 +227,11 @@ std::string chance_line(const PlanAnswer& answer, const Terminal& terminal) {
     text += ", of the step: " + duration_text(step->low.value()) + " to " +
             duration_text(step->high.value());
   }
-  if (answer.result.passed_over > 0) {
-    text += "; plans with steps up to " + percent_text(answer.result.passed_over) +
-            " shorter were passed over, since PyTorch would have to empty its cache to fit";
+  if (passes_over(answer.result)) {
+    text += std::string("; a plan with ") + percent_text(answer.result.passed_over) +
+            (answer.search.objective == plan::Objective::kCost ? " fewer GPU seconds"
+                                                               : " shorter steps") +
+            " was passed over, since it fits only if PyTorch empties its cache";
   }
   return wrap(text, terminal.width - 2, 2) + "\n";
 }
@@ -324,7 +332,7 @@ std::string infeasible_lines(const PlanAnswer& answer) {
   const plan::RatedPlan* lean = leanest_of(answer);
   std::string host_line;
   if (const auto& host = result.least_host) {
-    host_line = host_need(*host) + "\n  " + plan_words(host->plan) + "\n";
+    host_line = host_need(*host, answer.search.device) + "\n  " + plan_words(host->plan) + "\n";
   }
   if (lean == nullptr && answer.infeasible && answer.infeasible->least_host) {
     const plan::RatedPlan& least = *answer.infeasible->least_host;
@@ -368,7 +376,7 @@ JsonValue would_fit_json(const PlanAnswer& answer) {
   }
   for (const plan::Mend& mend : answer.infeasible->mends) {
     JsonFields fields;
-    fields.add("change", mend_words(mend));
+    fields.add("change", mend_words(answer.arguments, mend));
     fields.add("command", mend_command(answer.arguments, answer.search, mend));
     fields.add("smallest", mend.proven);
     fields.add("verdict", name_of(mend.verdict));
@@ -413,9 +421,10 @@ double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan) 
          static_cast<double>(plan.plan.workload.sequence) / plan.time.total().value();
 }
 
-std::string host_need(const plan::RatedPlan& plan) {
+std::string host_need(const plan::RatedPlan& plan, const cost::DeviceSpec& device) {
   return "plans that may fit the GPU need at least " + to_text(plan.host) +
-         " of host memory; the node has " + to_text(plan.host_capacity);
+         " of host memory; the node has " + to_text(plan.host_capacity) +
+         (host_assumption(device).empty() ? "" : ", which is assumed (--host-memory)");
 }
 
 std::string bound_text(plan::Objective objective, double bound) {
@@ -455,6 +464,7 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("expert_load", load_of_best(answer));
   fields.add("bound", bounded ? JsonValue{result.bound} : JsonValue{});
   fields.add("gap", result.best ? JsonValue{result.gap} : JsonValue{});
+  fields.add("passed_over", result.passed_over);
   fields.add("seconds", answer.seconds);
   const bool found = result.best && result.estimate;
   fields.add("summary", found ? JsonValue{plan_words(result.best->plan)} : JsonValue{});
@@ -527,8 +537,9 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
            ? "; " + with_commas(static_cast<std::int64_t>(result.replays)) + " replayed" +
                  (result.status == plan::PlanStatus::kOptimal &&
                           answer.search.objective == plan::Objective::kThroughput
-                      ? (answer.result.passed_over > 0 ? ", no other that fits at once is faster"
-                                                       : ", no other is faster")
+                      ? (passes_over(answer.result)
+                             ? ", no other that fits without emptying the cache is faster"
+                             : ", no other is faster")
                       : "")
            : "") +
       "; the search took " + duration_text(answer.seconds);

@@ -210,10 +210,9 @@ std::string speedups_text(const FitAnswer& answer, const Terminal& terminal) {
   for (const cost::Speedup& speedup : answer.speedups) {
     text += "  " +
             wrap(worded_changes(answer.question, speedup.plan) + ": " + percent_text(speedup.gain) +
-                     " more tokens per second, against " +
-                     std::string(cost::describe(speedup.bottleneck)) + " (" +
-                     percent_text(speedup.share) + " of the step); " + to_text(speedup.margin) +
-                     " to spare",
+                     " more tokens per second, " + to_text(speedup.margin) + " to spare (" +
+                     std::string(cost::describe(speedup.bottleneck)) + ": " +
+                     percent_text(speedup.share) + " of the step)",
                  terminal.width - 2, 2) +
             "\n";
   }
@@ -224,7 +223,7 @@ std::string speedups_text(const FitAnswer& answer, const Terminal& terminal) {
         "kernels, less sharding, less offload and less recomputation were tried";
     return nothing ? "  " + wrap(kNothing, terminal.width - 2, 2) + "\n" : "";
   }
-  return heading(terminal, "changes that make it faster") + text;
+  return heading(terminal, "changes that make it faster, each by itself") + text;
 }
 
 std::string speedup_hint(const FitAnswer& answer) {

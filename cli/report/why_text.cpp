@@ -121,7 +121,10 @@ std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why) {
   return text;
 }
 
-std::string mend_words(const plan::Mend& mend) {
+std::string mend_words(const Arguments& arguments, const plan::Mend& mend) {
+  if (drops_quantisation(arguments, mend)) {
+    return "LoRA on 16-bit weights in place of QLoRA";
+  }
   switch (mend.kind) {
     case plan::Mend::Kind::kBudget:
       return rounded_up(Bytes{mend.value}) + " GiB of GPU memory";
@@ -174,7 +177,7 @@ std::string mend_lines(const Arguments& arguments, const PlanSearch& search,
                        const plan::Infeasibility& why) {
   std::string text;
   for (const plan::Mend& mend : why.mends) {
-    text += "would fit with " + mend_words(mend) +
+    text += "would fit with " + mend_words(arguments, mend) +
             " (replayed: " + std::string(cost::verdict_words(mend.verdict, mend.chance)) +
             "): " + plan_words(mend.plan.plan) + "\n  " + mend_command(arguments, search, mend) +
             "\n";

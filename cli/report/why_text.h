@@ -15,7 +15,7 @@ namespace headroom::cli {
 /// A line such as "tp 8: 12.3 ms (4.1 %) slower: ...".
 [[nodiscard]] std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why);
 /// A change in words: "10 GiB of device memory", "16 GPUs", "--micro-batch 2".
-[[nodiscard]] std::string mend_words(const plan::Mend& mend);
+[[nodiscard]] std::string mend_words(const Arguments& arguments, const plan::Mend& mend);
 /// The command that asks the same question with the change: the options that were given, and the
 /// changed ones. A budget is rounded up, and the batch of a step is named with a number of GPUs, so
 /// that the plan fits when the command is typed.

@@ -139,6 +139,12 @@ bool is_accepted(const SearchQuestion& question, const cost::StepEstimate& repla
          (!chance || *chance >= question.confidence);
 }
 
+bool has_to_stop(const SearchState& state) {
+  constexpr std::size_t kMostRefused = 32;  // A choice: each was replayed.
+  return state.question.stop.asked() ||
+         (state.question.at_once && state.refused.size() >= kMostRefused);
+}
+
 bool stops_at_first(const SearchQuestion& question) {
   return question.objective != Objective::kMemory;
 }

@@ -207,6 +207,9 @@ inline constexpr Bytes kMostBytes{INT64_MAX};
 [[nodiscard]] Result<cost::StepEstimate> judged_replay(const SearchQuestion& question,
                                                        const ir::ParallelPlan& plan, Bytes budget,
                                                        const cost::Machine* machine = nullptr);
+/// Whether the search is to end now: it was stopped, or it is one for plans that fit at once
+/// (`SearchQuestion::at_once`) and has refused many.
+[[nodiscard]] bool has_to_stop(const SearchState& state);
 /// Whether a replay fits with the confidence that is asked for.
 [[nodiscard]] bool is_accepted(const SearchQuestion& question, const cost::StepEstimate& replayed);
 /// What the allocator may take under `plan` (`SearchQuestion::room`).

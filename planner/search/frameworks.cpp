@@ -91,18 +91,27 @@ Result<std::vector<FrameworkBest>> best_of_frameworks(const SearchQuestion& ques
 
 void take_better(const SearchQuestion& question, std::span<const FrameworkBest> rows,
                  PlanResult& found) {
-  if (found.status != PlanStatus::kFeasible || rows.empty() || !rows.front().best) {
+  const bool has_lists = question.front || question.replays > 1;
+  if (found.status != PlanStatus::kFeasible || !found.best || !found.estimate || has_lists) {
     return;
   }
-  const FrameworkBest& first = rows.front();
-  const Worth worth = order_of(question, first).second;
-  if (!first.estimate || worth >= order_of(question, row_of(nullptr, found)).second) {
+  const bool at_once = found.estimate->at_once.value_or(1) >= question.confidence;
+  const auto first = std::ranges::find_if(rows, [&](const FrameworkBest& row) {
+    return row.best && row.estimate &&
+           (!at_once || row.estimate->at_once.value_or(1) >= question.confidence) &&
+           row.best->plan.workload.sequence == found.best->plan.workload.sequence;
+  });
+  if (first == rows.end() ||
+      order_of(question, *first).second >= order_of(question, row_of(nullptr, found)).second) {
     return;
   }
-  found.best = first.best;
-  found.estimate = first.estimate;
-  const double value =
-      value_of(question.objective, worth.first, first.best->plan.workload.sequence);
+  found.best = first->best;
+  found.estimate = first->estimate;
+  found.passed_over = 0;
+  const double worth = order_of(question, *first).second.first;
+  const double value = value_of(question.objective, worth, found.best->plan.workload.sequence);
+  const bool most = worth < 0;  // The objective seeks the most of something.
+  found.bound = found.cut ? 0 : most ? std::max(found.bound, value) : std::min(found.bound, value);
   found.gap = found.cut || value == 0 ? 1 : std::abs(value - found.bound) / std::abs(value);
 }
 

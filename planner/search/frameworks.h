@@ -30,7 +30,9 @@ struct FrameworkBest {
                                                                     SearchRecords& records);
 
 /// Makes the first of `rows` the answer if `found` is of a search that ended early, and the search
-/// of its framework alone found a better plan. The bound stays, and the gap is measured to it.
+/// of its framework alone found a better plan of the same length of sequences. The bound stays, and
+/// the gap is measured to it. A plan that fits at once gives way only to one that does. Nothing
+/// happens where the answer has lists of plans (`front`, `replays`).
 void take_better(const SearchQuestion& question, std::span<const FrameworkBest> rows,
                  PlanResult& found);
 

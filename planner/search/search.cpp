@@ -170,9 +170,7 @@ class BestSearch {
   /// Whether the first plan that comes out and fits is the answer.
   [[nodiscard]] bool takes_first() const { return replay_ == Replay::kNone || !question_.proven; }
 
-  [[nodiscard]] bool is_interrupted() const {
-    return question_.stop.asked() || (question_.at_once && state_.refused.size() >= kMostRefused);
-  }
+  [[nodiscard]] bool is_interrupted() const { return question_.stop.asked(); }
 
   [[nodiscard]] Status find_best() {
     while (true) {
@@ -187,8 +185,8 @@ class BestSearch {
       if (Status status = consider(std::move(**next)); !status) {
         return status;
       }
-      const bool one = takes_first() || question_.any || is_interrupted();
-      tried_late_ += is_interrupted() ? 1 : 0;
+      const bool one = takes_first() || question_.any || has_to_stop(state_);
+      tried_late_ += has_to_stop(state_) ? 1 : 0;
       if (anew_ || (has_best() && one) || tried_late_ == kMostLate) {
         return ok();
       }
@@ -346,7 +344,6 @@ class BestSearch {
 
   /// A search that is to end still tries to replay a few plans if it has none.
   static constexpr int kMostLate = 3;
-  static constexpr std::size_t kMostRefused = 32;  // Of a search with `SearchQuestion::at_once`.
 
   struct Replayed {
     ReplayedPlan plan;

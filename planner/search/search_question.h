@@ -140,8 +140,9 @@ struct PlanResult {
   std::vector<ReplayedPlan> replayed;
   /// If there is no best: whether plans fit, all of them beyond `SearchQuestion::longest`.
   bool late = false;
-  /// How much shorter, as a share, the step of a plan is that fits only if PyTorch empties its
-  /// cache, and that was passed over for the best; 0: there is none.
+  /// How much better, as a share (of the step; of the GPU seconds under `kCost`), a plan is that
+  /// fits only if PyTorch empties its cache, and that was passed over for the best; 0: there is
+  /// none. The bound is then that of plans that fit without.
   double passed_over = 0;
   /// Whether a part of the space was not even listed before the search was stopped. Then `space` is
   /// what was listed, and there is no bound: it is 0, and the gap is 1.

@@ -1,9 +1,25 @@
 #include "planner/search/timely_search.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
+#include "planner/search/evaluator.h"
+
 namespace headroom::plan {
+namespace {
+
+/// Whether there is a best plan whose replay has a time.
+bool is_timed(const PlanResult& result) {
+  return result.best && result.estimate && result.estimate->time;
+}
+
+Worth replayed_worth(const SearchQuestion& question, const PlanResult& result) {
+  return worth_of(question, result.best->plan, result.estimate->time->total.value(),
+                  result.best->peak);
+}
+
+}  // namespace
 
 Result<PlanResult> search_in_time(const SearchQuestion& question, SearchRecords& records) {
   constexpr int kMostRounds = 16;
@@ -35,35 +51,36 @@ Result<PlanResult> search_in_time(const SearchQuestion& question, SearchRecords&
 
 Result<PlanResult> search_without_emptying(const SearchQuestion& question, SearchRecords& records) {
   Result<PlanResult> found = search_in_time(question, records);
-  const bool timed = found && found->best && found->estimate && found->estimate->time;
   const bool by_time = question.objective == Objective::kThroughput ||
                        question.objective == Objective::kCost ||
                        question.objective == Objective::kGpus;
-  if (!timed || !by_time || question.any || question.front || question.stop.asked() ||
-      found->estimate->at_once.value_or(1) >= question.confidence) {
+  if (!found || !is_timed(*found) || !by_time || question.any || question.front ||
+      question.stop.asked() || found->estimate->at_once.value_or(1) >= question.confidence) {
     return found;
   }
   SearchQuestion calm = question;
   calm.at_once = true;
   Result<PlanResult> other = search_in_time(calm, records);
-  if (!other || !other->best || !other->estimate || !other->estimate->time) {
+  if (!other || !is_timed(*other)) {
     return found;
   }
-  const auto cost_of = [](const PlanResult& result) {
-    return result.estimate->time->total.value() * static_cast<double>(result.best->plan.world);
-  };
-  const bool as_few =
-      question.objective != Objective::kGpus || other->best->plan.world == found->best->plan.world;
-  const double ratio = question.objective == Objective::kCost
-                           ? cost_of(*other) / cost_of(*found)
-                           : other->estimate->time->total / found->estimate->time->total;
-  if (!as_few || ratio > 1 + kMostSlower) {
+  const Worth before = replayed_worth(question, *found);
+  const Worth after = replayed_worth(question, *other);
+  const bool by_gpus = question.objective == Objective::kGpus;
+  const double ratio = by_gpus ? after.second / before.second : after.first / before.first;
+  if ((by_gpus && after.first != before.first) || ratio > 1 + kMostSlower) {
     return found;
   }
   other->passed_over = std::max(0.0, 1 - 1 / ratio);
-  if (other->status == PlanStatus::kFeasible && !found->cut && found->bound > other->bound) {
-    other->bound = found->bound;  // Plans that fit at once are among those that fit.
-    other->gap = std::min(other->gap, other->passed_over + found->gap);
+  other->evaluated += found->evaluated;
+  other->replays += found->replays;
+  const std::int64_t length = other->best->plan.workload.sequence;
+  if (other->status == PlanStatus::kFeasible && !found->cut &&
+      length == found->best->plan.workload.sequence) {
+    // Plans that fit at once are among those that fit.
+    const double value = value_of(question.objective, after.first, length);
+    other->bound = std::min(value, std::max(found->bound, other->bound));
+    other->gap = (value - other->bound) / value;
     other->cut = false;
   }
   return other;

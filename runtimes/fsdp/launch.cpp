@@ -43,8 +43,8 @@ std::vector<std::string> policy_lines(const ParallelPlan& plan) {
   std::vector<std::string> lines;
   if (!may_upcast(plan)) {
     lines.push_back(
-        "# no --mixed_precision: with it, Accelerate makes fp32 weights of the 16-bit "
-        "ones");
+        "# keep --mixed_precision no: with bf16, Accelerate makes fp32 weights of the "
+        "16-bit ones");
   } else if (plan.lora && fsdp.param_dtype != DType::kFp32) {
     // Source: huggingface/accelerate#3848.
     lines.emplace_back(
@@ -55,7 +55,7 @@ std::vector<std::string> policy_lines(const ParallelPlan& plan) {
   }
   const std::string policy = fsdp.version == 2 ? "MixedPrecisionPolicy" : "MixedPrecision";
   lines.push_back(
-      "# gradients are reduced in another type than the parameters'; after trainer = "
+      "# the types of FSDP's policy, which --mixed_precision does not set; after trainer = "
       "Trainer(...):");
   lines.push_back("from torch.distributed.fsdp import " + policy);
   lines.push_back("trainer.accelerator.state.fsdp_plugin.mixed_precision_policy = " + policy +
@@ -117,7 +117,7 @@ Launch accelerate_launch(const ModelSpec& model, const ParallelPlan& plan, const
   launch.command.emplace_back("train.py");
   append_words(launch.command, transformers::training_arguments(plan));
   if (plan.quant && fsdp.quantised_on_host) {
-    launch.code.emplace_back("# transformers 4: transformers 5 quantises on the GPU");
+    launch.code.emplace_back("# this needs transformers 4: transformers 5 quantises on the GPU");
   }
   append_words(launch.code, policy_lines(plan));
   return launch;

@@ -443,18 +443,6 @@ TEST_CASE("plan: quantised weights whose attention would be fp32 are trained wit
         usual.number("estimate/replayed_step_seconds"));
 }
 
-TEST_CASE("plan: a search that ends early answers with the best plan of its table" *
-          doctest::skip(test::kSanitized)) {
-  const Document document =
-      test::json_of("plan llama-3.1-8b --gpu h100-80gb --gpus 8 --work-limit 1");
-  REQUIRE(document.text("status") == "feasible");
-  const double best = document.number("estimate/replayed_step_seconds");
-  const double first = document.number("frameworks/0/step_seconds");
-  CHECK(best == doctest::Approx(first));
-  CHECK(document.number("bound") <= best);
-  CHECK(document.number("gap") == doctest::Approx(1 - document.number("bound") / best));
-}
-
 TEST_CASE("plan: Liger's kernels are offered with their gain") {
   const std::string question = "plan llama-3.2-1b --gpu a100-80gb --gpus 2 --runtime fsdp";
   const Document document = test::json_of(question);
@@ -468,9 +456,26 @@ TEST_CASE("plan: Liger's kernels are offered with their gain") {
 TEST_CASE("plan: a plan that fits at once comes before one that needs an emptied cache") {
   const std::string question = "plan qwen2.5-7b --gpu a10g --gpus 4 --runtime deepspeed";
   const Answer text = test::headroom(question);
-  REQUIRE(text.says("were passed over"));
+  REQUIRE(text.says("was passed over"));
   CHECK_FALSE(text.says("PyTorch empties its cache"));
-  CHECK(test::json_of(question).number("estimate/fits_at_once_probability") >= 0.9);
+  const Document document = test::json_of(question);
+  CHECK(document.number("estimate/fits_at_once_probability") >= 0.9);
+  CHECK(document.number("passed_over") > 0.01);
+  // Steps of unlike lengths are compared by their tokens, and rows of a table follow the same rule.
+  const Document lengths =
+      test::json_of("plan llama-3.2-3b --gpu rtx-4090 --gpus 2 --runtime deepspeed --seq 512,8192");
+  CHECK(lengths.integer("plan/sequence") == 8192);
+  const Document rows =
+      test::json_of("plan qwen2.5-7b --gpu a10g --gpus 4,8 --global-batch 64 --runtime deepspeed");
+  for (const std::string index : {"0", "1"}) {
+    const std::string gpus = std::to_string(rows.integer("choices/" + index + "/gpus"));
+    const Document alone = test::json_of(
+        "plan qwen2.5-7b --gpu a10g --global-batch 64 --runtime "
+        "deepspeed --gpus " +
+        gpus);
+    CHECK(rows.number("choices/" + index + "/step_seconds") ==
+          doctest::Approx(alone.number("estimate/replayed_step_seconds")));
+  }
 }
 
 TEST_CASE("plan: the longest sequence is not only a power of two") {
@@ -479,6 +484,13 @@ TEST_CASE("plan: the longest sequence is not only a power of two") {
       "--runtime fsdp");
   const std::int64_t longest = document.integer("plan/sequence");
   CHECK(longest == 40960);
+  // Without masters, too; and the shorter lengths stay in the space of the tables.
+  const std::string large = "plan llama-3.1-8b --gpu h100-80gb --objective sequence ";
+  const Document dropped =
+      test::json_of(large + "--gpus 1 --global-batch 1 --runtime transformers");
+  CHECK(dropped.integer("plan/sequence") == 18432);
+  const Document counts = test::json_of(large + "--gpus 2,4 --global-batch 8 --runtime torchtitan");
+  CHECK(counts.text("choices/0/status") != "infeasible");
 }
 
 TEST_CASE("plan: every framework that trains the model has a plan in the table" *
@@ -505,10 +517,11 @@ TEST_CASE("plan: host memory that would suffice is a remedy, and does") {
   CHECK(test::json_of(command.substr(std::string("headroom ").size())).text("status") == "optimal");
 }
 
-TEST_CASE("plan: 16-bit weights in place of quantised ones are LoRA in the command") {
+TEST_CASE("plan: 16-bit weights in place of quantised ones are LoRA in the command" *
+          doctest::skip(test::kSanitized)) {
   const Answer answer = test::headroom(
       "plan qwen1.5-moe-a2.7b --gpu a10g --gpus 2 --qlora r=8,prepare=no --runtime deepspeed");
-  REQUIRE(answer.says("would fit with --frozen-weights 16-bit"));
+  REQUIRE(answer.says("would fit with LoRA on 16-bit weights in place of QLoRA"));
   CHECK(answer.says("--lora r=8\n"));
   CHECK(answer.complains("experts are not quantised"));
 }

@@ -191,6 +191,34 @@ TEST_CASE("space: every k-th layer is recomputed, once for each number of layers
   CHECK(texts_of(question.space, Axis::kRecompute) == Texts{"full"});
 }
 
+TEST_CASE("search: a better plan of one framework replaces that of a search that ended early") {
+  const ir::ModelSpec model = small_model();
+  const SearchQuestion question = question_for(model, "transformers,fsdp");
+  SearchRecords records;
+  PlanResult found = search(question, records).value();
+  std::vector<FrameworkBest> rows = best_of_frameworks(question, found, records).value();
+  REQUIRE(rows.size() == 2);
+  const PlanResult optimal = found;
+  take_better(question, rows, found);
+  CHECK(found.best->plan == optimal.best->plan);
+  // As if the search had ended with the slower framework's plan.
+  found.best = rows[1].best;
+  found.estimate = rows[1].estimate;
+  found.status = PlanStatus::kFeasible;
+  found.bound = optimal.bound / 2;
+  found.passed_over = 0.5;
+  SearchQuestion listed = question;
+  listed.replays = 2;
+  take_better(listed, rows, found);
+  CHECK(found.best->plan == rows[1].best->plan);
+  take_better(question, rows, found);
+  CHECK(found.best->plan == optimal.best->plan);
+  CHECK(found.bound == optimal.bound / 2);
+  CHECK(found.gap == doctest::Approx(0.5));
+  CHECK(found.passed_over == 0);
+  CHECK(found.status == PlanStatus::kFeasible);
+}
+
 TEST_CASE("search: the best plan of each framework is what it finds alone") {
   const ir::ModelSpec model = small_model();
   const SearchQuestion question = question_for(model, "transformers,deepspeed,fsdp,megatron");
