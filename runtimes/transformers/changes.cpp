@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "runtimes/transformers/quantised_defaults.h"
+
 namespace headroom::ir::transformers {
 namespace {
 
@@ -12,7 +14,7 @@ Precision autocast_of(const DeviceTypes& device) {
 /// Quantised weights that are prepared for training get it as well: the preparation leaves fp32
 /// activations, which no fused attention takes.
 std::optional<ParallelPlan> autocast(const ParallelPlan& plan, const DeviceTypes& device) {
-  if (plan.quant && plan.quant->prepare_kbit && plan.precision == Precision::kBf16) {
+  if (needs_autocast(plan)) {
     ParallelPlan changed = plan;
     changed.precision = Precision::kBf16AutocastBf16;
     changed.attention = AttentionKind::kSdpa;

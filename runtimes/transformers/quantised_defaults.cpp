@@ -51,6 +51,10 @@ std::vector<TrainerDefaults> adapter_trainers(const ParallelPlan& plan) {
            .settings = {{"micro-batch", "8"}, {"checkpointing", "none"}, {"clip-norm", "1"}}}};
 }
 
+bool needs_autocast(const ParallelPlan& plan) {
+  return plan.quant && plan.quant->prepare_kbit && plan.precision == Precision::kBf16;
+}
+
 std::vector<std::string> quantised_notes(const ModelSpec& model, const ParallelPlan& plan) {
   std::vector<std::string> notes;
   const Bytes narrow{plan.quant ? 2 * expert_parameters(model, plan) : 0};

@@ -17,6 +17,13 @@ namespace headroom::ir::transformers {
 ///         modeling_utils.py, gradient_checkpointing_enable (use_reentrant=False).
 [[nodiscard]] UsualRecomputation recomputation_of_prepared(const ParallelPlan& plan);
 
+/// Whether quantised weights are prepared for training and run without autocast. PEFT's preparation
+/// casts all other weights to fp32, so that attention gets fp32 queries and keys, which no fused
+/// kernel takes. The recipes of QLoRA, PEFT and TRL train with bf16=True, which is autocast.
+/// Source: huggingface/peft src/peft/utils/other.py, prepare_model_for_kbit_training;
+///         artidoro/qlora qlora.py; huggingface/trl trl/trainer/sft_config.py, bf16.
+[[nodiscard]] bool needs_autocast(const ParallelPlan& plan);
+
 /// What a user who asks for quantised weights should know: which weights stay in 16 bits.
 [[nodiscard]] std::vector<std::string> quantised_notes(const ModelSpec& model,
                                                        const ParallelPlan& plan);

@@ -69,6 +69,11 @@ class Transformers final : public Runtime {
   [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
                                                const ParallelPlan& plan) const override {
     std::vector<std::string> notes = quantised_notes(model, plan);
+    if (needs_autocast(plan) && !model.recording) {
+      notes.emplace_back(
+          "without autocast, PEFT's preparation leaves fp32 activations, which no fused attention "
+          "takes; the usual recipes train with bf16=True (--precision bf16-autocast)");
+    }
     if (plan.workload.resume && has_paged_states(plan.optimizer)) {
       notes.emplace_back(
           "bitsandbytes loads paged states into the GPU's own memory when a run resumes, and they "

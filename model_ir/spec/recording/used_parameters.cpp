@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,15 +15,35 @@ namespace {
 
 constexpr std::string_view kExperts = "experts";
 
-/// The number of experts that the last router chooses for each token; nothing without a router.
-std::optional<std::int64_t> chosen(const RecordedCode& code) {
-  std::optional<std::int64_t> count;
+/// A choice of experts for each token.
+struct Router {
+  std::int64_t chosen = 0;
+  std::int64_t experts = 0;  ///< 0: the code does not show of how many.
+};
+
+/// A size that does not depend on the batch; otherwise 0.
+std::int64_t constant_of(const SizeExpression& size) {
+  const std::int64_t one = size.at({}).value_or(0);
+  return size.at({.batch = 2, .sequence = 3}) == one ? one : 0;
+}
+
+/// The router that chooses last; nothing without one.
+std::optional<Router> router_of(const RecordedCode& code) {
+  std::optional<Router> router;
+  std::map<std::uint32_t, std::int64_t> widths;  // The last dimension of each value so far.
   for (const Instruction& one : code.instructions) {
     if (one.name == "topk" && !one.outputs.empty() && !one.outputs.front().shape.empty()) {
-      count = one.outputs.front().shape.back().at({});
+      const std::uint32_t scores = one.inputs.empty() ? 0 : one.inputs.front().index;
+      router = Router{.chosen = one.outputs.front().shape.back().at({}).value_or(0),
+                      .experts = widths.contains(scores) ? widths.at(scores) : 0};
+    }
+    for (const RecordedOutput& output : one.outputs) {
+      if (output.target.kind == Reference::Kind::kValue && !output.shape.empty()) {
+        widths[output.target.index] = constant_of(output.shape.back());
+      }
     }
   }
-  return count;
+  return router;
 }
 
 bool calls_attention(const RecordedCode& code) {
@@ -57,10 +79,10 @@ class Use {
 
   RecordedUse found() {
     const RecordedVariant& variant = recording_.variants.front();
-    add(variant.forward_scope, chosen(variant.forward));
+    add(variant.forward_scope, router_of(variant.forward));
     for (const RecordedLayer& layer : variant.layers) {
       const RecordedCode& code = variant.bodies[layer.body].code;
-      add(layer.scope, chosen(code));
+      add(layer.scope, router_of(code));
       use_.attending_layers += calls_attention(code) ? 1 : 0;
     }
     if (use_.attending_layers == 0) {
@@ -70,7 +92,7 @@ class Use {
   }
 
  private:
-  void add(const RecordedScope& scope, const std::optional<std::int64_t>& experts) {
+  void add(const RecordedScope& scope, const std::optional<Router>& router) {
     std::vector<std::uint32_t> parameters = scope.parameters;
     std::set<std::string_view> numbers;  // Experts that are modules of a list.
     for (const std::uint32_t module : scope.modules) {
@@ -82,12 +104,11 @@ class Use {
       }
     }
     for (const std::uint32_t index : parameters) {
-      add(index, experts, static_cast<std::int64_t>(numbers.size()));
+      add(index, router, static_cast<std::int64_t>(numbers.size()));
     }
   }
 
-  void add(std::uint32_t index, const std::optional<std::int64_t>& chosen_experts,
-           std::int64_t listed) {
+  void add(std::uint32_t index, const std::optional<Router>& router, std::int64_t listed) {
     const RecordedParameter& parameter = recording_.parameters[index];
     if (use_.elements[index] > 0) {
       return;  // The code runs several times.
@@ -97,13 +118,17 @@ class Use {
     for (const std::int64_t dim : parameter.dims) {
       elements *= dim;
     }
+    const std::vector<std::int64_t>& dims = parameter.dims;
+    const std::int64_t experts = router ? router->experts : 0;
     const bool is_listed = !number_in_list(path).empty();
-    const bool is_fused = is_routed(path) && !is_listed && parameter.dims.size() > 2;
+    const bool is_stack = experts > 0 && dims.size() > 2 && dims.front() == experts && dims[1] > 1;
+    const bool is_fused = (is_routed(path) || is_stack) && !is_listed && dims.size() > 2;
     use_.fused_experts += is_fused ? elements : 0;
-    if (chosen_experts && is_routed(path) && (is_listed || parameter.dims.size() > 1)) {
-      const std::int64_t count = is_listed ? listed : parameter.dims.front();
-      if (count > *chosen_experts) {
-        elements = elements / count * *chosen_experts;
+    if (router && (is_fused || is_routed(path)) && (is_listed || dims.size() > 1)) {
+      const bool is_multiple = experts > 0 && dims.front() % experts == 0;
+      const std::int64_t count = is_listed ? listed : is_multiple ? experts : dims.front();
+      if (count > router->chosen) {
+        elements = elements / count * router->chosen;
       }
     }
     use_.elements[index] = elements;

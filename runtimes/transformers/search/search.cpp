@@ -4,6 +4,7 @@
 
 #include "runtimes/registry.h"
 #include "runtimes/transformers/options.h"
+#include "runtimes/transformers/quantised_defaults.h"
 #include "runtimes/transformers/support.h"
 
 namespace headroom::plan {
@@ -57,15 +58,6 @@ AxisValues modelled_losses(SpaceWalk& walk) {
   return kinds;
 }
 
-/// Whether quantised weights are prepared for training and run without autocast. PEFT's preparation
-/// casts all other weights to fp32, so that attention gets fp32 queries and keys, which no fused
-/// kernel takes. The recipes of QLoRA, PEFT and TRL train with bf16=True, which is autocast.
-/// Source: huggingface/peft src/peft/utils/other.py, prepare_model_for_kbit_training;
-///         artidoro/qlora qlora.py; huggingface/trl trl/trainer/sft_config.py, bf16.
-bool needs_autocast(const ir::ParallelPlan& plan) {
-  return plan.quant && plan.quant->prepare_kbit && plan.precision == ir::Precision::kBf16;
-}
-
 class TransformersSearch final : public FrameworkSearch {
  public:
   TransformersSearch() : FrameworkSearch("transformers") {}
@@ -83,7 +75,7 @@ class TransformersSearch final : public FrameworkSearch {
     }
     take_optimizer(walk);
     ir::transformers::complete_data_parallel(walk.plan);
-    if (needs_autocast(walk.plan) && !walk.asks(Axis::kPrecision) &&
+    if (ir::transformers::needs_autocast(walk.plan) && !walk.asks(Axis::kPrecision) &&
         !walk.question.model.recording) {
       walk.plan.precision = ir::Precision::kBf16AutocastBf16;
     }
