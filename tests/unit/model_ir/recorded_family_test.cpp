@@ -35,8 +35,9 @@ const std::string kOwn = HEADROOM_SOURCE_DIR "/tests/golden/recordings/smollm3.j
 /// Types whose default configuration builds no model in transformers, or leads to code that was not
 /// recorded.
 const std::vector<std::string> kWithoutDefaults = {
-    "dots1",   "hunyuan_v1_dense", "hunyuan_v1_moe", "idefics3", "kimi_k25",
-    "m2m_100", "ministral",        "nemotron",       "smolvlm"};
+    "dbrx",           "dots1",    "esm",      "glm4v",    "hunyuan_v1_dense",
+    "hunyuan_v1_moe", "idefics3", "kimi_k25", "lfm2_moe", "m2m_100",
+    "ministral",      "nemotron", "smolvlm"};
 
 JsonValue json(std::string_view text) {
   return parse_json(text, "json").value();
