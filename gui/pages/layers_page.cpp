@@ -20,6 +20,7 @@
 #include "gui/pages/page_parts.h"
 #include "gui/whatif/estimator.h"
 #include "gui/whatif/plan_finder.h"
+#include "planner/search/timely_search.h"
 
 namespace headroom::gui {
 namespace {
@@ -208,7 +209,8 @@ void LayersPage::findOptimum() {
     PlanFinder& asked = **finder;
     asked.holdAllButRecomputation(scenario.plan);
     asked.question().stop.flag = &ended;
-    const Result<plan::PlanResult> found = plan::search(asked.question(), asked.records());
+    const Result<plan::PlanResult> found =
+        plan::search_without_emptying(asked.question(), asked.records());
     if (!found) {
       const QString reason = problem_text(found.error()).what;
       return [this, reason] { say(reason); };

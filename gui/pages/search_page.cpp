@@ -17,6 +17,7 @@
 #include "gui/models/verdict_text.h"
 #include "gui/models/words.h"
 #include "gui/pages/page_parts.h"
+#include "planner/search/timely_search.h"
 #include "planner/space/all_axes.h"
 
 namespace headroom::gui {
@@ -227,7 +228,8 @@ void SearchPage::startSearch() {
             this, [this, now] { showProgress(now); }, Qt::QueuedConnection);
       }
     };
-    Result<plan::PlanResult> result = plan::search(question, found->finder->records());
+    Result<plan::PlanResult> result =
+        plan::search_without_emptying(question, found->finder->records());
     if (!result) {
       const QString reason = problem_text(result.error()).what;
       return [this, reason] { showProblem(reason); };
