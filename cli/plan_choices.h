@@ -84,7 +84,7 @@ void doubt_best_type(const GpuTypes& asked, const std::vector<plan::PlanResult>&
     std::span<plan::SearchRecords> records, const std::function<plan::StopSignal(double)>& within,
     const std::function<void(std::string_view)>& say);
 
-/// The fastest plan of a type of which no plan is in time.
+/// The fastest plan of a type of which no plan is in time, by `plan::search_without_emptying`.
 ///
 /// Errors:  those of `plan::search`.
 [[nodiscard]] Result<plan::PlanResult> fastest_of(plan::SearchQuestion question,

@@ -162,7 +162,7 @@ std::string days_range(const PlanAnswer& answer, double days) {
                       : "");
 }
 
-/// What a reader must know who compares one GPU of the best type with several.
+/// The note for a reader who compares one GPU of the best type with several; empty if none does.
 /// Source: docs/time-model.md, together_rate.
 std::string lone_gpu_note(const PlanAnswer& answer) {
   const double together = answer.search.machine.performance.gemm.together;
@@ -179,8 +179,8 @@ std::string lone_gpu_note(const PlanAnswer& answer) {
          ": in the runs that were measured, matrix products of one "
          "GPU alone were " +
          percent_text(1 / together - 1) +
-         " faster than those of several GPUs in a node. The figures follow them, though the reason "
-         "is not known: compare one GPU with several with care";
+         " faster than those of several GPUs in a node. The figures of this table follow those "
+         "runs, though the reason is not known: compare one GPU with several with care";
 }
 
 /// The notes that qualify the figures of the table.

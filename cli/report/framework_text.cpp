@@ -282,7 +282,7 @@ std::string offer_lines(const PlanAnswer& answer, const Terminal& terminal) {
                      plan::value_text(offer.alternative.axis, offer.alternative.value) + ": step " +
                      duration_text(offer.estimate.time->total.value()) + ", " +
                      percent_text(offer.gain) + " less" +
-                     (offer.changes_training ? ", changes the numbers that are trained" : ""),
+                     (offer.changes_training ? ", changes the numerics of training" : ""),
                  terminal.width - 4, 4) +
             "\n";
   }

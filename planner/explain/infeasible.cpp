@@ -41,7 +41,7 @@ MaybeMend more_host_memory(const SearchQuestion& question) {
   const Bytes has = host.memory * ranks;
   SearchQuestion there = quiet(question);
   there.device.host->memory_per_rank = false;
-  SearchRecords own;  // Those of the question are of its machine.
+  SearchRecords own;  // The records of the question are valid for its own host alone.
   bool open = false;
   there.device.host->memory = Bytes{kSizes.back() * kGiB};
   const Result<std::optional<PlanResult>> any = any_of(there, own);

@@ -19,10 +19,10 @@ namespace headroom::plan {
 /// fits without, unless it is slower by more than `kMostSlower`.
 ///
 /// Model:   a time for emptying the cache is not known, so that the step of the former is too short
-///          by an unknown time. DeepSpeed warns of every such step. Only where step times decide
-///          (throughput and cost), or break ties (the fewest GPUs). The second search ends
-///          where many plans do not fit after all (`SearchQuestion::at_once`); then the first one's
-///          bound is the better one, and the plan is not proven.
+///          by an unknown time. DeepSpeed warns of every such step. This holds only where step
+///          times decide (throughput and cost) or break ties (the fewest GPUs). The second search
+///          ends where many plans do not fit after all (`SearchQuestion::at_once`); then the first
+///          one's bound is the better one, and the plan is not proven.
 /// Source:  deepspeedai/DeepSpeed deepspeed/runtime/zero/stage3.py, step ("pytorch allocator cache
 ///          flushes since last step"); Y. Zhao et al., PyTorch FSDP, 2023, arXiv:2304.11277,
 ///          section 5.3 (defragmentation by cudaMalloc retries slows training).

@@ -75,7 +75,7 @@ class Torchtune final : public Runtime {
   /// torchtune's recipes shard with FSDP2 or not at all.
   void complete(ParallelPlan& plan) const override {
     if (plan.quant) {
-      plan.quant->prepare_kbit = false;  // What PEFT does; torchtune's 4-bit recipes do not.
+      plan.quant->prepare_kbit = false;  // PEFT prepares weights; torchtune's recipes do not.
     }
     if (has_fsdp(plan)) {
       plan.own.reset<DdpPlan>();

@@ -16,9 +16,10 @@ struct RecordedUse {
   std::int64_t fused_experts = 0;     ///< Elements of experts that are one parameter of a layer.
 };
 
-/// Model:   experts are modules of a list, parameters of modules whose path names them, or stacks of
-///          matrices, as many as the layer's router has scores. k is the number that the last topk of
-///          the layer takes. The first dimension of a parameter is the number of experts, or a
+/// Model:   experts are modules of a list, parameters of modules whose path names them, or stacks
+/// of
+///          matrices, as many as the layer's router has scores. k is the number that the last topk
+///          of the layer takes. The first dimension of a parameter is the number of experts, or a
 ///          multiple of it.
 ///          Layers attend if they call scaled_dot_product_attention; all do if none does, because
 ///          eager attention has no operator of its own.

@@ -201,7 +201,7 @@ TEST_CASE("search: a better plan of one framework replaces that of a search that
   const PlanResult optimal = found;
   take_better(question, rows, found);
   CHECK(found.best->plan == optimal.best->plan);
-  // As if the search had ended with the slower framework's plan.
+  // The search might have ended with the slower framework's plan.
   found.best = rows[1].best;
   found.estimate = rows[1].estimate;
   found.status = PlanStatus::kFeasible;
