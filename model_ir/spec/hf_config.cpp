@@ -274,6 +274,7 @@ ModelSpec read_hf_object(const JsonObject& config, const HfConfigOptions& option
   }
   const HfFields fields(text);
   read_family(fields, model);
+  fields.read_numbers(model);
   fields.read_dtype(model, config);
   read_task(fields, config, model);
   check_size(model, text);

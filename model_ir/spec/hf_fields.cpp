@@ -83,6 +83,33 @@ std::optional<std::string_view> used_name(const JsonObject& json,
   return used;
 }
 
+/// Numbers that a model multiplies or divides by.
+constexpr NumberRange kPositive{0.0, 1e12};
+
+RotaryScaling rotary_scaling(std::string_view name) {
+  if (name == "default" || name.empty()) {
+    return RotaryScaling::kNone;
+  }
+  return name == "linear"   ? RotaryScaling::kLinear
+         : name == "llama3" ? RotaryScaling::kLlama3
+         : name == "yarn"   ? RotaryScaling::kYarn
+                            : RotaryScaling::kOther;
+}
+
+/// Reads what `rope_scaling` of older files, or `rope_parameters` of newer ones, say.
+void read_rotary_object(const JsonObject& rope, RotarySpec& rotary) {
+  if (const auto base = rope.optional_number("rope_theta", kPositive)) {
+    rotary.base = base;
+  }
+  const std::string_view key = rope.has("rope_type") ? "rope_type" : "type";
+  rotary.scaling = rotary_scaling(rope.text_or(key, ""));
+  rotary.factor = rope.optional_number("factor", kPositive).value_or(rotary.factor);
+  rotary.trained_positions =
+      rope.integer_or("original_max_position_embeddings", 0, {0, kDimension.greatest});
+  rotary.mscale = rope.optional_number("mscale", kPositive).value_or(rotary.mscale);
+  rotary.mscale_all = rope.optional_number("mscale_all_dim", kPositive).value_or(rotary.mscale_all);
+}
+
 /// A factor of a product that may be too large, and its name in messages.
 struct Factor {
   std::string_view name;
@@ -247,6 +274,29 @@ void HfFields::read_rope_fraction(ModelSpec& model, std::string_view key, double
     }
   }
   model.rope_fraction = json_.number_or(key, fallback, kShare);
+}
+
+void HfFields::read_numbers(ModelSpec& model) const {
+  // Names of `BertConfig`, `GPT2Config`, `Starcoder2Config` and their like.
+  for (const std::string_view key : {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon",
+                                     "layernorm_epsilon", "norm_epsilon"}) {
+    if (const auto epsilon = json_.optional_number(key, kPositive)) {
+      model.norm_epsilon = epsilon;
+    }
+  }
+  if (model.position != PositionKind::kRope) {
+    return;
+  }
+  for (const std::string_view key : {"rope_theta", "rotary_emb_base"}) {
+    if (const auto base = json_.optional_number(key, kPositive)) {
+      model.rotary.base = base;
+    }
+  }
+  for (const std::string_view outer : {"rope_scaling", "rope_parameters"}) {
+    if (const auto rope = json_.optional_object(outer)) {
+      read_rotary_object(*rope, model.rotary);
+    }
+  }
 }
 
 void HfFields::read_uniform_window(ModelSpec& model, std::optional<std::int64_t> fallback) const {

@@ -72,6 +72,9 @@ class HfFields {
   /// Rotated share of the head, from `rope_parameters`, `rope_scaling` or the top level.
   void read_rope_fraction(ModelSpec& model, std::string_view key, double fallback) const;
 
+  /// Epsilon of the norms, and base and scaling of the rotary embedding. No byte depends on them.
+  void read_numbers(ModelSpec& model) const;
+
   /// One window for all layers, if there is one.
   void read_uniform_window(ModelSpec& model, std::optional<std::int64_t> fallback) const;
   /// `layer_types` if given, else `is_sliding(layer)`; windowed layers get `window`.

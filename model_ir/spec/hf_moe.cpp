@@ -168,6 +168,7 @@ void read_deepseek_v2(const HfFields& fields, ModelSpec& model) {
   moe.top_k = json.integer("num_experts_per_tok", kExpertCount);  // The class has no default.
   moe.expert_ffn = json.integer_or("moe_intermediate_size", 1407, kDimension);
   moe.shared_ffn = moe.expert_ffn * json.integer_or("n_shared_experts", 2, kExpertCount);
+  moe.scaling = json.number_or("routed_scaling_factor", 1.0);
   const std::string method = json.text_or("topk_method", "greedy");
   if (method == "group_limited_greedy") {
     moe.groups = json.integer("n_group", kExpertCount);
@@ -195,6 +196,7 @@ void read_deepseek_v3(const HfFields& fields, ModelSpec& model) {
   moe.shared_ffn = moe.expert_ffn * json.integer_or("n_shared_experts", 1, kExpertCount);
   moe.correction_bias = true;
   moe.normalise_top_k = json.boolean_or("norm_topk_prob", true);
+  moe.scaling = json.number_or("routed_scaling_factor", 2.5);
   moe.groups = json.integer_or("n_group", 8, kExpertCount);
   moe.top_groups = json.integer_or("topk_group", 4, kExpertCount);
   check_top_k(fields, moe);

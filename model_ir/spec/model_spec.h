@@ -120,7 +120,30 @@ struct MoeSpec {
   bool input_noise = false;     ///< Mixtral's router_jitter_noise, in training.
   std::int64_t groups = 1;      ///< Group-limited routing (DeepSeek).
   std::int64_t top_groups = 1;
+  double scaling = 1;  ///< Factor on the weights of the chosen experts (routed_scaling_factor).
   friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
+};
+
+/// How a rotary embedding is stretched beyond the lengths that it was trained for.
+/// Source: huggingface/transformers modeling_rope_utils.py, ROPE_INIT_FUNCTIONS.
+enum class RotaryScaling : std::uint8_t {
+  kNone,
+  kLinear,
+  kLlama3,
+  kYarn,
+  kOther,  ///< Known by name alone (dynamic, longrope).
+};
+
+/// The numbers of a rotary embedding. No byte depends on them; commands that start a training name
+/// them.
+struct RotarySpec {
+  std::optional<double> base;  ///< rope_theta; none: the file leaves it to the class.
+  RotaryScaling scaling = RotaryScaling::kNone;
+  double factor = 1;
+  std::int64_t trained_positions = 0;  ///< original_max_position_embeddings; 0: not named.
+  double mscale = 1;                   ///< YaRN's, of DeepSeek.
+  double mscale_all = 0;
+  friend bool operator==(const RotarySpec&, const RotarySpec&) = default;
 };
 
 /// What can differ from layer to layer.
@@ -173,6 +196,7 @@ struct ModelSpec {
       DType::kBf16;  ///< `torch_dtype` / `dtype` of the config; how weights are stored.
 
   NormKind norm = NormKind::kRms;
+  std::optional<double> norm_epsilon;  ///< As the file names it.
   NormPlacement norm_placement = NormPlacement::kPre;
   ResidualForm residual = ResidualForm::kSequential;
   QkNorm qk_norm = QkNorm::kNone;
@@ -183,6 +207,7 @@ struct ModelSpec {
   double rope_fraction = 1.0;     ///< Rotated share of D (GPT-NeoX 0.25, Phi-3 1.0, GLM-4 0.5).
   bool rope_interleaved = false;  ///< Pairs (2i, 2i+1) instead of halves (Cohere, GLM-4, DeepSeek).
   bool local_rope = false;        ///< A second table for windowed layers (Gemma 3).
+  RotarySpec rotary;
   std::int64_t position_rows = 0;     ///< Rows of a learned table (OPT: max_positions + 2).
   std::int64_t relative_buckets = 0;  ///< T5.
   std::int64_t token_types = 0;       ///< BERT.

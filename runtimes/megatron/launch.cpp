@@ -22,10 +22,16 @@ void add_argument(Words& words, std::string_view name, std::int64_t value) {
 void add_model_form(Words& words, const ModelSpec& model) {
   const bool rms = model.norm != NormKind::kLayer && model.norm != NormKind::kLayerNoBias;
   append_words(words, {"--normalization", rms ? "RMSNorm" : "LayerNorm"});
+  if (model.norm_epsilon) {
+    append_words(words, {"--norm-epsilon", to_json(JsonValue{*model.norm_epsilon})});
+  }
   append_words(words, {"--position-embedding-type", model.position == PositionKind::kRope ? "rope"
                                                     : model.position == PositionKind::kLearned
                                                         ? "learned_absolute"
                                                         : "none"});
+  if (model.position == PositionKind::kRope) {
+    add_rotary(words, model);
+  }
   if (model.gated_mlp) {
     words.emplace_back("--swiglu");
   }
@@ -43,6 +49,57 @@ void add_model_form(Words& words, const ModelSpec& model) {
   }
   append_words(words, {"--attention-dropout", to_json(JsonValue{model.dropout.attention}),
                        "--hidden-dropout", to_json(JsonValue{model.dropout.residual})});
+}
+
+/// A number without a fraction that is not there: Megatron parses some arguments as integers.
+std::string number_text(double value) {
+  const auto whole = static_cast<std::int64_t>(value);
+  return static_cast<double>(whole) == value ? std::to_string(whole) : to_json(JsonValue{value});
+}
+
+/// What Megatron's `--use-rope-scaling` has built in, besides the factor.
+/// Source: megatron/core/models/common/embeddings/rotary_pos_embedding.py, _apply_scaling.
+constexpr std::int64_t kScaledPositions = 8192;
+
+/// Whether arguments of Megatron stand for this scaling. YaRN has arguments for multi-head latent
+/// attention alone.
+bool has_scaling_arguments(const ModelSpec& model) {
+  switch (model.rotary.scaling) {
+    case RotaryScaling::kLlama3:
+      return model.rotary.trained_positions == kScaledPositions;
+    case RotaryScaling::kYarn:
+      return model.latent.has_value();
+    case RotaryScaling::kOther:
+      return false;
+    default:
+      return true;
+  }
+}
+
+void add_rotary(Words& words, const ModelSpec& model) {
+  const RotarySpec& rotary = model.rotary;
+  if (rotary.base) {
+    append_words(words, {"--rotary-base", number_text(*rotary.base)});
+  }
+  if (model.rope_fraction != 1.0 && !model.latent) {
+    append_words(words, {"--rotary-percent", number_text(model.rope_fraction)});
+  }
+  if (model.latent && rotary.scaling == RotaryScaling::kNone) {
+    append_words(words, {"--rope-type", "rope"});  // Latent attention takes YaRN by default.
+  }
+  if (!has_scaling_arguments(model)) {
+    return;
+  }
+  if (rotary.scaling == RotaryScaling::kLlama3) {
+    append_words(words,
+                 {"--use-rope-scaling", "--rope-scaling-factor", number_text(rotary.factor)});
+  } else if (rotary.scaling == RotaryScaling::kYarn) {
+    append_words(words,
+                 {"--rotary-scaling-factor", number_text(rotary.factor), "--mscale",
+                  number_text(rotary.mscale), "--mscale-all-dim", number_text(rotary.mscale_all)});
+  } else if (rotary.scaling == RotaryScaling::kLinear) {
+    append_words(words, {"--rotary-seq-len-interpolation-factor", number_text(rotary.factor)});
+  }
 }
 
 void add_latent_attention(Words& words, const LatentAttention& latent) {
@@ -209,6 +266,59 @@ Words plan_words(const ModelSpec& /*model*/, const ParallelPlan& plan) {
   return words;
 }
 
+/// The arguments of a router that the estimate does not have: it is for softmax scores.
+Words router_words(const MoeSpec& moe) {
+  Words words;
+  if (moe.correction_bias) {
+    append_words(words,
+                 {"--moe-router-score-function", "sigmoid", "--moe-router-enable-expert-bias"});
+  } else if (!moe.normalise_top_k) {
+    words.emplace_back("--moe-router-pre-softmax");
+  }
+  if (moe.groups > 1) {
+    add_argument(words, "--moe-router-num-groups", moe.groups);
+    add_argument(words, "--moe-router-group-topk", moe.top_groups);
+  }
+  if (moe.scaling != 1) {
+    append_words(words, {"--moe-router-topk-scaling-factor", number_text(moe.scaling)});
+  }
+  return words;
+}
+
+/// Comments about what the user adds.
+Words remarks(const ModelSpec& model, const MegatronPlan& plan) {
+  Words lines = {
+      "# pretrain_gpt.py also needs data (--data-path, or --mock-data), --train-iters and --lr;",
+      "# they change neither memory nor the time of a step.",
+      "# --vocab-size is one less than the model's: NullTokenizer adds a token of its own. With "
+      "the",
+      "# model's tokenizer, leave both arguments out."};
+  if (model.position == PositionKind::kRope && !model.rotary.base) {
+    lines.emplace_back("# The model's file has no rope_theta; Megatron's --rotary-base is 10000.");
+  }
+  if (model.position == PositionKind::kRope && !has_scaling_arguments(model)) {
+    lines.emplace_back(
+        "# The model scales its rotary embedding in a way that no argument of Megatron stands "
+        "for.");
+  }
+  const Words router = model.moe ? router_words(*model.moe) : Words{};
+  if (!router.empty()) {
+    lines.emplace_back(
+        "# The router of this model needs these arguments, too. The estimate is for "
+        "softmax scores,");
+    lines.emplace_back("# whose tensors differ by a few values per token:");
+    std::string line = "#  ";
+    for (const std::string& word : router) {
+      line += " " + word;
+    }
+    lines.push_back(line);
+  }
+  if (model.moe && plan.aux_loss) {
+    lines.emplace_back("# --moe-aux-loss-coeff is 0 where it is not given.");
+  }
+  return lines;
+}
+
 }  // namespace
 
 Launch megatron_launch(const ModelSpec& model, const ParallelPlan& plan, const LaunchSite& site) {
@@ -226,13 +336,7 @@ Launch megatron_launch(const ModelSpec& model, const ParallelPlan& plan, const L
   } else if (plan.mesh.tensor > 1 || plan.mesh.context > 1) {
     launch.environment = {"CUDA_DEVICE_MAX_CONNECTIONS=1"};
   }
-  launch.code = {
-      "# pretrain_gpt.py also needs data (--data-path, or --mock-data), --train-iters and --lr;",
-      "# they change neither memory nor the time of a step"};
-  if (model.position == PositionKind::kRope) {
-    launch.code.emplace_back(
-        "# and the rotary embedding of the model (--rotary-base, --use-rope-scaling)");
-  }
+  launch.code = remarks(model, megatron_of(plan));
   return launch;
 }
 

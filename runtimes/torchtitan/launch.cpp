@@ -154,14 +154,72 @@ std::vector<std::string> overrides(const ParallelPlan& plan) {
   return words;
 }
 
+/// A size of a model that torchtitan has by name.
+struct Flavour {
+  std::string_view name;
+  Family family;
+  std::int64_t hidden;
+  std::int64_t layers;
+  std::int64_t vocabulary;
+};
+
+/// Source: pytorch/torchtitan v0.2.2, torchtitan/models/llama3/__init__.py and
+/// torchtitan/models/qwen3/__init__.py.
+constexpr std::int64_t kLlamaTokens = 128256;
+constexpr std::int64_t kQwenTokens = 151936;
+constexpr std::array<Flavour, 11> kFlavours = {
+    {{"8B", Family::kLlama, 4096, 32, kLlamaTokens},
+     {"70B", Family::kLlama, 8192, 80, kLlamaTokens},
+     {"405B", Family::kLlama, 16384, 126, kLlamaTokens},
+     {"0.6B", Family::kQwen3, 1024, 28, kQwenTokens},
+     {"1.7B", Family::kQwen3, 2048, 28, kQwenTokens},
+     {"4B", Family::kQwen3, 2560, 36, kQwenTokens},
+     {"8B", Family::kQwen3, 4096, 36, kQwenTokens},
+     {"14B", Family::kQwen3, 5120, 40, kQwenTokens},
+     {"32B", Family::kQwen3, 5120, 64, kQwenTokens},
+     {"30B-A3B", Family::kQwen3Moe, 2048, 48, kQwenTokens},
+     {"235B-A22B", Family::kQwen3Moe, 4096, 94, kQwenTokens}}};
+
+/// The name of the model's size; empty if torchtitan has none.
+std::string_view flavour_of(const ModelSpec& model) {
+  const auto* const found = std::ranges::find_if(kFlavours, [&model](const Flavour& one) {
+    return one.family == model.family && one.hidden == model.hidden &&
+           one.layers == static_cast<std::int64_t>(model.layers.size()) &&
+           one.vocabulary == model.vocabulary;
+  });
+  return found == kFlavours.end() ? std::string_view{} : found->name;
+}
+
+/// Names the configuration and the size. All sizes of a model start from one file, whose other
+/// switches are off.
+void add_model(Launch& launch, const ModelSpec& model) {
+  const bool llama = model.family == Family::kLlama;
+  const std::string name = llama ? "llama3" : "qwen3";
+  const std::string_view flavour = flavour_of(model);
+  append_words(launch.command,
+               {"--job.config_file", "torchtitan/models/" + name + "/train_configs/" + name + "_" +
+                                         (llama ? "8b" : "0.6b") + ".toml"});
+  append_words(launch.command, {"--model.flavor=" + std::string(flavour.empty() ? "mine" : flavour),
+                                "--model.hf_assets_path=assets/hf/model"});
+  if (flavour.empty()) {
+    launch.code.push_back("# torchtitan has no flavour of this size: add one to the dictionary " +
+                          name + "_args");
+    launch.code.push_back("# in torchtitan/models/" + name + "/__init__.py, here as \"mine\".");
+  }
+  launch.code.emplace_back(
+      "# --model.hf_assets_path is the folder with the model's tokenizer "
+      "(scripts/download_hf_assets.py).");
+}
+
 }  // namespace
 
-Launch titan_launch(const ParallelPlan& plan, const LaunchSite& site) {
+Launch titan_launch(const ModelSpec& model, const ParallelPlan& plan, const LaunchSite& site) {
   Launch launch{.command = torchrun_words(plan, site), .code = {}, .clips = true};
   if (plan.world == 1) {
     launch.command = {"torchrun", "--standalone", "--nproc-per-node", "1"};
   }
-  append_words(launch.command, {"-m", "torchtitan.train", "--job.config_file", "config.toml"});
+  append_words(launch.command, {"-m", "torchtitan.train"});
+  add_model(launch, model);
   append_words(launch.command, overrides(plan));
   return launch;
 }

@@ -6,6 +6,7 @@
 namespace headroom::ir::torchtitan {
 
 /// torchtitan's trainer with the overrides of its configuration that a plan stands for.
-[[nodiscard]] Launch titan_launch(const ParallelPlan& plan, const LaunchSite& site);
+[[nodiscard]] Launch titan_launch(const ModelSpec& model, const ParallelPlan& plan,
+                                  const LaunchSite& site);
 
 }  // namespace headroom::ir::torchtitan

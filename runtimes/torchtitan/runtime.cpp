@@ -167,9 +167,9 @@ class Torchtitan final : public Runtime {
 
  private:
   [[nodiscard]] static TitanPlan own(const ParallelPlan& plan) { return titan_of(plan); }
-  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+  [[nodiscard]] Launch launch(const ModelSpec& model, const ParallelPlan& plan,
                               const LaunchSite& site) const override {
-    return titan_launch(plan, site);
+    return titan_launch(model, plan, site);
   }
 };
 

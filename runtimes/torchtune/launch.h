@@ -6,6 +6,7 @@
 namespace headroom::ir::torchtune {
 
 /// torchtune's recipe with the keys of its configuration that a plan stands for.
-[[nodiscard]] Launch tune_launch(const ParallelPlan& plan, const LaunchSite& site);
+[[nodiscard]] Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan,
+                                 const LaunchSite& site);
 
 }  // namespace headroom::ir::torchtune

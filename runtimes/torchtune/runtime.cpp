@@ -169,9 +169,9 @@ class Torchtune final : public Runtime {
                                                         std::int64_t /*layers*/) const override {
     return fsdp::faster_plans(bottleneck, plan);
   }
-  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+  [[nodiscard]] Launch launch(const ModelSpec& model, const ParallelPlan& plan,
                               const LaunchSite& site) const override {
-    return tune_launch(plan, site);
+    return tune_launch(model, plan, site);
   }
 };
 

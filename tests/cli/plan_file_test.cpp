@@ -233,8 +233,17 @@ TEST_CASE("launch: every framework says how it is started with the plan") {
       {"--runtime megatron --gpus 4 --tp 2 --pp 2",
        {"pretrain_gpt.py --num-layers 16 --hidden-size 2048",
         "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", "--swiglu",
-        "--global-batch-size 16", "--bf16"}},
-      {"--runtime torchtune --gpus 2", {"tune run", "full_finetune_distributed", "dtype=bf16"}},
+        "--global-batch-size 16", "--bf16",
+        "--rotary-base 500000 --use-rope-scaling --rope-scaling-factor 32",
+        "--norm-epsilon 1e-05"}},
+      {"--runtime torchtune --gpus 2",
+       {"tune run", "full_finetune_distributed --config llama3_2/1B_full", "dtype=bf16"}},
+      {"--runtime torchtune --lora",
+       {"lora_finetune_single_device --config llama3_2/1B_lora_single_device",
+        "model.apply_lora_to_mlp=True", "model.lora_rank=16 model.lora_alpha=32"}},
+      {"--runtime torchtitan --gpus 2",
+       {"--job.config_file torchtitan/models/llama3/train_configs/llama3_8b.toml",
+        "--model.flavor=mine"}},
       {"--runtime litgpt", {"litgpt finetune_full llama-3.2-1b", "--precision bf16-true"}}};
   for (const Case& one : cases) {
     CAPTURE(one.options);
