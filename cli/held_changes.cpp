@@ -78,8 +78,8 @@ std::string held_change_lines(const std::vector<HeldChange>& changes) {
   for (const HeldChange& change : changes) {
     const cost::Remedy& remedy = change.remedy;
     const std::string kind = trains_otherwise(remedy)
-                                 ? "would fit with another training: "
-                                 : "would fit with options that the search holds: ";
+                                 ? "it would fit with another training, by "
+                                 : "it would fit with options that the search holds, by ";
     text += kind + change_words(change) +
             " (replayed: " + std::string(cost::verdict_words(remedy.verdict, remedy.chance)) +
             "): " + plan_words(remedy.plan) + "\n  " + one_line(change.command) + "\n";

@@ -383,7 +383,7 @@ std::string confidence_lines(const FitAnswer& answer) {
                                to_text(confidence.reserved.high) +
                                (cost::counts_on_emptying(answer.estimate, confidence) &&
                                         confidence.reserved.high > answer.estimate.capacity
-                                    ? ", if there were room"
+                                    ? " on a GPU with more memory"
                                     : "");
   const std::string known = basis.own_runs > 0
                                 ? counted(basis.own_runs, "run") + " of yours"

@@ -13,6 +13,7 @@
 #include "costmodel/expert_load.h"
 #include "model_ir/base/counted.h"
 #include "model_ir/json/json_writer.h"
+#include "model_ir/plan/plan_words.h"
 #include "planner/space/all_axes.h"
 #include "runtimes/plan_json.h"
 #include "runtimes/registry.h"
@@ -119,7 +120,8 @@ std::vector<Reason> reasons_of(const PlanAnswer& answer) {
 /// An axis that was held, and its value.
 struct Held {
   std::string option;
-  std::string value;
+  std::string value;     ///< Of the plan that is shown first.
+  std::string others{};  ///< The same option in the best plans of other frameworks, for people.
 };
 
 /// Whether other values of `axis` could change the plan.
@@ -137,6 +139,20 @@ bool matters(plan::Axis axis, const PlanAnswer& answer) {
       return answer.search.model.spec.moe.has_value();
   }
   return true;
+}
+
+/// " (transformers: bf16-autocast)": other values that the best plans of frameworks hold.
+std::string other_values(const PlanAnswer& answer, plan::Axis axis) {
+  const auto text_in = [axis](const ir::ParallelPlan& plan) {
+    return plan::value_text(axis, plan::value_of(plan, axis));
+  };
+  std::vector<std::string> others;
+  for (const plan::FrameworkBest& row : answer.frameworks) {
+    if (row.best && text_in(row.best->plan) != text_in(answer.result.best->plan)) {
+      others.push_back(std::string(row.framework->runtime()) + ": " + text_in(row.best->plan));
+    }
+  }
+  return others.empty() ? "" : " (" + ir::join(others) + ")";
 }
 
 std::vector<Held> held_of(const PlanAnswer& answer) {
@@ -161,7 +177,8 @@ std::vector<Held> held_of(const PlanAnswer& answer) {
                                    ? std::string(ir::word_of(ir::optimizer_words(), best.optimizer))
                                : common || torch_loss
                                    ? plan::value_text(axis, plan::value_of(best, axis))
-                                   : std::string(axis->usual)});
+                                   : std::string(axis->usual),
+                      .others = common ? other_values(answer, axis) : std::string()});
     }
   }
   return held;
@@ -313,8 +330,8 @@ double load_of_best(const PlanAnswer& answer) {
 std::string held_lines(const PlanAnswer& answer, const Terminal& terminal) {
   std::string text;
   for (const Held& one : held_of(answer)) {
-    text +=
-        (text.empty() ? "held unless you name them: --" : ", --") + one.option + " " + one.value;
+    text += (text.empty() ? "held unless you name them: --" : ", --") + one.option + " " +
+            one.value + one.others;
   }
   if (text.empty()) {
     return "";

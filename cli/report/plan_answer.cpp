@@ -217,11 +217,11 @@ std::string chance_line(const PlanAnswer& answer, const Terminal& terminal) {
                      percent_text(answer.search.confidence) + " asked for";
   const cost::Confidence confidence = confidence_of(answer);
   if (confidence.basis.runs > 0) {
-    text += "; " + emptied_cache_words(answer, confidence) +
-            "95 % interval of the reserved memory" +
-            (confidence.reserved.high > answer.result.estimate->capacity ? ", if there were room"
-                                                                         : "") +
-            ": " + to_text(confidence.reserved.low) + " to " + to_text(confidence.reserved.high);
+    text +=
+        "; " + emptied_cache_words(answer, confidence) + "95 % interval of the reserved memory" +
+        (confidence.reserved.high > answer.result.estimate->capacity ? " on a GPU with more memory"
+                                                                     : "") +
+        ": " + to_text(confidence.reserved.low) + " to " + to_text(confidence.reserved.high);
   }
   if (const auto& step = confidence.step_time) {
     text += ", of the step: " + duration_text(step->low.value()) + " to " +

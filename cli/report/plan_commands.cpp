@@ -99,8 +99,9 @@ std::string commands_text(const PlanCommands& commands, const Terminal& terminal
   };
   std::string text =
       "\non " + counted(commands.gpus, "GPU") + "; the same plan again:\n" + shown(commands.fit);
-  text += commands.clips ? "to run it:\n"
-                         : "to run it, without clipping of gradients (--clip-norm 1 is usual):\n";
+  text += commands.clips
+              ? "to run it:\n"
+              : "to run it (it does not clip gradients; a plan with --clip-norm 1 does):\n";
   if (!commands.emit.empty()) {
     text += shown(commands.emit);
   }

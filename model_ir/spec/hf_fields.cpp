@@ -84,7 +84,7 @@ std::optional<std::string_view> used_name(const JsonObject& json,
 }
 
 /// Numbers that a model multiplies or divides by.
-constexpr NumberRange kPositive{0.0, 1e12};
+constexpr NumberRange kAnyFactor{0.0, 1e12};
 
 RotaryScaling rotary_scaling(std::string_view name) {
   if (name == "default" || name.empty()) {
@@ -98,16 +98,20 @@ RotaryScaling rotary_scaling(std::string_view name) {
 
 /// Reads what `rope_scaling` of older files, or `rope_parameters` of newer ones, say.
 void read_rotary_object(const JsonObject& rope, RotarySpec& rotary) {
-  if (const auto base = rope.optional_number("rope_theta", kPositive)) {
+  for (const std::string& key : rope.keys()) {
+    rope.accept(key);
+  }
+  if (const auto base = rope.optional_number("rope_theta", kAnyFactor)) {
     rotary.base = base;
   }
   const std::string_view key = rope.has("rope_type") ? "rope_type" : "type";
   rotary.scaling = rotary_scaling(rope.text_or(key, ""));
-  rotary.factor = rope.optional_number("factor", kPositive).value_or(rotary.factor);
+  rotary.factor = rope.optional_number("factor", kAnyFactor).value_or(rotary.factor);
   rotary.trained_positions =
       rope.integer_or("original_max_position_embeddings", 0, {0, kDimension.greatest});
-  rotary.mscale = rope.optional_number("mscale", kPositive).value_or(rotary.mscale);
-  rotary.mscale_all = rope.optional_number("mscale_all_dim", kPositive).value_or(rotary.mscale_all);
+  rotary.mscale = rope.optional_number("mscale", kAnyFactor).value_or(rotary.mscale);
+  rotary.mscale_all =
+      rope.optional_number("mscale_all_dim", kAnyFactor).value_or(rotary.mscale_all);
 }
 
 /// A factor of a product that may be too large, and its name in messages.
@@ -280,7 +284,7 @@ void HfFields::read_numbers(ModelSpec& model) const {
   // Names of `BertConfig`, `GPT2Config`, `Starcoder2Config` and their like.
   for (const std::string_view key : {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon",
                                      "layernorm_epsilon", "norm_epsilon"}) {
-    if (const auto epsilon = json_.optional_number(key, kPositive)) {
+    if (const auto epsilon = json_.optional_number(key, kAnyFactor)) {
       model.norm_epsilon = epsilon;
     }
   }
@@ -288,7 +292,7 @@ void HfFields::read_numbers(ModelSpec& model) const {
     return;
   }
   for (const std::string_view key : {"rope_theta", "rotary_emb_base"}) {
-    if (const auto base = json_.optional_number(key, kPositive)) {
+    if (const auto base = json_.optional_number(key, kAnyFactor)) {
       model.rotary.base = base;
     }
   }

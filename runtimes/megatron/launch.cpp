@@ -19,38 +19,6 @@ void add_argument(Words& words, std::string_view name, std::int64_t value) {
   append_words(words, {std::string(name), std::to_string(value)});
 }
 
-void add_model_form(Words& words, const ModelSpec& model) {
-  const bool rms = model.norm != NormKind::kLayer && model.norm != NormKind::kLayerNoBias;
-  append_words(words, {"--normalization", rms ? "RMSNorm" : "LayerNorm"});
-  if (model.norm_epsilon) {
-    append_words(words, {"--norm-epsilon", to_json(JsonValue{*model.norm_epsilon})});
-  }
-  append_words(words, {"--position-embedding-type", model.position == PositionKind::kRope ? "rope"
-                                                    : model.position == PositionKind::kLearned
-                                                        ? "learned_absolute"
-                                                        : "none"});
-  if (model.position == PositionKind::kRope) {
-    add_rotary(words, model);
-  }
-  if (model.gated_mlp) {
-    words.emplace_back("--swiglu");
-  }
-  if (!model.mlp_bias && !model.output_bias) {
-    words.emplace_back("--disable-bias-linear");
-  }
-  if (model.qkv_bias && !model.output_bias) {
-    words.emplace_back("--add-qkv-bias");
-  }
-  if (model.qk_norm == QkNorm::kPerHead) {
-    words.emplace_back("--qk-layernorm");
-  }
-  if (!model.tied_embeddings) {
-    words.emplace_back("--untie-embeddings-and-output-weights");
-  }
-  append_words(words, {"--attention-dropout", to_json(JsonValue{model.dropout.attention}),
-                       "--hidden-dropout", to_json(JsonValue{model.dropout.residual})});
-}
-
 /// A number without a fraction that is not there: Megatron parses some arguments as integers.
 std::string number_text(double value) {
   const auto whole = static_cast<std::int64_t>(value);
@@ -100,6 +68,38 @@ void add_rotary(Words& words, const ModelSpec& model) {
   } else if (rotary.scaling == RotaryScaling::kLinear) {
     append_words(words, {"--rotary-seq-len-interpolation-factor", number_text(rotary.factor)});
   }
+}
+
+void add_model_form(Words& words, const ModelSpec& model) {
+  const bool rms = model.norm != NormKind::kLayer && model.norm != NormKind::kLayerNoBias;
+  append_words(words, {"--normalization", rms ? "RMSNorm" : "LayerNorm"});
+  if (model.norm_epsilon) {
+    append_words(words, {"--norm-epsilon", to_json(JsonValue{*model.norm_epsilon})});
+  }
+  append_words(words, {"--position-embedding-type", model.position == PositionKind::kRope ? "rope"
+                                                    : model.position == PositionKind::kLearned
+                                                        ? "learned_absolute"
+                                                        : "none"});
+  if (model.position == PositionKind::kRope) {
+    add_rotary(words, model);
+  }
+  if (model.gated_mlp) {
+    words.emplace_back("--swiglu");
+  }
+  if (!model.mlp_bias && !model.output_bias) {
+    words.emplace_back("--disable-bias-linear");
+  }
+  if (model.qkv_bias && !model.output_bias) {
+    words.emplace_back("--add-qkv-bias");
+  }
+  if (model.qk_norm == QkNorm::kPerHead) {
+    words.emplace_back("--qk-layernorm");
+  }
+  if (!model.tied_embeddings) {
+    words.emplace_back("--untie-embeddings-and-output-weights");
+  }
+  append_words(words, {"--attention-dropout", to_json(JsonValue{model.dropout.attention}),
+                       "--hidden-dropout", to_json(JsonValue{model.dropout.residual})});
 }
 
 void add_latent_attention(Words& words, const LatentAttention& latent) {

@@ -30,8 +30,20 @@ AxisValues stages(SpaceWalk& walk) {
                                                                          : AxisValues{0, 1, 2};
 }
 
+/// Whether a stage that nobody named would do nothing but run more code: one GPU has nothing to
+/// shard. Stages 1 and 2 keep gradients in one fp32 buffer less than stage 0, where all parameters
+/// are trained.
+bool shards_nothing(const SpaceWalk& walk) {
+  const std::int64_t stage = stage_of(walk.plan);
+  return walk.plan.world == 1 && (stage == 3 || (stage > 0 && walk.plan.lora)) &&
+         !walk.asks(deepspeed_axes::kZero);
+}
+
 AxisValues offloads(SpaceWalk& walk) {
   const std::int64_t stage = stage_of(walk.plan);
+  if (shards_nothing(walk)) {
+    return stage == 3 ? AxisValues{kOptimizer, kAll} : AxisValues{kOptimizer};
+  }
   return stage == 0   ? AxisValues{kNone}
          : stage == 3 ? AxisValues{kNone, kOptimizer, kAll}
                       : AxisValues{kNone, kOptimizer};

@@ -450,7 +450,7 @@ TEST_CASE("torchtitan: 8-bit products in eager blocks are refused, and gathers w
 
 TEST_CASE("torchtitan: without a norm of the plan, the launched run clips to torchtitan's own") {
   const auto norms = [](const ParallelPlan& plan) {
-    const Launch launch = torchtitan::titan_launch(plan, {});
+    const Launch launch = torchtitan::titan_launch(titan_model("llama"), plan, {});
     CHECK(launch.clips);
     return std::ranges::count_if(launch.command, [](const std::string& word) {
       return word.starts_with("--training.max_norm=");
