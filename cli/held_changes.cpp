@@ -77,9 +77,8 @@ std::string held_change_lines(const std::vector<HeldChange>& changes) {
   std::string text;
   for (const HeldChange& change : changes) {
     const cost::Remedy& remedy = change.remedy;
-    const std::string kind = trains_otherwise(remedy)
-                                 ? "it would fit with another training, by "
-                                 : "it would fit with options that the search holds, by ";
+    const std::string kind = trains_otherwise(remedy) ? "to fit, train otherwise: "
+                                                      : "to fit, change what the search holds: ";
     text += kind + change_words(change) +
             " (replayed: " + std::string(cost::verdict_words(remedy.verdict, remedy.chance)) +
             "): " + plan_words(remedy.plan) + "\n  " + one_line(change.command) + "\n";

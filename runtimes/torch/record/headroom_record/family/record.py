@@ -149,13 +149,14 @@ def _keys(found: Dict[str, Any], family: Dict[str, Any], used: List[str]) -> Dic
     needed = {key for key in found["values"] if key.rsplit(".", 1)[-1] == "head_dim"}  # The reader asks for it.
     needed |= set(used) | set(fixed) | names | set(lists) | set(found["varied"]) | _read_by(defaults.values())
     return {"defaults": {key: value for key, value in defaults.items() if key in needed},
-            "fixed": fixed, "lists": lists, "written": _still_written(found, needed),
+            "fixed": fixed, "lists": lists, "written": _still_written(found, needed, lists),
             "where": found["where"], "aliases": found["aliases"]}
 
 
-def _still_written(found: Dict[str, Any], needed: Set[str]) -> Dict[str, Any]:
-    """Without the keys that vary and that make only what nothing needs, or what has a default for every value and is
-    made by no key that keeps its own."""
+def _still_written(found: Dict[str, Any], needed: Set[str], lists: Dict[str, Any]) -> Dict[str, Any]:
+    """Without the keys that vary and that make only what nothing needs, what no file names, or what has a default for
+    every value and is made by no key that keeps its own."""
+    derived = {key for key, rule in lists.items() if rule == {"made": True}}
     reads = {made: _read_by([rule]) | {rule["count"]} for made, rule in found["defaults"].items()
              if isinstance(rule, dict) and "otherwise" in rule}  # Those lists follow from what they read.
     written = {key: one for key, one in found["written"].items()
@@ -163,7 +164,8 @@ def _still_written(found: Dict[str, Any], needed: Set[str]) -> Dict[str, Any]:
     kept = {made for key, one in written.items() if key not in found["varied"] for made in one["makes"]}
     return {key: one for key, one in written.items() if not (
         one.get("alone") and key in found["varied"]
-        and all(made not in needed or (made in found["defaults"] and made not in kept) for made in one["makes"]))}
+        and all(made not in needed or made in derived or (made in found["defaults"] and made not in kept)
+                for made in one["makes"]))}
 
 
 def _read_by(defaults: Iterable[Any]) -> Set[str]:
