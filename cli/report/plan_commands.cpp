@@ -107,7 +107,9 @@ std::string commands_text(const PlanCommands& commands, const Terminal& terminal
   }
   text += shown(launch_words(commands));
   if (!commands.launch.code.empty()) {
-    text += "in the script:\n";
+    const bool comments = std::ranges::all_of(
+        commands.launch.code, [](const std::string& line) { return line.starts_with("#"); });
+    text += comments ? "besides:\n" : "in the script:\n";
     for (const std::string& line : commands.launch.code) {
       text += "  " + line + "\n";
     }

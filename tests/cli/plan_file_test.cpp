@@ -241,9 +241,6 @@ TEST_CASE("launch: every framework says how it is started with the plan") {
       {"--runtime torchtune --lora",
        {"lora_finetune_single_device --config llama3_2/1B_lora_single_device",
         "model.apply_lora_to_mlp=True", "model.lora_rank=16 model.lora_alpha=32"}},
-      {"--runtime torchtitan --gpus 2",
-       {"--job.config_file torchtitan/models/llama3/train_configs/llama3_8b.toml",
-        "--model.flavor=mine"}},
       {"--runtime litgpt", {"litgpt finetune_full llama-3.2-1b", "--precision bf16-true"}}};
   for (const Case& one : cases) {
     CAPTURE(one.options);
@@ -258,6 +255,28 @@ TEST_CASE("launch: every framework says how it is started with the plan") {
       CHECK(launch.find(text) != std::string::npos);
     }
   }
+}
+
+TEST_CASE("launch: the command builds the model of the configuration") {
+  const auto script = [](const std::string& question) {
+    return test::headroom("fit " + question + " --script").out;
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  const std::string titan =
+      script("llama-3.1-8b --gpu h100-80gb --gpus 8 --precision bf16 --fsdp --titan tp=2");
+  CHECK(has(titan, "torchtitan/models/llama3/train_configs/llama3_8b.toml"));
+  CHECK(has(titan, "--model.flavor=8B"));
+  const std::string latent = script("deepseek-v2-lite --gpu h200 --gpus 8 --megatron ep=8");
+  CHECK(has(latent, "--rotary-base 10000"));
+  CHECK(has(latent, "--rotary-scaling-factor 40 --mscale 0.707 --mscale-all-dim 0.707"));
+  CHECK(has(latent, "--moe-router-pre-softmax"));
+  CHECK_FALSE(has(latent, "--moe-router-topk-scaling-factor"));
+  const std::string dense = script("qwen3-8b --gpu h200 --gpus 8 --megatron tp=2");
+  CHECK(has(dense, "--norm-epsilon 1e-06"));
+  CHECK_FALSE(has(dense, "--use-rope-scaling"));
+  CHECK_FALSE(has(dense, "--moe-router"));
 }
 
 TEST_CASE("launch: Accelerate may make fp32 weights only of plans that have them") {
