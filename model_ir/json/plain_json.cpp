@@ -27,6 +27,20 @@ class PlainReader {
     return whole && at_ == end_ ? std::optional(std::move(values_.back())) : std::nullopt;
   }
 
+  std::optional<JsonValue> read_member(std::string_view wanted) {
+    for (bool more = accept('{'); more; more = accept(',')) {
+      std::string key;
+      if (!read_key(key) || !read_value()) {
+        return std::nullopt;
+      }
+      if (key == wanted) {
+        return std::move(values_.back());
+      }
+      values_.pop_back();
+    }
+    return std::nullopt;
+  }
+
  private:
   void skip_blanks() {
     while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) {
@@ -117,8 +131,7 @@ class PlainReader {
     bool more = !accept('}');
     while (more) {
       std::string key;
-      skip_blanks();
-      if (at_ == end_ || *at_ != '"' || !read_string(key) || !accept(':') || !read_value()) {
+      if (!read_key(key) || !read_value()) {
         return false;
       }
       members.push_back({.key = std::move(key), .value = std::move(values_.back())});
@@ -132,6 +145,12 @@ class PlainReader {
     values_.emplace_back(std::move(members));
     ++depth_;
     return unique;
+  }
+
+  /// The name of a member, and the colon behind it.
+  bool read_key(std::string& key) {
+    skip_blanks();
+    return at_ != end_ && *at_ == '"' && read_string(key) && accept(':');
   }
 
   static bool has_unique_keys(const JsonValue::Object& members) {
@@ -250,6 +269,11 @@ class PlainReader {
 
 std::optional<JsonValue> read_plain_json(std::string_view text, const JsonLimits& limits) {
   return PlainReader(text, limits).read();
+}
+
+std::optional<JsonValue> read_plain_member(std::string_view text, std::string_view key,
+                                           const JsonLimits& limits) {
+  return PlainReader(text, limits).read_member(key);
 }
 
 }  // namespace headroom::ir

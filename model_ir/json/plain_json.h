@@ -13,4 +13,10 @@ namespace headroom::ir {
 [[nodiscard]] std::optional<JsonValue> read_plain_json(std::string_view text,
                                                        const JsonLimits& limits);
 
+/// The value of the member `key` of a document that is an object; what comes after it is not read.
+/// Nothing for what `read_plain_json` leaves to the other parser, or without the member.
+[[nodiscard]] std::optional<JsonValue> read_plain_member(std::string_view text,
+                                                         std::string_view key,
+                                                         const JsonLimits& limits);
+
 }  // namespace headroom::ir

@@ -14,6 +14,7 @@
 #include "runtimes/transformers/expert_adapter.h"
 #include "runtimes/transformers/modeling.h"
 #include "runtimes/transformers/quantised.h"
+#include "runtimes/transformers/refused_targets.h"
 #include "runtimes/transformers/saved_modules.h"
 
 namespace headroom::ir::transformers {
@@ -153,6 +154,13 @@ std::optional<Error> missing_targets(const ModelSpec& spec, const Graph& graph,
         "lora", "adapters on " + std::string(module_name(graph.tensor(*copied).name)),
         "targets=... without it: PEFT would copy the module with its adapter",
         "name the targets: --lora targets=...");
+  }
+  std::set<std::string> adapted;
+  for (const TensorId id : targets) {
+    adapted.emplace(module_name(graph.tensor(id).name));
+  }
+  if (std::optional<Error> refused = refused_targets(spec, lora, adapted)) {
+    return refused;
   }
   if (!targets.empty() || !expert_targets(spec, graph, lora).empty()) {
     return missing_saved_modules(spec, graph, lora);

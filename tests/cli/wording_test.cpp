@@ -277,10 +277,24 @@ TEST_CASE("fit: --faster tries to recompute less") {
 
 TEST_CASE("fit: a recording without PEFT's preparation says how to leave it out") {
   const test::Answer run =
-      test::headroom("fit llama-4-scout-17b-16e --gpu h200 --qlora r=16 --checkpointing full");
+      test::headroom("fit minimax-m2.5 --gpu h200 --qlora r=16 --checkpointing full");
   CHECK(run.complains("add prepare=no to --qlora"));
-  CHECK(test::headroom("fit llama-4-scout-17b-16e --gpu h200 --qlora r=16,prepare=no")
+  CHECK(test::headroom("fit minimax-m2.5 --gpu h200 --qlora r=16,prepare=no")
             .complains("experts are not quantised"));
+}
+
+TEST_CASE("fit: adapters that PEFT refuses are refused, with the layers that are left") {
+  const test::Answer mamba =
+      test::headroom("fit nemotron-3-nano-30b-a3b --gpu h200 --lora r=16 --precision bf16");
+  CHECK(mamba.code == ExitCode::kUsage);
+  CHECK(mamba.complains("PEFT refuses out_proj"));
+  CHECK(mamba.complains("--lora targets=down_proj+in_proj+"));
+  const test::Answer router =
+      test::headroom("fit llama-4-scout-17b-16e --gpu h200 --lora r=16 --precision bf16");
+  CHECK(router.complains("the router returns two tensors"));
+  const test::Answer named = test::headroom(
+      "fit llama-4-scout-17b-16e --gpu b200 --lora r=16,targets=q_proj+v_proj --precision bf16");
+  CHECK_FALSE(named.complains("router"));
 }
 
 TEST_CASE("plan: a number of GPUs that cannot share a step says which batch they can share") {

@@ -69,19 +69,19 @@ CodeUnroller::CodeUnroller(const std::vector<LayerStack>& stacks, ExpansionSizes
   }
 }
 
-JsonValue::Array CodeUnroller::run(const JsonValue& code) {
-  const JsonValue::Array* const instructions = code.as_array();
+JsonValue::Array CodeUnroller::run(JsonValue& code) {
+  JsonValue::Array* const instructions = code.as_array();
   if (instructions == nullptr) {
     sizes_.refuse("code that is no list");
     return {};
   }
   const std::vector<std::int64_t> nothing;
-  for (const JsonValue& one : *instructions) {
+  for (JsonValue& one : *instructions) {
     const JsonValue::Array* const fields = one.as_array();
     if (fields != nullptr && is_kind(*fields, "each")) {
       add_loop(*fields);
     } else {
-      add(sizes_.instruction(one), {.own = outer_, .before = nothing});
+      add(sizes_.instruction(std::move(one)), {.own = outer_, .before = nothing});
     }
     if (sizes_.fault()) {
       return {};

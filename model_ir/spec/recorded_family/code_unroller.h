@@ -29,7 +29,7 @@ class CodeUnroller {
   /// `given` is the number of values that exist at the beginning.
   CodeUnroller(const std::vector<LayerStack>& stacks, ExpansionSizes& sizes, std::int64_t given);
 
-  [[nodiscard]] JsonValue::Array run(const JsonValue& code);
+  [[nodiscard]] JsonValue::Array run(JsonValue& code);
 
  private:
   using Numbers = std::unordered_map<std::int64_t, std::int64_t>;

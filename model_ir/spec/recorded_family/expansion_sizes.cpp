@@ -68,12 +68,20 @@ JsonValue ExpansionSizes::size(const JsonValue& size) {
 
 JsonValue ExpansionSizes::shape(const JsonValue& shape) {
   JsonValue own = shape;
-  if (JsonValue::Array* const sizes = own.as_array()) {
+  set_shape(own);
+  return own;
+}
+
+void ExpansionSizes::set_shape(JsonValue& shape) {
+  if (JsonValue::Array* const sizes = shape.as_array()) {
     for (JsonValue& one : *sizes) {
-      one = one.as_array() != nullptr ? this->shape(one) : size(one);
+      if (one.as_array() != nullptr) {
+        set_shape(one);
+      } else if (const std::string* const text = one.as_string()) {
+        one = from_text(std::string(*text));
+      }
     }
   }
-  return own;
 }
 
 void ExpansionSizes::set_output(JsonValue& output) {
@@ -81,7 +89,7 @@ void ExpansionSizes::set_output(JsonValue& output) {
   if (fields == nullptr || fields->size() < 3) {
     return refuse("an output of another form");
   }
-  (*fields)[2] = shape((*fields)[2]);
+  set_shape((*fields)[2]);
   if (fields->size() == 4) {
     const std::string* const made = (*fields)[3].as_string();
     if (made != nullptr && made->starts_with(kBytes)) {
@@ -127,12 +135,15 @@ void ExpansionSizes::set_scalars(JsonValue& scalars) {
   }
 }
 
-JsonValue ExpansionSizes::instruction(const JsonValue& instruction) {
-  JsonValue own = instruction;
-  JsonValue::Array* const fields = own.as_array();
+JsonValue ExpansionSizes::instruction(JsonValue instruction) {
+  set_instruction(instruction);
+  return instruction;
+}
+
+void ExpansionSizes::set_instruction(JsonValue& instruction) {
+  JsonValue::Array* const fields = instruction.as_array();
   if (fields == nullptr || fields->empty()) {
-    refuse("an instruction that is no list");
-    return own;
+    return refuse("an instruction that is no list");
   }
   const std::string_view kind = kind_of(*fields);
   if (kind == "linear" && fields->size() == 4) {
@@ -142,7 +153,7 @@ JsonValue ExpansionSizes::instruction(const JsonValue& instruction) {
     if (JsonValue::Object* const turn = (*fields)[3].as_object()) {
       for (JsonMember& member : *turn) {
         if (member.key == "code") {
-          member.value = code(member.value);
+          set_code(member.value);
         }
       }
     }
@@ -160,17 +171,17 @@ JsonValue ExpansionSizes::instruction(const JsonValue& instruction) {
       }
     }
   }
-  return own;
 }
 
-JsonValue ExpansionSizes::code(const JsonValue& code) {
-  JsonValue::Array result;
-  if (const JsonValue::Array* const instructions = code.as_array()) {
-    for (const JsonValue& one : *instructions) {
-      result.push_back(instruction(one));
-    }
+void ExpansionSizes::set_code(JsonValue& code) {
+  JsonValue::Array* const instructions = code.as_array();
+  if (instructions == nullptr) {
+    code = JsonValue(JsonValue::Array{});
+    return;
   }
-  return JsonValue(std::move(result));
+  for (JsonValue& one : *instructions) {
+    set_instruction(one);
+  }
 }
 
 }  // namespace headroom::ir

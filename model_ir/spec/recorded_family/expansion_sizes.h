@@ -22,9 +22,10 @@ class ExpansionSizes {
 
   [[nodiscard]] JsonValue size(const JsonValue& size);
   [[nodiscard]] JsonValue shape(const JsonValue& shape);
-  [[nodiscard]] JsonValue instruction(const JsonValue& instruction);
-  /// Code without loops over layers.
-  [[nodiscard]] JsonValue code(const JsonValue& code);
+  /// An instruction, in place of what it is given.
+  [[nodiscard]] JsonValue instruction(JsonValue instruction);
+  /// Changes code without loops over layers.
+  void set_code(JsonValue& code);
 
   /// Notes that the recording is `got`.
   void refuse(std::string_view got);
@@ -32,6 +33,8 @@ class ExpansionSizes {
 
  private:
   [[nodiscard]] JsonValue from_text(const std::string& text);
+  void set_instruction(JsonValue& instruction);
+  void set_shape(JsonValue& shape);
   void set_outputs(JsonValue& outputs);
   void set_output(JsonValue& output);
   void set_inside(JsonValue& inside);

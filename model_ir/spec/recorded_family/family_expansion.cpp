@@ -18,7 +18,8 @@ constexpr std::int64_t kMostStackLayers = 1024;
 
 class FamilyExpansion {
  public:
-  FamilyExpansion(const JsonValue& family, std::string_view family_file, const JsonValue& config,
+  /// Takes from `family` what the recording has as it is.
+  FamilyExpansion(JsonValue& family, std::string_view family_file, const JsonValue& config,
                   const ConfigValues& values, std::string_view file)
       : family_(family),
         config_(config),
@@ -42,12 +43,14 @@ class FamilyExpansion {
     for (const char* const key : {"modules", "parameters", "buffers"}) {
       result.push_back({key, JsonValue(entries(key))});
     }
-    result.push_back({"gradients", JsonValue(with_code("gradients", family_))});
-    JsonValue::Array variants;
-    for (const JsonValue& variant : list(family_, "variants")) {
-      variants.push_back(expanded(variant));
+    JsonValue gradients = taken("gradients");
+    set_code(gradients);
+    result.push_back({"gradients", std::move(gradients)});
+    JsonValue variants = taken("variants");
+    for (JsonValue& variant : *variants.as_array()) {
+      expand(variant);
     }
-    result.push_back({"variants", JsonValue(std::move(variants))});
+    result.push_back({"variants", std::move(variants)});
     if (const std::optional<Error>& fault = sizes_.fault()) {
       return *fault;
     }
@@ -62,6 +65,17 @@ class FamilyExpansion {
       return JsonValue();
     }
     return *found;
+  }
+
+  /// A list of the family, which has it no longer.
+  JsonValue taken(std::string_view key) {
+    (void)list(family_, key);  // Refuses what is no list.
+    for (JsonMember& member : family_.as_object() == nullptr ? no_members_ : *family_.as_object()) {
+      if (member.key == key && member.value.as_array() != nullptr) {
+        return std::exchange(member.value, JsonValue());
+      }
+    }
+    return JsonValue(JsonValue::Array{});
   }
 
   const JsonValue::Array& list(const JsonValue& owner, std::string_view key) {
@@ -174,73 +188,59 @@ class FamilyExpansion {
     return own;
   }
 
-  /// Templates of gradients or bodies of layers.
-  JsonValue::Array with_code(std::string_view key, const JsonValue& owner) {
-    JsonValue::Array result;
-    for (const JsonValue& one : list(owner, key)) {
-      JsonValue own = one;
-      JsonValue::Object* const members = own.as_object();
+  /// Changes the code of gradients or of bodies of layers.
+  void set_code(JsonValue& owners) {
+    for (JsonValue& one : owners.as_array() == nullptr ? none_ : *owners.as_array()) {
+      JsonValue::Object* const members = one.as_object();
       if (members == nullptr) {
-        sizes_.refuse("code that is no object");
-        return result;
+        return sizes_.refuse("code that is no object");
       }
       for (JsonMember& member : *members) {
         if (member.key == "code") {
-          member.value = sizes_.code(member.value);
+          sizes_.set_code(member.value);
         }
       }
-      result.push_back(std::move(own));
     }
-    return result;
   }
 
-  JsonValue expanded(const JsonValue& variant) {
-    JsonValue::Object result;
+  void expand(JsonValue& variant) {
     std::int64_t given = 0;
-    for (const JsonMember& member :
-         variant.as_object() == nullptr ? JsonValue::Object{} : *variant.as_object()) {
+    for (JsonMember& member : variant.as_object() == nullptr ? no_members_ : *variant.as_object()) {
       if (member.key == "inputs") {
         given = member.value.as_array() == nullptr ? 0 : std::ssize(*member.value.as_array());
       }
-      result.push_back({member.key, expanded_member(member, given, variant)});
+      expand_member(member, given);
     }
-    return JsonValue(std::move(result));
   }
 
-  /// One member of a variant. `given`: the number of its inputs.
-  JsonValue expanded_member(const JsonMember& member, std::int64_t given,
-                            const JsonValue& variant) {
+  /// Changes one member of a variant. `given`: the number of its inputs.
+  void expand_member(JsonMember& member, std::int64_t given) {
     if (member.key == "inputs") {
-      return inputs(member.value);
+      set_inputs(member.value);
+    } else if (member.key == "sequence_from" || member.key == "sequence_below" ||
+               member.key == "image_tokens") {
+      member.value = sizes_.size(member.value);
+    } else if (member.key == "load") {
+      member.value = unrolled(member.value, 0);
+    } else if (member.key == "forward") {
+      member.value = unrolled(member.value, given);
+    } else if (member.key == "layers") {
+      member.value = layers(member.value);
+    } else if (member.key == "bodies") {
+      set_code(member.value);
     }
-    if (member.key == "sequence_from" || member.key == "sequence_below" ||
-        member.key == "image_tokens") {
-      return sizes_.size(member.value);
-    }
-    if (member.key == "load") {
-      return unrolled(member.value, 0);
-    }
-    if (member.key == "forward") {
-      return unrolled(member.value, given);
-    }
-    if (member.key == "layers") {
-      return layers(member.value);
-    }
-    return member.key == "bodies" ? JsonValue(with_code("bodies", variant)) : member.value;
   }
 
-  JsonValue inputs(const JsonValue& given) {
-    JsonValue own = given;
-    for (JsonValue& input : own.as_array() == nullptr ? none_ : *own.as_array()) {
+  void set_inputs(JsonValue& inputs) {
+    for (JsonValue& input : inputs.as_array() == nullptr ? none_ : *inputs.as_array()) {
       JsonValue::Array* const fields = input.as_array();
       if (fields != nullptr && fields->size() == 3) {
         (*fields)[2] = sizes_.shape((*fields)[2]);
       }
     }
-    return own;
   }
 
-  JsonValue unrolled(const JsonValue& code, std::int64_t given) {
+  JsonValue unrolled(JsonValue& code, std::int64_t given) {
     return JsonValue(CodeUnroller(stacks_, sizes_, given).run(code));
   }
 
@@ -291,7 +291,7 @@ class FamilyExpansion {
     return JsonValue(JsonValue::Object{{"module", JsonValue(found->second)}, {"body", body}});
   }
 
-  const JsonValue& family_;
+  JsonValue& family_;
   const JsonValue& config_;
   const ConfigValues& values_;
   std::string_view file_;
@@ -299,6 +299,7 @@ class FamilyExpansion {
   std::vector<LayerStack> stacks_;
   std::unordered_map<std::string, std::int64_t> modules_;  ///< Paths, with their index.
   JsonValue::Array none_;
+  JsonValue::Object no_members_;
 };
 
 /// Whether a family's recording asks for a key of a configuration.
@@ -328,7 +329,7 @@ void gather_ignored(const JsonValue& keys, const JsonValue& config, const std::s
 
 }  // namespace
 
-Result<ExpandedFamily> expand_family(const JsonValue& family, std::string_view family_file,
+Result<ExpandedFamily> expand_family(JsonValue family, std::string_view family_file,
                                      const JsonValue& config, std::string_view file) {
   const JsonValue* const keys = family.find("keys");
   if (keys == nullptr) {

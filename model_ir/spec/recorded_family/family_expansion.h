@@ -23,8 +23,7 @@ struct ExpandedFamily {
 ///
 /// Errors:  kInvalidInput if the configuration is one whose code was not recorded, naming its key,
 ///          and if the family's recording is none.
-[[nodiscard]] Result<ExpandedFamily> expand_family(const JsonValue& family,
-                                                   std::string_view family_file,
+[[nodiscard]] Result<ExpandedFamily> expand_family(JsonValue family, std::string_view family_file,
                                                    const JsonValue& config, std::string_view file);
 
 }  // namespace headroom::ir

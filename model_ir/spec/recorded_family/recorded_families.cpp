@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "model_ir/base/file.h"
+#include "model_ir/json/plain_json.h"
+#include "model_ir/spec/recorded_family/config_values.h"
 #include "model_ir/spec/recorded_family/family_expansion.h"
+#include "model_ir/spec/recorded_family/family_match.h"
 #include "model_ir/spec/recording/recorded_spec.h"
 
 namespace headroom::ir {
@@ -52,6 +55,12 @@ Result<FamilyModel> read_form(const std::string& path, const JsonValue& config,
   if (!text) {
     return text.error();
   }
+  // Most recordings of a type are of other models: their keys say so, and come before their code.
+  if (const std::optional<JsonValue> keys = read_plain_member(*text, "keys", {})) {
+    if (Status status = check_family(*keys, ConfigValues(config, *keys), file); !status) {
+      return std::move(status).error();
+    }
+  }
   Result<JsonValue> parsed = parse_json(*text, path);
   if (!parsed) {
     return std::move(parsed).error();
@@ -60,7 +69,7 @@ Result<FamilyModel> read_form(const std::string& path, const JsonValue& config,
   if (variants == FamilyVariants::kFirst && family.as_object() != nullptr) {
     keep_one_variant(family);
   }
-  Result<ExpandedFamily> expanded = expand_family(family, path, config, file);
+  Result<ExpandedFamily> expanded = expand_family(std::move(family), path, config, file);
   if (!expanded) {
     return std::move(expanded).error();
   }

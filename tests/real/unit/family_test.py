@@ -11,7 +11,7 @@ HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[3] / "runtimes/torch/record")]
 
 from headroom_record import fallbacks
-from headroom_record.family import expand, family, join, keys, rules, stacks, symbols
+from headroom_record.family import expand, family, join, keys, record, rules, stacks, symbols
 from headroom_record.merge import Different
 
 DIMENSIONS = ["hidden_size", "intermediate_size", "num_heads", "num_layers", "vocab_size", "every"]
@@ -239,6 +239,23 @@ class Written(unittest.TestCase):
         self.assertEqual(self.written({"model_type": "m", "pattern": "MM"}),
                          {"pattern": {"value": "MM", "makes": ["kinds"], "alone": True}})
         self.assertEqual(self.written({"model_type": "m", "wide": True})["wide"]["makes"], ["width"])
+
+
+class Checks(unittest.TestCase):
+    def test_padded_sizes_are_equal_where_nothing_is_padded(self):
+        padded, plain = {"code": ["128*B*ceil(S/64) + 3"]}, {"code": ["2*B*S + 3"]}
+        self.assertTrue(record._first_difference(padded, plain, ""))
+        for multiple, differ in ((64, False), (128, False), (32, True)):
+            both = [dict(one, sequence_multiple=multiple) for one in (padded, plain)]
+            self.assertEqual(bool(record._first_difference(*both, "")), differ, multiple)
+        odd = {"sequence_multiple": 64, "code": ["96*B*ceil(S/64)"]}
+        self.assertTrue(record._first_difference(odd, {"sequence_multiple": 64, "code": ["B*S"]}, ""))
+
+    def test_what_a_made_list_makes_may_vary(self):
+        found = {"varied": ["layers"], "defaults": {}, "written": {
+            "layers": {"value": 4, "makes": ["sparse"], "alone": True}}}
+        self.assertEqual(record._still_written(found, {"sparse"}, {"sparse": {"made": True}}), {})
+        self.assertEqual(list(record._still_written(found, {"sparse"}, {"sparse": [1]})), ["layers"])
 
 
 class Fallbacks(unittest.TestCase):

@@ -1,10 +1,12 @@
 #include "model_ir/json/json_value.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <doctest/doctest.h>
 
+#include "model_ir/json/plain_json.h"
 #include "model_ir/json/python_json.h"
 
 namespace headroom::ir {
@@ -19,6 +21,20 @@ TEST_CASE("json_of_python: infinities and NaN become null, and texts stay") {
   CHECK(json_of_python(quoted) == quoted);
   CHECK(json_of_python("\"Infinity") == "\"Infinity");
   CHECK(json_of_python("").empty());
+}
+
+TEST_CASE("read_plain_member: a member is read without what comes after it") {
+  const auto member = [](std::string_view text) {
+    const std::optional<JsonValue> found = read_plain_member(text, "keys", {});
+    return found ? to_json(*found) : "nothing";
+  };
+  CHECK(member(R"({"a": {"keys": 1}, "keys": {"b": [2]}, "c": )") == R"({"b": [2]})");
+  CHECK(member(R"( { "keys" : null } )") == "null");
+  CHECK(member(R"({"a": {"keys": 1}})") == "nothing");
+  CHECK(member(R"({"a": , "keys": 1})") == "nothing");
+  CHECK(member(R"(["keys", 1])") == "nothing");
+  CHECK(member("{}") == "nothing");
+  CHECK(member("") == "nothing");
 }
 
 TEST_CASE("parse_json: whole numbers stay exact up to the 64-bit limit") {

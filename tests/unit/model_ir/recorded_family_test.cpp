@@ -227,7 +227,7 @@ TEST_CASE("recorded family: later code names values of all layers, or of all but
   const ConfigValues values(config, keys);
   const auto unrolled = [&](const std::vector<LayerStack>& stacks, const std::string& last) {
     ExpansionSizes sizes(values, "family.json", "config.json");
-    const JsonValue code = json(
+    JsonValue code = json(
         R"([["each", 0, {"first": [0], "first_drops": [], "kinds": [
               {"code": [["layer", "i", ["<0"], [5]]], "hands": [5], "drops": []}]}, [6]], )" +
         last + "]");

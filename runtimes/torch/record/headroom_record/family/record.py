@@ -196,17 +196,33 @@ def _without_inside(value: Any) -> Any:
     return value
 
 
-def _first_difference(one: Any, other: Any, path: str) -> str:
+_PADDED = re.compile(r"(\d+)\*((?:[BS]\*)*)ceil\(S/(\d+)\)")
+
+
+def _for_multiples(size: Any, multiple: int) -> Any:
+    """A size for sequences that are multiples: "64*B*ceil(S/64)" is "B*S" there."""
+    def whole(term: "re.Match[str]") -> str:
+        number, divisor = int(term[1]), int(term[3])
+        if number % divisor or multiple % divisor:
+            return term[0]
+        return ("" if number == divisor else f"{number // divisor}*") + term[2] + "S"
+
+    return _PADDED.sub(whole, size) if isinstance(size, str) else size
+
+
+def _first_difference(one: Any, other: Any, path: str, multiple: int = 1) -> str:
+    """Where two recordings differ; `multiple` is that of the sequences for which the code holds."""
     if type(one) is not type(other):
         return f"{path}: {str(one)[:80]}, {str(other)[:80]}"
     if isinstance(one, dict):
         if one.keys() != other.keys():
             return f"{path}: keys {sorted(one.keys() ^ other.keys())}"
-        return next((text for text in (_first_difference(one[key], other[key], f"{path}.{key}") for key in one)
-                     if text), "")
+        multiple = one.get("sequence_multiple", multiple)
+        return next((text for text in (_first_difference(one[key], other[key], f"{path}.{key}", multiple)
+                                       for key in one) if text), "")
     if isinstance(one, list):
         if len(one) != len(other):
             return f"{path}: {len(one)} and {len(other)} entries"
-        return next((text for text in (_first_difference(first, second, f"{path}[{at}]")
+        return next((text for text in (_first_difference(first, second, f"{path}[{at}]", multiple)
                                        for at, (first, second) in enumerate(zip(one, other))) if text), "")
-    return "" if one == other else f"{path}: {one}, {other}"
+    return "" if _for_multiples(one, multiple) == _for_multiples(other, multiple) else f"{path}: {one}, {other}"
