@@ -76,6 +76,25 @@ std::optional<Family> parse_family(std::string_view model_type) {
   return std::nullopt;
 }
 
+std::optional<Family> parse_family_class(std::string_view name) {
+  constexpr std::string_view kEnding = "ForCausalLM";
+  if (!name.ends_with(kEnding)) {
+    return std::nullopt;
+  }
+  std::string small;  // Classes are named after types, with capital letters for underscores.
+  for (const char letter : name.substr(0, name.size() - kEnding.size())) {
+    small += letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  }
+  for (const Family family : kFamilies) {
+    std::string type(name_of(family));
+    std::erase(type, '_');
+    if (type == small) {
+      return family;
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
   names.reserve(kFamilies.size());

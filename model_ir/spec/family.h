@@ -33,6 +33,10 @@ inline constexpr std::string_view kGptSw3 = "gpt-sw3";
 /// The family of a `model_type`; nothing for one that is not known.
 [[nodiscard]] std::optional<Family> parse_family(std::string_view model_type);
 
+/// The family whose causal language model has this class ("DeepseekV3ForCausalLM"); nothing for
+/// others. Kimi K2 has a `model_type` of its own, and the class of DeepSeek-V3.
+[[nodiscard]] std::optional<Family> parse_family_class(std::string_view name);
+
 /// Names of all families, in the order of `kFamilies`.
 [[nodiscard]] std::vector<std::string> family_names();
 

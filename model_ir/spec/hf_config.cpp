@@ -80,6 +80,15 @@ void read_family(const HfFields& fields, ModelSpec& model) {
   }
 }
 
+/// The family of the one class that `architectures` names.
+std::optional<Family> family_of_class(const JsonObject& config) {
+  if (!config.has_texts("architectures")) {
+    return std::nullopt;
+  }
+  const std::vector<std::string> classes = config.texts_or_none("architectures");
+  return classes.size() == 1 ? parse_family_class(classes.front()) : std::nullopt;
+}
+
 /// The family that the file is read as; nothing, with the fault noted, if it cannot be determined.
 std::optional<Family> family_of(const JsonObject& config, const HfConfigOptions& options) {
   if (options.as) {
@@ -93,6 +102,9 @@ std::optional<Family> family_of(const JsonObject& config, const HfConfigOptions&
   const std::optional<Family> family = type ? parse_family(*type) : std::nullopt;
   if (family) {
     return family;
+  }
+  if (const std::optional<Family> named = type ? family_of_class(config) : std::nullopt) {
+    return named;
   }
   if (!type) {
     config.refuse("model_type", "a model_type: is this a config.json of Hugging Face?",
@@ -536,6 +548,12 @@ Result<HfConfig> inspect_hf_config(std::string_view written, std::string_view fi
   config.model = read_hf_object(reader->root(), named);
   if (const Result<JsonValue> document = parse_json(text, file)) {
     config.notes = notes_on_towers(*document, options.families);
+  }
+  const std::string type = reader->root().text_or("model_type", "");
+  if (!options.as && !type.empty() && type != kMultimodalGemma3 && !parse_family(type)) {
+    config.notes.push_back("no model_type of transformers is called " + type + "; it is read as " +
+                           std::string(name_of(config.model.family)) +
+                           ", whose class architectures names");
   }
   config.quantisation = quantisation_of(reader->root());
   Status status = reader->finish();

@@ -293,10 +293,10 @@ TEST_CASE("hf_config: a family can be forced") {
 TEST_CASE("hf_config: keys without influence are listed") {
   const HfConfig config =
       inspect_hf_config(
-          llama_config(R"("rope_theta": 10000.0, "bos_token_id": 1, "mlp_bias": true)"),
+          llama_config(R"("eos_token_id": 2, "bos_token_id": 1, "mlp_bias": true)"),
           "config.json")
           .value();
-  CHECK(config.ignored_keys == std::vector<std::string>{"/rope_theta", "/bos_token_id"});
+  CHECK(config.ignored_keys == std::vector<std::string>{"/eos_token_id", "/bos_token_id"});
   CHECK(config.model.mlp_bias);
 }
 
@@ -483,6 +483,29 @@ TEST_CASE("family: names and families are one to one, in the order of the enumer
   }
   CHECK(parse_family("gpt-sw3") == Family::kGpt2);
   CHECK_FALSE(parse_family("LLAMA"));
+}
+
+TEST_CASE("hf_config: a type of its own is read as the class that architectures names") {
+  CHECK(parse_family_class("DeepseekV3ForCausalLM") == Family::kDeepseekV3);
+  CHECK(parse_family_class("Qwen2MoeForCausalLM") == Family::kQwen2Moe);
+  CHECK_FALSE(parse_family_class("MiMoForCausalLM"));
+  CHECK_FALSE(parse_family_class("DeepseekV3Model"));
+  CHECK_FALSE(parse_family_class("ForCausalLM"));
+  const auto read = [](const std::string& classes) {
+    return inspect_hf_config(R"({"model_type": "kimi_k2", "hidden_size": 64, "vocab_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 96,
+        "architectures": )" + classes +
+                                 "}",
+                             "config.json", {});
+  };
+  const Result<HfConfig> named = read(R"(["LlamaForCausalLM"])");
+  REQUIRE(named);
+  CHECK(named->model.family == Family::kLlama);
+  REQUIRE(named->notes.size() == 1);
+  CHECK(named->notes[0].find("kimi_k2; it is read as llama") != std::string::npos);
+  CHECK_FALSE(read(R"(["LlamaForCausalLM", "GemmaForCausalLM"])"));
+  CHECK_FALSE(read(R"(["OwnForCausalLM"])"));
+  CHECK_FALSE(read("7"));
 }
 
 }  // namespace headroom::ir
