@@ -357,6 +357,10 @@ TEST_CASE("measured: recordings in other precisions, batches with padding, 4-bit
   check_source("qlora_types");
 }
 
+TEST_CASE("measured: recorded families with bf16 weights under autocast") {
+  check_source("autocast");
+}
+
 TEST_CASE("measured: DeepSpeed") {
   check_source("deepspeed");
 }

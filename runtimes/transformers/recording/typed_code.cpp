@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/transformers/recording/unchanged_by_autocast.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -40,6 +41,13 @@ std::optional<TypeChange> change_between(const Recording& recording, const Types
 
 enum class Fit : std::uint8_t { kNone, kChanged, kExact };
 
+/// Whether code in bf16 serves bf16 weights under autocast to bf16.
+bool serves_autocast(const Recording& recording, const RecordedVariant& variant,
+                     const Types& asked) {
+  return asked == Types{DType::kBf16, DType::kBf16} && variant.parameters == DType::kBf16 &&
+         !variant.autocast && !variant.quantised && unchanged_by_autocast(recording, variant);
+}
+
 /// Whether a variant has the code of the plan's types and linear layers. Quantised layers return
 /// the type of their input, as all layers do where weights and activations have one type: the
 /// usual code serves them then.
@@ -57,6 +65,9 @@ Fit fit_of(const Recording& recording, const RecordedVariant& variant, const Par
   }
   if (recorded == asked) {
     return Fit::kExact;
+  }
+  if (!plan.quant && serves_autocast(recording, variant, asked)) {
+    return Fit::kChanged;
   }
   const std::optional<TypeChange> change = change_between(recording, recorded, asked);
   const bool half = change && change->to != DType::kFp32;
@@ -94,7 +105,8 @@ std::vector<std::string> precisions_of(const Recording& recording, const Recorde
     const Types types = types_of(word.value);
     const bool master =
         word.value == Precision::kBf16Master || word.value == Precision::kFp16Master;
-    if (!master && (recorded == types || change_between(recording, recorded, types))) {
+    if (!master && (recorded == types || change_between(recording, recorded, types) ||
+                    serves_autocast(recording, variant, types))) {
       names.emplace_back(word.text);
     }
   }

@@ -65,7 +65,8 @@ struct TypedCode {
 /// A model has the same code in each precision without autocast, and with autocast to bf16 or to
 /// fp16. What was recorded in bf16 is therefore read as fp16 or fp32: types change, and a cast
 /// whose input has the asked type already makes nothing. Code that tests for fp16 is an exception
-/// (`Recording::differs_in_fp16`).
+/// (`Recording::differs_in_fp16`). bf16 weights under autocast run what was recorded in bf16, where
+/// autocast changes nothing (`unchanged_by_autocast`).
 [[nodiscard]] std::optional<TypedCode> code_for(const ModelSpec& spec, const ParallelPlan& plan);
 
 }  // namespace headroom::ir::transformers
