@@ -187,10 +187,33 @@ TEST_CASE("recording: the engine gives the bytes of the family that is written b
     plan.world = 4;
     edit_fsdp(plan).param_dtype = DType::kFp32;
   });
+  const auto cast = [](ParallelPlan& plan) { plan.precision = Precision::kBf16AutocastBf16; };
+  changed("bf16 weights under autocast", cast);
+  changed("bf16 weights under autocast, adapters, recomputed", [&](ParallelPlan& plan) {
+    cast(plan);
+    plan.lora = test::all_linear(8);
+    plan.recompute = Recompute::kFull;
+  });
+  changed("shards in bf16 under autocast", [](ParallelPlan& plan) {
+    plan.runtime = "fsdp";
+    plan.precision = Precision::kAutocastBf16;
+    plan.world = 4;
+    edit_fsdp(plan) = {};
+  });
   for (const auto& [name, plan] : plans) {
     CAPTURE(name);
     check_same_bytes(recording, plan);
   }
+}
+
+TEST_CASE("recording: bf16 weights run under autocast where autocast changes nothing") {
+  const ParallelPlan plan = plan_of(Precision::kBf16AutocastBf16, 2, 512);
+  CHECK(test::refused_by_lowering(recorded(), plan).empty());
+  // A sum of 16 bits has an fp32 result under autocast.
+  const std::string summed = edited(recording_text(), R"(["op", "silu", [)", R"(["op", "sum", [)");
+  CHECK(test::refused_by_lowering(read_model(summed).value(), plan) == "precision");
+  CHECK(test::refused_by_lowering(read_model(summed).value(), plan_of(Precision::kBf16, 2, 512)) !=
+        "precision");
 }
 
 TEST_CASE("recording: bytes that were recorded in one type are scaled to the other") {
@@ -456,8 +479,6 @@ TEST_CASE("recording: padding is answered where all layers have fused attention 
 
 TEST_CASE("recording: what was not recorded is refused") {
   const ModelSpec model = recorded();
-  CHECK(test::refused_by_lowering(model, plan_of(Precision::kBf16AutocastBf16, 2, 512)) ==
-        "precision");
   ParallelPlan plan = plan_of(Precision::kBf16, 2, 512);
   plan.attention = AttentionKind::kEager;
   CHECK(test::refused_by_lowering(model, plan) == "attention");
