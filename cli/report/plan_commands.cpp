@@ -109,7 +109,7 @@ std::string commands_text(const PlanCommands& commands, const Terminal& terminal
   if (!commands.launch.code.empty()) {
     const bool comments = std::ranges::all_of(
         commands.launch.code, [](const std::string& line) { return line.starts_with("#"); });
-    text += comments ? "besides:\n" : "in the script:\n";
+    text += comments ? "notes on the command:\n" : "in the script:\n";
     for (const std::string& line : commands.launch.code) {
       text += "  " + line + "\n";
     }

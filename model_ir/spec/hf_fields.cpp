@@ -105,13 +105,20 @@ void read_rotary_object(const JsonObject& rope, RotarySpec& rotary) {
     rotary.base = base;
   }
   const std::string_view key = rope.has("rope_type") ? "rope_type" : "type";
+  if (!rope.has(key)) {
+    return;  // Without scaling, or with an object for each kind of layer (Gemma 3).
+  }
+  const auto number = [&rope](std::string_view name, double usual) {
+    return rope.optional_number(name, kAnyFactor).value_or(usual);
+  };
   rotary.scaling = rotary_scaling(rope.text_or(key, ""));
-  rotary.factor = rope.optional_number("factor", kAnyFactor).value_or(rotary.factor);
+  rotary.factor = number("factor", rotary.factor);
   rotary.trained_positions =
       rope.integer_or("original_max_position_embeddings", 0, {0, kDimension.greatest});
-  rotary.mscale = rope.optional_number("mscale", kAnyFactor).value_or(rotary.mscale);
-  rotary.mscale_all =
-      rope.optional_number("mscale_all_dim", kAnyFactor).value_or(rotary.mscale_all);
+  rotary.mscale = number("mscale", rotary.mscale);
+  rotary.mscale_all = number("mscale_all_dim", rotary.mscale_all);
+  rotary.usual_bounds = number("beta_fast", 32) == 32 && number("beta_slow", 1) == 1 &&
+                        number("low_freq_factor", 1) == 1 && number("high_freq_factor", 4) == 4;
 }
 
 /// A factor of a product that may be too large, and its name in messages.

@@ -143,6 +143,9 @@ struct RotarySpec {
   std::int64_t trained_positions = 0;  ///< original_max_position_embeddings; 0: not named.
   double mscale = 1;                   ///< YaRN's, of DeepSeek.
   double mscale_all = 0;
+  /// Whether the bounds between frequencies are those that code has as its defaults: YaRN's
+  /// beta_fast 32 and beta_slow 1, and Llama 3's factors 1 and 4.
+  bool usual_bounds = true;
   friend bool operator==(const RotarySpec&, const RotarySpec&) = default;
 };
 

@@ -25,23 +25,29 @@ std::string number_text(double value) {
   return static_cast<double>(whole) == value ? std::to_string(whole) : to_json(JsonValue{value});
 }
 
-/// What Megatron's `--use-rope-scaling` has built in, besides the factor.
-/// Source: megatron/core/models/common/embeddings/rotary_pos_embedding.py, _apply_scaling.
-constexpr std::int64_t kScaledPositions = 8192;
+/// The lengths before scaling that Megatron has built in.
+/// Source: megatron/core/models/common/embeddings/rotary_pos_embedding.py, _apply_scaling;
+///         megatron/core/transformer/transformer_config.py, MLATransformerConfig.
+constexpr std::int64_t kLlamaPositions = 8192;
+constexpr std::int64_t kYarnPositions = 4096;
 
 /// Whether arguments of Megatron stand for this scaling. YaRN has arguments for multi-head latent
 /// attention alone.
 bool has_scaling_arguments(const ModelSpec& model) {
-  switch (model.rotary.scaling) {
+  const RotarySpec& rotary = model.rotary;
+  switch (rotary.scaling) {
+    case RotaryScaling::kNone:
+    case RotaryScaling::kLinear:
+      return true;
     case RotaryScaling::kLlama3:
-      return model.rotary.trained_positions == kScaledPositions;
+      return rotary.usual_bounds && rotary.trained_positions == kLlamaPositions;
     case RotaryScaling::kYarn:
-      return model.latent.has_value();
+      return rotary.usual_bounds && rotary.trained_positions == kYarnPositions &&
+             model.latent.has_value();
     case RotaryScaling::kOther:
       return false;
-    default:
-      return true;
   }
+  return false;
 }
 
 void add_rotary(Words& words, const ModelSpec& model) {
@@ -51,9 +57,6 @@ void add_rotary(Words& words, const ModelSpec& model) {
   }
   if (model.rope_fraction != 1.0 && !model.latent) {
     append_words(words, {"--rotary-percent", number_text(model.rope_fraction)});
-  }
-  if (model.latent && rotary.scaling == RotaryScaling::kNone) {
-    append_words(words, {"--rope-type", "rope"});  // Latent attention takes YaRN by default.
   }
   if (!has_scaling_arguments(model)) {
     return;
@@ -292,14 +295,14 @@ Words remarks(const ModelSpec& model, const MegatronPlan& plan) {
       "# they change neither memory nor the time of a step.",
       "# --vocab-size is one less than the model's: NullTokenizer adds a token of its own. With "
       "the",
-      "# model's tokenizer, leave both arguments out."};
+      "# model's tokenizer, leave it out."};
   if (model.position == PositionKind::kRope && !model.rotary.base) {
     lines.emplace_back("# The model's file has no rope_theta; Megatron's --rotary-base is 10000.");
   }
   if (model.position == PositionKind::kRope && !has_scaling_arguments(model)) {
     lines.emplace_back(
         "# The model scales its rotary embedding in a way that no argument of Megatron stands "
-        "for.");
+        "for; memory and time do not depend on it.");
   }
   const Words router = model.moe ? router_words(*model.moe) : Words{};
   if (!router.empty()) {

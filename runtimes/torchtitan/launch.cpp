@@ -160,51 +160,65 @@ struct Flavour {
   Family family;
   std::int64_t hidden;
   std::int64_t layers;
-  std::int64_t vocabulary;
+  double rotary_base;
 };
 
 /// Source: pytorch/torchtitan v0.2.2, torchtitan/models/llama3/__init__.py and
 /// torchtitan/models/qwen3/__init__.py.
-constexpr std::int64_t kLlamaTokens = 128256;
-constexpr std::int64_t kQwenTokens = 151936;
-constexpr std::array<Flavour, 11> kFlavours = {
-    {{"8B", Family::kLlama, 4096, 32, kLlamaTokens},
-     {"70B", Family::kLlama, 8192, 80, kLlamaTokens},
-     {"405B", Family::kLlama, 16384, 126, kLlamaTokens},
-     {"0.6B", Family::kQwen3, 1024, 28, kQwenTokens},
-     {"1.7B", Family::kQwen3, 2048, 28, kQwenTokens},
-     {"4B", Family::kQwen3, 2560, 36, kQwenTokens},
-     {"8B", Family::kQwen3, 4096, 36, kQwenTokens},
-     {"14B", Family::kQwen3, 5120, 40, kQwenTokens},
-     {"32B", Family::kQwen3, 5120, 64, kQwenTokens},
-     {"30B-A3B", Family::kQwen3Moe, 2048, 48, kQwenTokens},
-     {"235B-A22B", Family::kQwen3Moe, 4096, 94, kQwenTokens}}};
+constexpr double kLlamaBase = 5e5;
+constexpr double kQwenBase = 1e6;
+constexpr std::array<Flavour, 11> kFlavours = {{{"8B", Family::kLlama, 4096, 32, kLlamaBase},
+                                                {"70B", Family::kLlama, 8192, 80, kLlamaBase},
+                                                {"405B", Family::kLlama, 16384, 126, kLlamaBase},
+                                                {"0.6B", Family::kQwen3, 1024, 28, kQwenBase},
+                                                {"1.7B", Family::kQwen3, 2048, 28, kQwenBase},
+                                                {"4B", Family::kQwen3, 2560, 36, kQwenBase},
+                                                {"8B", Family::kQwen3, 4096, 36, kQwenBase},
+                                                {"14B", Family::kQwen3, 5120, 40, kQwenBase},
+                                                {"32B", Family::kQwen3, 5120, 64, kQwenBase},
+                                                {"30B-A3B", Family::kQwen3Moe, 2048, 48, kQwenBase},
+                                                {"235B-A22B", Family::kQwen3Moe, 4096, 94, 5e6}}};
 
-/// The name of the model's size; empty if torchtitan has none.
-std::string_view flavour_of(const ModelSpec& model) {
+/// The flavour with the sizes of the model; null if torchtitan has none.
+const Flavour* flavour_of(const ModelSpec& model) {
+  constexpr std::int64_t kLlamaTokens = 128256;
+  constexpr std::int64_t kQwenTokens = 151936;
   const auto* const found = std::ranges::find_if(kFlavours, [&model](const Flavour& one) {
     return one.family == model.family && one.hidden == model.hidden &&
            one.layers == static_cast<std::int64_t>(model.layers.size()) &&
-           one.vocabulary == model.vocabulary;
+           model.vocabulary == (one.family == Family::kLlama ? kLlamaTokens : kQwenTokens);
   });
-  return found == kFlavours.end() ? std::string_view{} : found->name;
+  return found == kFlavours.end() ? nullptr : found;
 }
 
-/// Names the configuration and the size. All sizes of a model start from one file, whose other
-/// switches are off.
+/// Whether the flavour rotates as the model does. Those of Llama scale as Llama 3.1 does.
+bool rotates_alike(const Flavour& flavour, const ModelSpec& model) {
+  const RotaryScaling own =
+      flavour.family == Family::kLlama ? RotaryScaling::kLlama3 : RotaryScaling::kNone;
+  return !model.rotary.base ||
+         (*model.rotary.base == flavour.rotary_base && model.rotary.scaling == own);
+}
+
+/// Names the configuration and the size. All sizes of a model start from one file, of which
+/// profiling is switched off; its other switches are named after it.
 void add_model(Launch& launch, const ModelSpec& model) {
   const bool llama = model.family == Family::kLlama;
   const std::string name = llama ? "llama3" : "qwen3";
-  const std::string_view flavour = flavour_of(model);
+  const Flavour* const flavour = flavour_of(model);
   append_words(launch.command,
                {"--job.config_file", "torchtitan/models/" + name + "/train_configs/" + name + "_" +
                                          (llama ? "8b" : "0.6b") + ".toml"});
-  append_words(launch.command, {"--model.flavor=" + std::string(flavour.empty() ? "mine" : flavour),
-                                "--model.hf_assets_path=assets/hf/model"});
-  if (flavour.empty()) {
+  append_words(launch.command,
+               {"--model.flavor=" + std::string(flavour == nullptr ? "mine" : flavour->name),
+                "--model.hf_assets_path=assets/hf/model", "--profiling.no_enable_profiling"});
+  if (flavour == nullptr) {
     launch.code.push_back("# torchtitan has no flavour of this size: add one to the dictionary " +
                           name + "_args");
     launch.code.push_back("# in torchtitan/models/" + name + "/__init__.py, here as \"mine\".");
+  } else if (!rotates_alike(*flavour, model)) {
+    launch.code.emplace_back(
+        "# The flavour has another rope_theta or scaling than the model; memory and time do not "
+        "depend on them.");
   }
   launch.code.emplace_back(
       "# --model.hf_assets_path is the folder with the model's tokenizer "

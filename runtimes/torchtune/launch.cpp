@@ -1,6 +1,7 @@
 #include "runtimes/torchtune/launch.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,18 +17,19 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const char* flag(bool value) {
+const char* python_flag(bool value) {
   return value ? "True" : "False";
 }
 
-bool adapts(const LoraPlan& lora, std::string_view module) {
-  return lora.targets.empty() ||
-         std::ranges::any_of(lora.targets, [module](const std::string& name) {
-           return std::string_view(name).ends_with(module);
+bool adapts(const LoraPlan& lora, std::initializer_list<std::string_view> modules) {
+  return lora.targets.empty() || std::ranges::any_of(lora.targets, [&](std::string_view name) {
+           return std::ranges::any_of(
+               modules, [name](std::string_view module) { return name.ends_with(module); });
          });
 }
 
-/// torchtune adapts projections of the attention by name, and those of the MLP together.
+/// torchtune adapts projections of the attention by name, and those of the MLP together. Phi-3's
+/// fused layers are several there.
 /// Source: torchtune/modules/peft/_utils.py, LORA_ATTN_MODULES.
 void add_adapters(Words& words, const LoraPlan& lora) {
   std::string attention;
@@ -35,15 +37,17 @@ void add_adapters(Words& words, const LoraPlan& lora) {
                                     {"k_proj", "k_proj"},
                                     {"v_proj", "v_proj"},
                                     {"o_proj", "output_proj"}}) {
-    if (adapts(lora, module)) {
+    const bool output = std::string_view(module) == "o_proj";
+    if (adapts(lora, {module, output ? "o_proj" : "qkv_proj"})) {
       attention += (attention.empty() ? "" : ",") + std::string(own);
     }
   }
-  append_words(words,
-               {"model.lora_attn_modules=[" + attention + "]",
-                std::string("model.apply_lora_to_mlp=") + flag(adapts(lora, "gate_proj")),
-                "model.apply_lora_to_output=False", "model.lora_rank=" + std::to_string(lora.rank),
-                "model.lora_alpha=" + std::to_string(2 * lora.rank)});
+  const bool mlp = adapts(lora, {"gate_proj", "up_proj", "down_proj"});  // gate_up_proj, too.
+  append_words(words, {"model.lora_attn_modules=[" + attention + "]",
+                       std::string("model.apply_lora_to_mlp=") + python_flag(mlp),
+                       "model.lora_rank=" + std::to_string(lora.rank),
+                       "model.lora_alpha=" + std::to_string(2 * lora.rank),
+                       "model.lora_dropout=" + to_json(JsonValue{lora.dropout})});
   if (lora.dora) {
     words.emplace_back("model.use_dora=True");
   }
@@ -57,25 +61,37 @@ std::string adamw_class(OptimizerForm form) {
       return "bitsandbytes.optim.PagedAdamW8bit";
     case OptimizerForm::kPaged:
       return "bitsandbytes.optim.PagedAdamW";
-    default:
-      return "torch.optim.AdamW";
+    case OptimizerForm::kForeach:
+    case OptimizerForm::kFused:
+    case OptimizerForm::kLoop:
+      break;
   }
+  return "torch.optim.AdamW";
 }
 
 /// The optimizer's class, without its learning rate; nothing where torchtune has no such class.
-void add_optimizer(Words& words, const OptimizerPlan& optimizer) {
+void add_optimizer(Words& words, const OptimizerPlan& optimizer, std::string_view config) {
   if (optimizer.kind == OptimizerKind::kSgd) {
     words.emplace_back("optimizer=torch.optim.SGD");
   } else if (optimizer.kind == OptimizerKind::kAdamW) {
     words.push_back("optimizer=" + adamw_class(optimizer.form));
-    if (optimizer.form == OptimizerForm::kFused || optimizer.form == OptimizerForm::kForeach) {
-      words.push_back(std::string("optimizer.fused=") +
-                      flag(optimizer.form == OptimizerForm::kFused));
+  } else {
+    return;
+  }
+  const OptimizerForm form = optimizer.form;
+  const bool own = form == OptimizerForm::kFused || form == OptimizerForm::kForeach ||
+                   form == OptimizerForm::kLoop;
+  if (own) {
+    words.push_back(std::string("optimizer.fused=") + python_flag(form == OptimizerForm::kFused));
+    if (form != OptimizerForm::kFused) {
+      words.push_back(std::string("optimizer.foreach=") +
+                      python_flag(form == OptimizerForm::kForeach));
     }
+  } else if (names_fused(config)) {
+    words.emplace_back("~optimizer.fused");  // bitsandbytes has no such argument.
   }
 }
 
-/// Losses of a run without torch.compile and of one with it are the same classes.
 std::string loss_class(LossKind loss) {
   return loss == LossKind::kChunked ? "torchtune.modules.loss.CEWithChunkedOutputLoss"
                                     : "torch.nn.CrossEntropyLoss";
@@ -93,7 +109,7 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
                                   "--nproc_per_node", std::to_string(local)});
   }
   const std::string recipe = plan.lora ? "lora_finetune_" : "full_finetune_";
-  const std::string shipped = shipped_config(model, plan);
+  const std::string shipped = shipped_config(model, plan, site.model);
   append_words(
       launch.command,
       {recipe + (plan.world > 1 ? "distributed" : "single_device"), "--config",
@@ -102,14 +118,18 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
        "gradient_accumulation_steps=" + std::to_string(plan.workload.accumulation),
        "tokenizer.max_seq_len=" + std::to_string(plan.workload.sequence),
        std::string("dtype=") + (param_dtype(plan.precision) == DType::kBf16 ? "bf16" : "fp32"),
-       std::string("enable_activation_checkpointing=") + flag(plan.recompute != Recompute::kNone),
+       std::string("enable_activation_checkpointing=") +
+           python_flag(plan.recompute != Recompute::kNone),
        "loss=" + loss_class(plan.loss),
        "clip_grad_norm=" + (plan.clip_norm ? to_json(JsonValue{*plan.clip_norm}) : "null")});
   if (has_fsdp(plan)) {
-    append_words(
-        launch.command,
-        {std::string("fsdp_cpu_offload=") + flag(fsdp_of(plan).cpu_offload),
-         std::string("fsdp_reshard_after_forward=") + flag(fsdp_of(plan).reshard_after_forward)});
+    append_words(launch.command,
+                 {std::string("fsdp_cpu_offload=") + python_flag(fsdp_of(plan).cpu_offload),
+                  std::string("fsdp_reshard_after_forward=") +
+                      python_flag(fsdp_of(plan).reshard_after_forward)});
+    launch.command.emplace_back(fsdp_of(plan).shard_embeddings
+                                    ? "custom_sharded_layers=[tok_embeddings,output]"
+                                    : "custom_sharded_layers=[]");
     if (plan.mesh.replicas > 1) {
       append_words(launch.command,
                    {"data_parallel_replicate_dim=" + std::to_string(plan.mesh.replicas)});
@@ -118,11 +138,13 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
   if (plan.lora) {
     add_adapters(launch.command, *plan.lora);
   }
-  add_optimizer(launch.command, plan.optimizer);
+  add_optimizer(launch.command, plan.optimizer, shipped);
+  // Always, since the shipped files switch some of them on.
   for (const OptionField& field : options().fields) {
-    if (has_tune(plan) && !field.own.name.empty() && !field.same(plan, options().usual())) {
-      launch.command.push_back(std::string(field.own.name) + "=" +
-                               flag(field.get(plan).as_bool().value_or(false)));
+    const std::string_view own = field.own.name;
+    if (!own.empty() && !(plan.lora && own == "optimizer_in_bwd")) {
+      launch.command.push_back(std::string(own) + "=" +
+                               python_flag(field.get(plan).as_bool().value_or(false)));
     }
   }
   if (shipped.empty()) {

@@ -1,4 +1,5 @@
 // One file through all verbs.
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -268,6 +269,11 @@ TEST_CASE("launch: the command builds the model of the configuration") {
       script("llama-3.1-8b --gpu h100-80gb --gpus 8 --precision bf16 --fsdp --titan tp=2");
   CHECK(has(titan, "torchtitan/models/llama3/train_configs/llama3_8b.toml"));
   CHECK(has(titan, "--model.flavor=8B"));
+  CHECK(has(titan, "--profiling.no_enable_profiling"));
+  const std::string other =
+      script("qwen3-30b-a3b-2507 --gpu h200 --gpus 8 --precision bf16 --fsdp --titan tp=1");
+  CHECK(has(other, "--model.flavor=30B-A3B"));
+  CHECK(has(other, "another rope_theta"));
   const std::string latent = script("deepseek-v2-lite --gpu h200 --gpus 8 --megatron ep=8");
   CHECK(has(latent, "--rotary-base 10000"));
   CHECK(has(latent, "--rotary-scaling-factor 40 --mscale 0.707 --mscale-all-dim 0.707"));
@@ -277,6 +283,40 @@ TEST_CASE("launch: the command builds the model of the configuration") {
   CHECK(has(dense, "--norm-epsilon 1e-06"));
   CHECK_FALSE(has(dense, "--use-rope-scaling"));
   CHECK_FALSE(has(dense, "--moe-router"));
+  const std::string own = script("kimi-k2 --gpu b200 --gpus 488 --megatron ep=8,pp=61");
+  CHECK(has(own, "no argument of Megatron"));  // beta_fast is 1 there.
+  CHECK_FALSE(has(own, "--mscale"));
+}
+
+TEST_CASE("launch: torchtune's configurations and their keys") {
+  struct Case {
+    std::string question;
+    std::vector<std::string> says;
+    std::string not_said;
+  };
+  const std::array<Case, 6> cases = {
+      {{"llama-3.3-70b --gpus 8 --fsdp", {"llama3_3/70B_full", "custom_sharded_layers=[]"}, "~"},
+       {"llama-3.1-8b --qlora r=8,prepare=no",
+        {"llama3_1/8B_qlora_single_device", "optimizer.fused=False", "optimizer.foreach=True"},
+        "optimizer_in_bwd"},
+       {"llama-3.1-8b --lora r=8 --optimizer adamw-8bit",
+        {"optimizer=bitsandbytes.optim.AdamW8bit", "~optimizer.fused"},
+        "optimizer.foreach"},
+       {"qwen2.5-3b", {"qwen2_5/3B_full_single_device", "optimizer_in_bwd=False"}, "~"},
+       {"qwen2-7b --lora r=8", {"qwen2/7B_lora_single_device", "model.lora_dropout=0"}, "output=F"},
+       {"qwen1.5-32b --lora r=8", {"config.yaml", "tune cp"}, "qwen2_5"}}};
+  for (const Case& one : cases) {
+    CAPTURE(one.question);
+    const std::string text =
+        test::headroom("fit " + one.question + " --gpu h200 --precision bf16 --tune compiled=no " +
+                       "--script")
+            .out;
+    for (const std::string& part : one.says) {
+      CAPTURE(part);
+      CHECK(text.find(part) != std::string::npos);
+    }
+    CHECK(text.find(one.not_said) == std::string::npos);
+  }
 }
 
 TEST_CASE("launch: Accelerate may make fp32 weights only of plans that have them") {

@@ -22,7 +22,7 @@ class ExpansionSizes {
 
   [[nodiscard]] JsonValue size(const JsonValue& size);
   [[nodiscard]] JsonValue shape(const JsonValue& shape);
-  /// An instruction, in place of what it is given.
+  /// The instruction with the sizes of the configuration.
   [[nodiscard]] JsonValue instruction(JsonValue instruction);
   /// Changes code without loops over layers.
   void set_code(JsonValue& code);

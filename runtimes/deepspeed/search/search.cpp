@@ -30,9 +30,9 @@ AxisValues stages(SpaceWalk& walk) {
                                                                          : AxisValues{0, 1, 2};
 }
 
-/// Whether a stage that nobody named would do nothing but run more code: one GPU has nothing to
-/// shard. Stages 1 and 2 keep gradients in one fp32 buffer less than stage 0, where all parameters
-/// are trained.
+/// Whether a stage that nobody named would only run more code: one GPU has nothing to shard. Where
+/// all parameters are trained, stages 1 and 2 are searched all the same, since they take less
+/// memory than stage 0.
 bool shards_nothing(const SpaceWalk& walk) {
   const std::int64_t stage = stage_of(walk.plan);
   return walk.plan.world == 1 && (stage == 3 || (stage > 0 && walk.plan.lora)) &&

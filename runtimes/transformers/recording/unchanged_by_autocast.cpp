@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 15> kLow = {
     "mm",     "addmm",  "bmm",         "baddbmm",      "addbmm", "mv",     "addmv", "addr",
     "matmul", "linear", "convolution", "_convolution", "conv1d", "conv2d", "prelu"};
 constexpr std::array<std::string_view, 2> kWhole = {"scaled_dot_product_attention", "_grouped_mm"};
-constexpr std::array<std::string_view, 31> kWide = {"native_layer_norm",
+constexpr std::array<std::string_view, 44> kWide = {"native_layer_norm",
                                                     "layer_norm",
                                                     "native_group_norm",
                                                     "group_norm",
@@ -43,14 +43,27 @@ constexpr std::array<std::string_view, 31> kWide = {"native_layer_norm",
                                                     "kl_div",
                                                     "erfinv",
                                                     "tan",
-                                                    "renorm"};
+                                                    "renorm",
+                                                    "logsumexp",
+                                                    "huber_loss",
+                                                    "acos",
+                                                    "asin",
+                                                    "cosh",
+                                                    "sinh",
+                                                    "dist",
+                                                    "cdist",
+                                                    "_cdist_forward",
+                                                    "linalg_matrix_norm",
+                                                    "upsample_nearest2d",
+                                                    "upsample_bilinear2d",
+                                                    "upsample_bicubic2d"};
 
 template <typename Range, typename Value>
 bool has(const Range& range, const Value& value) {
   return std::ranges::find(range, value) != std::ranges::end(range);
 }
 
-bool is_half(DType type) {
+bool has_sixteen_bits(DType type) {
   return type == DType::kBf16 || type == DType::kFp16;
 }
 
@@ -102,7 +115,7 @@ class CastCounter {
     const bool low = whole ? !variant_.autocast : has(kLow, op.name);
     const bool wide = op.kind == Instruction::Kind::kOp && has(kWide, op.name);
     narrowed_ += low && has(read, DType::kFp32) ? 1 : 0;
-    widened_ += wide && std::ranges::any_of(read, is_half) ? 1 : 0;
+    widened_ += wide && std::ranges::any_of(read, has_sixteen_bits) ? 1 : 0;
   }
 
   std::vector<DType> run_body(const RecordedBody& body, const RecordedScope& scope,

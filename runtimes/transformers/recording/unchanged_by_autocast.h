@@ -13,7 +13,8 @@ namespace headroom::ir::transformers {
 /// Requires `variant` to be one of `recording`'s, with parameters in bf16 and without autocast.
 /// Source:  pytorch/pytorch 2.11 aten/src/ATen/autocast_mode.h, AT_FORALL_LOWER_PRECISION_FP,
 ///          AT_FORALL_FP32 and AT_FORALL_FP32_SET_OPT_DTYPE, as the operators below autograd that
-///          they end in.
+///          they end in. A grouped product is in none of these lists; its code under autocast was
+///          recorded with its casts inside.
 [[nodiscard]] bool unchanged_by_autocast(const Recording& recording,
                                          const RecordedVariant& variant);
 

@@ -292,9 +292,8 @@ TEST_CASE("hf_config: a family can be forced") {
 
 TEST_CASE("hf_config: keys without influence are listed") {
   const HfConfig config =
-      inspect_hf_config(
-          llama_config(R"("eos_token_id": 2, "bos_token_id": 1, "mlp_bias": true)"),
-          "config.json")
+      inspect_hf_config(llama_config(R"("eos_token_id": 2, "bos_token_id": 1, "mlp_bias": true)"),
+                        "config.json")
           .value();
   CHECK(config.ignored_keys == std::vector<std::string>{"/eos_token_id", "/bos_token_id"});
   CHECK(config.model.mlp_bias);
@@ -483,6 +482,37 @@ TEST_CASE("family: names and families are one to one, in the order of the enumer
   }
   CHECK(parse_family("gpt-sw3") == Family::kGpt2);
   CHECK_FALSE(parse_family("LLAMA"));
+}
+
+TEST_CASE("hf_config: rotary embeddings, by the names of old and of new files") {
+  const auto read = [](const std::string& keys) {
+    return inspect_hf_config(llama_config(keys), "config.json").value().model.rotary;
+  };
+  CHECK(read(R"("mlp_bias": false)") == RotarySpec{});
+  const RotarySpec old = read(
+      R"("rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+         "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 8192})");
+  CHECK(old == RotarySpec{.base = 500000.0,
+                          .scaling = RotaryScaling::kLlama3,
+                          .factor = 8,
+                          .trained_positions = 8192});
+  CHECK(read(R"("rope_parameters": {"rope_theta": 500000.0, "rope_type": "llama3", "factor": 8.0,
+                "original_max_position_embeddings": 8192})") == old);
+  const RotarySpec yarn = read(R"("rope_scaling": {"type": "yarn", "factor": 32, "mscale": 0.7,
+         "beta_fast": 1.0, "original_max_position_embeddings": 4096})");
+  CHECK(yarn.scaling == RotaryScaling::kYarn);
+  CHECK(yarn.mscale == 0.7);
+  CHECK_FALSE(yarn.usual_bounds);
+  // An object without a type leaves what another one has said.
+  CHECK(read(R"("rope_scaling": {"type": "linear", "factor": 2},
+                "rope_parameters": {"rope_theta": 7.0})")
+            .scaling == RotaryScaling::kLinear);
+  CHECK(read(R"("rope_scaling": {"type": "dynamic", "factor": 2})").scaling ==
+        RotaryScaling::kOther);
+  CHECK(inspect_hf_config(llama_config(R"("rms_norm_eps": 1e-6)"), "config.json")
+            .value()
+            .model.norm_epsilon == 1e-6);
 }
 
 TEST_CASE("hf_config: a type of its own is read as the class that architectures names") {
