@@ -8,6 +8,7 @@
 
 #include "model_ir/json/json_value.h"
 #include "model_ir/plan/plan_words.h"
+#include "model_ir/spec/model_spec.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/torchtitan/plan.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
 #include "runtimes/interface/launch.h"
 
 namespace headroom::ir::torchtune {

@@ -110,7 +110,8 @@ std::vector<std::string> recorded_with_quantised_layers(const ModelSpec& spec,
       continue;
     }
     for (const std::string& precision : precisions_of(*spec.recording, variant)) {
-      if (precision != "fp32") {
+      const bool plain = variant.quantised || precision.find("autocast") == std::string::npos;
+      if (precision != "fp32" && plain) {
         add_once(recorded, qlora_text(variant.prepared, precision, variant.attention));
       }
     }
