@@ -196,6 +196,13 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
         "fp32 weights, or bf16: in fp16, this model may run other code than was recorded in bf16",
         "use --precision autocast-fp16");
   }
+  if (plan.precision == Precision::kBf16AutocastBf16) {  // FSDP asks so, too: it gathers in bf16.
+    return Error::invalid_argument(
+        "precision", "16-bit weights under autocast",
+        "bf16 without autocast, or autocast-bf16 over fp32 weights: autocast casts in this model's "
+        "code, which was recorded in these two",
+        "use --precision bf16 or autocast-bf16; with --fsdp, --precision fp32 or param=fp32");
+  }
   std::string holds;
   for (const auto& [kind, precisions] : held) {
     holds += (holds.empty() ? "" : "; ") + precision_text(join(precisions), kind);
