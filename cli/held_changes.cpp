@@ -78,7 +78,7 @@ std::string held_change_lines(const std::vector<HeldChange>& changes) {
   for (const HeldChange& change : changes) {
     const cost::Remedy& remedy = change.remedy;
     const std::string kind = trains_otherwise(remedy) ? "to fit, train otherwise: "
-                                                      : "to fit, change what the search holds: ";
+                                                      : "to fit, change an option that is held: ";
     text += kind + change_words(change) +
             " (replayed: " + std::string(cost::verdict_words(remedy.verdict, remedy.chance)) +
             "): " + plan_words(remedy.plan) + "\n  " + one_line(change.command) + "\n";

@@ -73,6 +73,20 @@ void add_rotary(Words& words, const ModelSpec& model) {
   }
 }
 
+/// Attention sinks, windows in every second layer, and experts whose gates are clamped.
+/// Source: NVIDIA/Megatron-LM core 0.16.1,
+///         examples/post_training/modelopt/conf/openai/gpt-oss-20b.sh.
+void add_gpt_oss(Words& words, const ModelSpec& model) {
+  append_words(words, {"--quick-geglu", "--glu-linear-offset", "1.0",
+                       "--activation-func-clamp-value", "7.0", "--softmax-type", "learnable"});
+  const auto windowed = std::ranges::find_if(
+      model.layers, [](const LayerSpec& layer) { return layer.window.has_value(); });
+  if (windowed != model.layers.end()) {
+    append_words(words, {"--window-size", std::to_string(*windowed->window) + ",0",
+                         "--window-attn-skip-freq", "2"});
+  }
+}
+
 void add_model_form(Words& words, const ModelSpec& model) {
   const bool rms = model.norm != NormKind::kLayer && model.norm != NormKind::kLayerNoBias;
   append_words(words, {"--normalization", rms ? "RMSNorm" : "LayerNorm"});
@@ -86,7 +100,9 @@ void add_model_form(Words& words, const ModelSpec& model) {
   if (model.position == PositionKind::kRope) {
     add_rotary(words, model);
   }
-  if (model.gated_mlp) {
+  if (model.family == Family::kGptOss) {
+    add_gpt_oss(words, model);
+  } else if (model.gated_mlp) {
     words.emplace_back("--swiglu");
   }
   if (!model.mlp_bias && !model.output_bias) {
@@ -95,7 +111,8 @@ void add_model_form(Words& words, const ModelSpec& model) {
   if (model.qkv_bias && !model.output_bias) {
     words.emplace_back("--add-qkv-bias");
   }
-  if (model.qk_norm == QkNorm::kPerHead) {
+  // With latent attention, the norms on the compressed queries, keys and values.
+  if (model.qk_norm == QkNorm::kPerHead || model.latent) {
     words.emplace_back("--qk-layernorm");
   }
   if (!model.tied_embeddings) {
@@ -131,6 +148,25 @@ std::string expert_layers(const ModelSpec& model) {
   return text + ")";
 }
 
+/// How the router scores and chooses. The estimate is for softmax scores of the chosen experts.
+Words router_words(const MoeSpec& moe) {
+  Words words;
+  if (moe.correction_bias) {
+    append_words(words,
+                 {"--moe-router-score-function", "sigmoid", "--moe-router-enable-expert-bias"});
+  } else if (!moe.normalise_top_k && !moe.router_bias) {  // gpt-oss chooses first, too.
+    words.emplace_back("--moe-router-pre-softmax");
+  }
+  if (moe.groups > 1) {
+    add_argument(words, "--moe-router-num-groups", moe.groups);
+    add_argument(words, "--moe-router-group-topk", moe.top_groups);
+  }
+  if (moe.scaling != 1) {
+    append_words(words, {"--moe-router-topk-scaling-factor", number_text(moe.scaling)});
+  }
+  return words;
+}
+
 void add_experts(Words& words, const ModelSpec& model, const MegatronPlan& plan) {
   const MoeSpec& moe = *model.moe;
   add_argument(words, "--num-experts", moe.experts);
@@ -145,6 +181,7 @@ void add_experts(Words& words, const ModelSpec& model, const MegatronPlan& plan)
   append_words(words, {"--moe-router-load-balancing-type", plan.sinkhorn   ? "sinkhorn"
                                                            : plan.aux_loss ? "aux_loss"
                                                                            : "none"});
+  append_words(words, router_words(moe));
   if (plan.dispatcher == MegatronDispatcher::kHybridEp) {
     append_words(words, {"--moe-token-dispatcher-type", "flex", "--moe-flex-dispatcher-backend",
                          "hybridep"});
@@ -269,25 +306,6 @@ Words plan_words(const ModelSpec& /*model*/, const ParallelPlan& plan) {
   return words;
 }
 
-/// The arguments of a router that the estimate does not have: it is for softmax scores.
-Words router_words(const MoeSpec& moe) {
-  Words words;
-  if (moe.correction_bias) {
-    append_words(words,
-                 {"--moe-router-score-function", "sigmoid", "--moe-router-enable-expert-bias"});
-  } else if (!moe.normalise_top_k) {
-    words.emplace_back("--moe-router-pre-softmax");
-  }
-  if (moe.groups > 1) {
-    add_argument(words, "--moe-router-num-groups", moe.groups);
-    add_argument(words, "--moe-router-group-topk", moe.top_groups);
-  }
-  if (moe.scaling != 1) {
-    append_words(words, {"--moe-router-topk-scaling-factor", number_text(moe.scaling)});
-  }
-  return words;
-}
-
 /// Comments about what the user adds.
 Words remarks(const ModelSpec& model, const MegatronPlan& plan) {
   Words lines = {
@@ -299,22 +317,20 @@ Words remarks(const ModelSpec& model, const MegatronPlan& plan) {
   if (model.position == PositionKind::kRope && !model.rotary.base) {
     lines.emplace_back("# The model's file has no rope_theta; Megatron's --rotary-base is 10000.");
   }
+  if (!model.norm_epsilon) {
+    lines.emplace_back(
+        "# The model's file has no epsilon for its norms; Megatron's --norm-epsilon is 1e-05.");
+  }
   if (model.position == PositionKind::kRope && !has_scaling_arguments(model)) {
     lines.emplace_back(
         "# The model scales its rotary embedding in a way that no argument of Megatron stands "
         "for; memory and time do not depend on it.");
   }
-  const Words router = model.moe ? router_words(*model.moe) : Words{};
-  if (!router.empty()) {
+  if (model.moe && !router_words(*model.moe).empty()) {
     lines.emplace_back(
-        "# The router of this model needs these arguments, too. The estimate is for "
-        "softmax scores,");
-    lines.emplace_back("# whose tensors differ by a few values per token:");
-    std::string line = "#  ";
-    for (const std::string& word : router) {
-      line += " " + word;
-    }
-    lines.push_back(line);
+        "# The estimate is for a router with softmax scores of the chosen experts; this one's "
+        "tensors");
+    lines.emplace_back("# differ by a few values per token.");
   }
   if (model.moe && plan.aux_loss) {
     lines.emplace_back("# --moe-aux-loss-coeff is 0 where it is not given.");

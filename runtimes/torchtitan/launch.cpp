@@ -211,7 +211,11 @@ void add_model(Launch& launch, const ModelSpec& model) {
                                          (llama ? "8b" : "0.6b") + ".toml"});
   append_words(launch.command,
                {"--model.flavor=" + std::string(flavour == nullptr ? "mine" : flavour->name),
-                "--model.hf_assets_path=assets/hf/model", "--profiling.no_enable_profiling"});
+                "--profiling.no_enable_profiling"});
+  const std::string_view usual = llama ? "8B" : "0.6B";  // The file names the folder of this one.
+  if (flavour == nullptr || flavour->name != usual || model.family == Family::kQwen3Moe) {
+    launch.command.emplace_back("--model.hf_assets_path=assets/hf/model");
+  }
   if (flavour == nullptr) {
     launch.code.push_back("# torchtitan has no flavour of this size: add one to the dictionary " +
                           name + "_args");

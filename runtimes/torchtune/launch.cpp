@@ -107,7 +107,13 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
   if (plan.world > 1) {
     append_words(launch.command, {"--nnodes", std::to_string((plan.world + local - 1) / local),
                                   "--nproc_per_node", std::to_string(local)});
+    if (plan.world > local) {
+      append_words(launch.command,
+                   {"--rdzv_backend", "c10d", "--rdzv_endpoint", "$HEAD_NODE:29500"});
+    }
   }
+  const bool recomputes = plan.recompute != Recompute::kNone;
+  const bool selective = recomputes && plan.recompute_every > 1;
   const std::string recipe = plan.lora ? "lora_finetune_" : "full_finetune_";
   const std::string shipped = shipped_config(model, plan, site.model);
   append_words(
@@ -118,8 +124,7 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
        "gradient_accumulation_steps=" + std::to_string(plan.workload.accumulation),
        "tokenizer.max_seq_len=" + std::to_string(plan.workload.sequence),
        std::string("dtype=") + (param_dtype(plan.precision) == DType::kBf16 ? "bf16" : "fp32"),
-       std::string("enable_activation_checkpointing=") +
-           python_flag(plan.recompute != Recompute::kNone),
+       std::string("enable_activation_checkpointing=") + python_flag(recomputes && !selective),
        "loss=" + loss_class(plan.loss),
        "clip_grad_norm=" + (plan.clip_norm ? to_json(JsonValue{*plan.clip_norm}) : "null")});
   if (has_fsdp(plan)) {
@@ -133,6 +138,14 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
     if (plan.mesh.replicas > 1) {
       append_words(launch.command,
                    {"data_parallel_replicate_dim=" + std::to_string(plan.mesh.replicas)});
+    }
+  }
+  if (selective) {
+    append_words(launch.command,
+                 {"ac_mode=selective", "ac_option=" + std::to_string(plan.recompute_every)});
+    if (plan.lora || plan.world == 1) {
+      launch.code.emplace_back(
+          "# This recipe has no ac_mode: checkpointing of some layers needs a recipe of your own.");
     }
   }
   if (plan.lora) {
@@ -149,15 +162,17 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
   }
   if (shipped.empty()) {
     launch.code.emplace_back(
-        "# torchtune ships no config.yaml for this model and recipe: copy that of another size");
+        "# torchtune 0.6 ships no config.yaml for this model and recipe: copy another one of this "
+        "recipe");
     launch.code.emplace_back(
-        "# (tune cp llama3_1/8B_lora config.yaml), and change its model, tokenizer and "
-        "checkpointer.");
+        "# (tune ls, tune cp NAME config.yaml), and change its model, tokenizer and checkpointer.");
   } else {
     launch.code.emplace_back(
         "# The weights must be there first (tune download). checkpointer.checkpoint_dir and");
     launch.code.emplace_back("# tokenizer.path say where, if it is not the folder of the config.");
   }
+  launch.code.emplace_back(
+      "# tokenizer.max_seq_len only cuts: the prediction is for sequences of this length.");
   return launch;
 }
 

@@ -41,8 +41,9 @@ std::optional<Error> refused_targets(const ModelSpec& spec, const LoraPlan& lora
     return targets.contains(std::string(name));
   };
   const auto refusal = [&targets](std::string_view name, std::string_view why) {
-    return Error::invalid_argument("lora", "adapters on " + std::string(name), std::string(why),
-                                   "name the others: --lora targets=" + others(targets, name));
+    return Error::invalid_argument(
+        "lora", "adapters on " + std::string(name), std::string(why),
+        "name the others, in --lora or --qlora: targets=" + others(targets, name));
   };
   if (std::ranges::find(kMambaTypes, recording.model) != kMambaTypes.end() &&
       adapts(kMambaOutput)) {

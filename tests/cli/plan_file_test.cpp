@@ -279,6 +279,16 @@ TEST_CASE("launch: the command builds the model of the configuration") {
   CHECK(has(latent, "--rotary-scaling-factor 40 --mscale 0.707 --mscale-all-dim 0.707"));
   CHECK(has(latent, "--moe-router-pre-softmax"));
   CHECK_FALSE(has(latent, "--moe-router-topk-scaling-factor"));
+  CHECK(has(latent, "--qk-layernorm"));
+  const std::string clamped = script("gpt-oss-20b --gpu h200 --gpus 8 --megatron ep=8");
+  for (const char* const part :
+       {"--quick-geglu", "--activation-func-clamp-value 7.0", "--softmax-type learnable",
+        "--window-size 128,0", "--rotary-base 150000", "no argument of Megatron"}) {
+    CAPTURE(part);
+    CHECK(has(clamped, part));
+  }
+  CHECK_FALSE(has(clamped, "--swiglu"));
+  CHECK_FALSE(has(clamped, "--moe-router-pre-softmax"));
   const std::string dense = script("qwen3-8b --gpu h200 --gpus 8 --megatron tp=2");
   CHECK(has(dense, "--norm-epsilon 1e-06"));
   CHECK_FALSE(has(dense, "--use-rope-scaling"));
@@ -294,7 +304,7 @@ TEST_CASE("launch: torchtune's configurations and their keys") {
     std::vector<std::string> says;
     std::string not_said;
   };
-  const std::array<Case, 6> cases = {
+  const std::array<Case, 8> cases = {
       {{"llama-3.3-70b --gpus 8 --fsdp", {"llama3_3/70B_full", "custom_sharded_layers=[]"}, "~"},
        {"llama-3.1-8b --qlora r=8,prepare=no",
         {"llama3_1/8B_qlora_single_device", "optimizer.fused=False", "optimizer.foreach=True"},
@@ -304,7 +314,13 @@ TEST_CASE("launch: torchtune's configurations and their keys") {
         "optimizer.foreach"},
        {"qwen2.5-3b", {"qwen2_5/3B_full_single_device", "optimizer_in_bwd=False"}, "~"},
        {"qwen2-7b --lora r=8", {"qwen2/7B_lora_single_device", "model.lora_dropout=0"}, "output=F"},
-       {"qwen1.5-32b --lora r=8", {"config.yaml", "tune cp"}, "qwen2_5"}}};
+       {"qwen1.5-32b --lora r=8", {"config.yaml", "tune cp"}, "qwen2_5"},
+       {"llama-3.1-8b --gpus 8 --fsdp --checkpointing every-2",
+        {"enable_activation_checkpointing=False", "ac_mode=selective", "ac_option=2"},
+        "of your own"},
+       {"llama-3.3-70b --gpus 16 --fsdp --checkpointing full",
+        {"--rdzv_endpoint", "enable_activation_checkpointing=True"},
+        "ac_mode"}}};
   for (const Case& one : cases) {
     CAPTURE(one.question);
     const std::string text =
