@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 
 #include "runtimes/fsdp/check.h"
@@ -55,6 +56,14 @@ Status check_torchtune(const ParallelPlan& plan) {
   }
   if (Status replicas = fsdp::check_replicas(plan); !replicas) {
     return replicas;
+  }
+  // ac_mode is a key of full_finetune_distributed alone.
+  const bool skips = plan.recompute != Recompute::kNone && plan.recompute_every > 1;
+  if (skips && (plan.lora || plan.world == 1)) {
+    return Error::invalid_argument(
+        "checkpointing", "every-" + std::to_string(plan.recompute_every) + " with torchtune",
+        "none or full: only its recipe for full fine-tuning on several GPUs leaves out layers",
+        "use --checkpointing full");
   }
   const std::string_view trouble = has_tune(plan) ? tune_trouble(plan) : std::string_view{};
   if (!trouble.empty()) {

@@ -143,10 +143,6 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
   if (selective) {
     append_words(launch.command,
                  {"ac_mode=selective", "ac_option=" + std::to_string(plan.recompute_every)});
-    if (plan.lora || plan.world == 1) {
-      launch.code.emplace_back(
-          "# This recipe has no ac_mode: checkpointing of some layers needs a recipe of your own.");
-    }
   }
   if (plan.lora) {
     add_adapters(launch.command, *plan.lora);

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/torchtune/plan.h"
 #include "tests/support/small_llama.h"
@@ -53,6 +54,23 @@ bool is_refused(const ParallelPlan& plan) {
 }
 
 }  // namespace
+
+TEST_CASE("torchtune: only the recipe for full fine-tuning on several GPUs skips layers") {
+  const auto refused = [](ParallelPlan plan, std::int64_t every) {
+    plan.recompute_every = every;
+    const Status checked = check_plan(small_llama(), plan);
+    return checked ? std::string() : checked.error().key;
+  };
+  ParallelPlan plan = recipe({});
+  CHECK(refused(plan, 1).empty());
+  CHECK(refused(plan, 2) == "checkpointing");
+  plan.world = 2;
+  edit_fsdp(plan) = {};
+  CHECK(refused(plan, 2).empty());
+  plan.lora = test::all_linear(8);
+  CHECK(refused(plan, 1).empty());
+  CHECK(refused(plan, 2) == "checkpointing");
+}
 
 TEST_CASE("torchtune: a compiled loss keeps bf16 logits, an eager one fp32 probabilities") {
   const auto eager = phase_of_recipe(recipe({}), "step1.forward");
@@ -105,7 +123,7 @@ TEST_CASE("torchtune: what its recipes do not do is refused by name") {
   plan.workload.accumulation = 2;
   CHECK(is_refused(plan));
   plan = recipe({.offload_activations = true});
-  plan.recompute_every = 2;
+  plan.recompute = Recompute::kNone;
   CHECK(is_refused(plan));
   plan = recipe({});
   plan.runtime = "transformers";
