@@ -77,8 +77,9 @@ std::string held_change_lines(const std::vector<HeldChange>& changes) {
   std::string text;
   for (const HeldChange& change : changes) {
     const cost::Remedy& remedy = change.remedy;
-    const std::string kind = trains_otherwise(remedy) ? "to fit, train otherwise: "
-                                                      : "to fit, change an option that is held: ";
+    const std::string kind = trains_otherwise(remedy)
+                                 ? "to fit, change the training: "
+                                 : "to fit, change an option that the search keeps fixed: ";
     text += kind + change_words(change) +
             " (replayed: " + std::string(cost::verdict_words(remedy.verdict, remedy.chance)) +
             "): " + plan_words(remedy.plan) + "\n  " + one_line(change.command) + "\n";

@@ -101,7 +101,7 @@ std::string commands_text(const PlanCommands& commands, const Terminal& terminal
       "\non " + counted(commands.gpus, "GPU") + "; the same plan again:\n" + shown(commands.fit);
   text += commands.clips
               ? "to run it:\n"
-              : "to run it (it does not clip gradients; a plan with --clip-norm 1 does):\n";
+              : "to run it (without clipping of gradients; plan with --clip-norm 1 to add it):\n";
   if (!commands.emit.empty()) {
     text += shown(commands.emit);
   }

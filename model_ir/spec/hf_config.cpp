@@ -553,7 +553,7 @@ Result<HfConfig> inspect_hf_config(std::string_view written, std::string_view fi
   if (!options.as && !type.empty() && type != kMultimodalGemma3 && !parse_family(type)) {
     config.notes.push_back("no model_type of transformers is called " + type + "; it is read as " +
                            std::string(name_of(config.model.family)) +
-                           ", whose class architectures names");
+                           ", the family of the class in architectures");
   }
   config.quantisation = quantisation_of(reader->root());
   Status status = reader->finish();

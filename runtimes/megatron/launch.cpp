@@ -313,7 +313,7 @@ Words remarks(const ModelSpec& model, const MegatronPlan& plan) {
       "# they change neither memory nor the time of a step.",
       "# --vocab-size is one less than the model's: NullTokenizer adds a token of its own. With "
       "the",
-      "# model's tokenizer, leave it out."};
+      "# model's tokenizer, leave out --vocab-size."};
   if (model.position == PositionKind::kRope && !model.rotary.base) {
     lines.emplace_back("# The model's file has no rope_theta; Megatron's --rotary-base is 10000.");
   }
@@ -330,10 +330,10 @@ Words remarks(const ModelSpec& model, const MegatronPlan& plan) {
     lines.emplace_back(
         "# The estimate is for a router with softmax scores of the chosen experts; this one's "
         "tensors");
-    lines.emplace_back("# differ by a few values per token.");
+    lines.emplace_back("# differ by a few values per token and expert.");
   }
   if (model.moe && plan.aux_loss) {
-    lines.emplace_back("# --moe-aux-loss-coeff is 0 where it is not given.");
+    lines.emplace_back("# --moe-aux-loss-coeff is 0 unless it is set.");
   }
   return lines;
 }

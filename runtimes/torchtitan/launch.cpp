@@ -215,6 +215,9 @@ void add_model(Launch& launch, const ModelSpec& model) {
   const std::string_view usual = llama ? "8B" : "0.6B";  // The file names the folder of this one.
   if (flavour == nullptr || flavour->name != usual || model.family == Family::kQwen3Moe) {
     launch.command.emplace_back("--model.hf_assets_path=assets/hf/model");
+    launch.code.emplace_back(
+        "# --model.hf_assets_path is the folder with the model's tokenizer "
+        "(scripts/download_hf_assets.py).");
   }
   if (flavour == nullptr) {
     launch.code.push_back("# torchtitan has no flavour of this size: add one to the dictionary " +
@@ -225,9 +228,6 @@ void add_model(Launch& launch, const ModelSpec& model) {
         "# The flavour has another rope_theta or scaling than the model; memory and time do not "
         "depend on them.");
   }
-  launch.code.emplace_back(
-      "# --model.hf_assets_path is the folder with the model's tokenizer "
-      "(scripts/download_hf_assets.py).");
 }
 
 }  // namespace

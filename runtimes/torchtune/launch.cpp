@@ -164,11 +164,11 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
         "# (tune ls, tune cp NAME config.yaml), and change its model, tokenizer and checkpointer.");
   } else {
     launch.code.emplace_back(
-        "# The weights must be there first (tune download). checkpointer.checkpoint_dir and");
+        "# Download the weights first (tune download). checkpointer.checkpoint_dir and");
     launch.code.emplace_back("# tokenizer.path say where, if it is not the folder of the config.");
   }
   launch.code.emplace_back(
-      "# tokenizer.max_seq_len only cuts: the prediction is for sequences of this length.");
+      "# tokenizer.max_seq_len only truncates: the prediction is for sequences of this length.");
   return launch;
 }
 

@@ -26,7 +26,7 @@ std::string others(const std::set<std::string>& targets, std::string_view refuse
       text += (text.empty() ? "" : "+") + name;
     }
   }
-  return text.empty() ? "q_proj+v_proj" : text;
+  return text.empty() ? "in_proj" : text;
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ std::optional<Error> refused_targets(const ModelSpec& spec, const LoraPlan& lora
   const auto refusal = [&targets](std::string_view name, std::string_view why) {
     return Error::invalid_argument(
         "lora", "adapters on " + std::string(name), std::string(why),
-        "name the others, in --lora or --qlora: targets=" + others(targets, name));
+        "name other layers, in --lora or --qlora: targets=" + others(targets, name));
   };
   if (std::ranges::find(kMambaTypes, recording.model) != kMambaTypes.end() &&
       adapts(kMambaOutput)) {

@@ -198,9 +198,9 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   }
   if (plan.precision == Precision::kBf16AutocastBf16) {  // FSDP asks so, too: it gathers in bf16.
     return Error::invalid_argument(
-        "precision", "16-bit weights under autocast",
-        "bf16 without autocast, or autocast-bf16 over fp32 weights: autocast casts in this model's "
-        "code, which was recorded in these two",
+        "precision", "bf16-autocast (16-bit weights under autocast)",
+        "bf16 without autocast, or autocast-bf16 over fp32 weights: autocast would change this "
+        "model's code, which was not recorded so",
         "use --precision bf16 or autocast-bf16; with --fsdp, --precision fp32 or param=fp32");
   }
   std::string holds;
