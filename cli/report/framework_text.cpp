@@ -120,7 +120,7 @@ std::vector<Reason> reasons_of(const PlanAnswer& answer) {
 /// An axis that was held, and its value.
 struct Held {
   std::string option;
-  std::string value;     ///< Of the plan that is shown first.
+  std::string value;     ///< The value in the plan that is shown first.
   std::string others{};  ///< The same option in the best plans of other frameworks, for people.
 };
 

@@ -199,7 +199,7 @@ struct ModelSpec {
       DType::kBf16;  ///< `torch_dtype` / `dtype` of the config; how weights are stored.
 
   NormKind norm = NormKind::kRms;
-  std::optional<double> norm_epsilon;  ///< As the file names it.
+  std::optional<double> norm_epsilon;  ///< The number in the file, if any.
   NormPlacement norm_placement = NormPlacement::kPre;
   ResidualForm residual = ResidualForm::kSequential;
   QkNorm qk_norm = QkNorm::kNone;

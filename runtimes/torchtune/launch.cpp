@@ -17,10 +17,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const char* python_flag(bool value) {
-  return value ? "True" : "False";
-}
-
 bool adapts(const LoraPlan& lora, std::initializer_list<std::string_view> modules) {
   return lora.targets.empty() || std::ranges::any_of(lora.targets, [&](std::string_view name) {
            return std::ranges::any_of(
@@ -44,7 +40,7 @@ void add_adapters(Words& words, const LoraPlan& lora) {
   }
   const bool mlp = adapts(lora, {"gate_proj", "up_proj", "down_proj"});  // gate_up_proj, too.
   append_words(words, {"model.lora_attn_modules=[" + attention + "]",
-                       std::string("model.apply_lora_to_mlp=") + python_flag(mlp),
+                       "model.apply_lora_to_mlp=" + python_text(mlp),
                        "model.lora_rank=" + std::to_string(lora.rank),
                        "model.lora_alpha=" + std::to_string(2 * lora.rank),
                        "model.lora_dropout=" + to_json(JsonValue{lora.dropout})});
@@ -82,10 +78,9 @@ void add_optimizer(Words& words, const OptimizerPlan& optimizer, std::string_vie
   const bool own = form == OptimizerForm::kFused || form == OptimizerForm::kForeach ||
                    form == OptimizerForm::kLoop;
   if (own) {
-    words.push_back(std::string("optimizer.fused=") + python_flag(form == OptimizerForm::kFused));
+    words.push_back("optimizer.fused=" + python_text(form == OptimizerForm::kFused));
     if (form != OptimizerForm::kFused) {
-      words.push_back(std::string("optimizer.foreach=") +
-                      python_flag(form == OptimizerForm::kForeach));
+      words.push_back("optimizer.foreach=" + python_text(form == OptimizerForm::kForeach));
     }
   } else if (names_fused(config)) {
     words.emplace_back("~optimizer.fused");  // bitsandbytes has no such argument.
@@ -124,14 +119,13 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
        "gradient_accumulation_steps=" + std::to_string(plan.workload.accumulation),
        "tokenizer.max_seq_len=" + std::to_string(plan.workload.sequence),
        std::string("dtype=") + (param_dtype(plan.precision) == DType::kBf16 ? "bf16" : "fp32"),
-       std::string("enable_activation_checkpointing=") + python_flag(recomputes && !selective),
+       "enable_activation_checkpointing=" + python_text(recomputes && !selective),
        "loss=" + loss_class(plan.loss),
        "clip_grad_norm=" + (plan.clip_norm ? to_json(JsonValue{*plan.clip_norm}) : "null")});
   if (has_fsdp(plan)) {
-    append_words(launch.command,
-                 {std::string("fsdp_cpu_offload=") + python_flag(fsdp_of(plan).cpu_offload),
-                  std::string("fsdp_reshard_after_forward=") +
-                      python_flag(fsdp_of(plan).reshard_after_forward)});
+    append_words(launch.command, {"fsdp_cpu_offload=" + python_text(fsdp_of(plan).cpu_offload),
+                                  "fsdp_reshard_after_forward=" +
+                                      python_text(fsdp_of(plan).reshard_after_forward)});
     launch.command.emplace_back(fsdp_of(plan).shard_embeddings
                                     ? "custom_sharded_layers=[tok_embeddings,output]"
                                     : "custom_sharded_layers=[]");
@@ -153,7 +147,7 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
     const std::string_view own = field.own.name;
     if (!own.empty() && !(plan.lora && own == "optimizer_in_bwd")) {
       launch.command.push_back(std::string(own) + "=" +
-                               python_flag(field.get(plan).as_bool().value_or(false)));
+                               python_text(field.get(plan).as_bool().value_or(false)));
     }
   }
   if (shipped.empty()) {

@@ -31,7 +31,7 @@ struct ShippedModel {
   std::string_view recipes;
   bool tied = false;
   bool scaled = false;           ///< With the rotary scaling of Llama 3.1.
-  std::string_view called = {};  ///< What the user's name of the model has to contain.
+  std::string_view called = {};  ///< A part of the name that the user gives the model.
 };
 
 constexpr std::array<ShippedModel, 29> kModels = {

@@ -180,7 +180,7 @@ TEST_CASE(
   CHECK(answer.complains("got prepare=yes --precision fp32 --attention sdpa, expected"));
   CHECK(answer.complains("prepare=no --precision bf16-autocast --attention sdpa"));
   const test::Answer plain = test::headroom(question + "--precision bf16-autocast");
-  CHECK_FALSE(plain.complains("expected"));  // What was recorded in bf16 serves it.
+  CHECK_FALSE(plain.complains("expected"));  // The code in bf16 serves it.
   // Whatever is named is answered.
   for (const char* named : {"prepare=yes --precision bf16", "prepare=no --precision bf16",
                             "prepare=no --precision fp16", "prepare=yes --precision bf16-autocast",
