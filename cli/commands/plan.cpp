@@ -359,6 +359,33 @@ Status read_search_memory(const Arguments& arguments, GpuTypes& asked) {
   return ok();
 }
 
+/// Adds what would fit to the answer of a search that found nothing.
+Status explain_what_fits(const Arguments& arguments, const plan::SearchQuestion& question,
+                         plan::SearchRecords& records, PlanAnswer& answer) {
+  const std::vector<plan::OtherDevice> larger = larger_devices(arguments, answer.search);
+  Result<plan::Infeasibility> infeasible =
+      plan::explain_infeasible(question, answer.result, larger, records);
+  if (!infeasible) {
+    return std::move(infeasible).error();
+  }
+  // More than the GPU has is no way out; the smallest peak and the larger GPU say as much.
+  std::erase_if(infeasible->mends, [&](const plan::Mend& mend) {
+    return mend.kind == plan::Mend::Kind::kBudget && Bytes{mend.value} > question.device.total;
+  });
+  answer.infeasible = std::move(infeasible).value();
+  answer.adapter_changes = adapter_changes(arguments, answer.search, larger, question.stop);
+  if (answer.infeasible->leanest) {
+    answer.held_changes = changes_of_leanest(arguments, answer.search, question,
+                                             answer.infeasible->leanest->plan);
+  }
+  if (!answer.adapter_changes.empty() && !answer.search.base.lora) {
+    std::erase_if(answer.held_changes, [](const HeldChange& change) {
+      return change.remedy.plan.lora.has_value();
+    });
+  }
+  return ok();
+}
+
 /// The common implementation of `plan` and `explain`.
 Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
                                  Explaining explaining) {
@@ -458,15 +485,8 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     answer.why = std::move(why).value();
     if (answer.result.status == plan::PlanStatus::kInfeasible && !answer.result.late) {
       line.say("nothing fits; looking for what would");
-      Result<plan::Infeasibility> infeasible = plan::explain_infeasible(
-          question, answer.result, larger_devices(arguments, answer.search), records);
-      if (!infeasible) {
-        return std::move(infeasible).error();
-      }
-      answer.infeasible = std::move(infeasible).value();
-      if (answer.infeasible->leanest) {
-        answer.held_changes = changes_of_leanest(arguments, answer.search, question,
-                                                 answer.infeasible->leanest->plan);
+      if (Status status = explain_what_fits(arguments, question, records, answer); !status) {
+        return std::move(status).error();
       }
     }
     answer.seconds = std::chrono::duration<double>(Clock::now() - begin).count();

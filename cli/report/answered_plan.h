@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/adapter_changes.h"
 #include "cli/held_changes.h"
 #include "cli/plan_choices.h"
 #include "cli/plan_search.h"
@@ -26,6 +27,7 @@ struct PlanAnswer {
   std::string why;     ///< Answers to `--why`, one per line.
   std::optional<plan::Infeasibility> infeasible{};  ///< Set if no plan fits.
   std::vector<HeldChange> held_changes{};           ///< Plans outside the space that fit.
+  std::vector<AdapterChange> adapter_changes{};     ///< Plans that train adapters and fit.
   std::vector<plan::StagePlacement> placements{};   ///< Only under `explain`.
   std::optional<ir::PlanFile> file{};               ///< The plan that was found.
   std::optional<PlanCommands> commands{};           ///< Commands that use the plan.

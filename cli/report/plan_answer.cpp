@@ -374,15 +374,22 @@ JsonValue would_fit_json(const PlanAnswer& answer) {
     fields.add("plan", ir::plan_to_json(change.remedy.plan));
     array.push_back(std::move(fields).finish());
   }
-  for (const plan::Mend& mend : answer.infeasible->mends) {
+  const auto add = [&array](std::string change, std::string command, const plan::Mend& mend) {
     JsonFields fields;
-    fields.add("change", mend_words(answer.arguments, mend));
-    fields.add("command", mend_command(answer.arguments, answer.search, mend));
+    fields.add("change", std::move(change));
+    fields.add("command", std::move(command));
     fields.add("smallest", mend.proven);
     fields.add("verdict", name_of(mend.verdict));
     fields.add("summary", plan_words(mend.plan.plan));
     fields.add("plan", ir::plan_to_json(mend.plan.plan));
     array.push_back(std::move(fields).finish());
+  };
+  for (const AdapterChange& one : answer.adapter_changes) {
+    add(one.change, one.command, one.mend);
+  }
+  for (const plan::Mend& mend : answer.infeasible->mends) {
+    add(mend_words(answer.arguments, mend), mend_command(answer.arguments, answer.search, mend),
+        mend);
   }
   return JsonValue{std::move(array)};
 }
@@ -556,6 +563,7 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
         "\n" + wrapped_lines(answer.why, terminal) +
         (answer.infeasible
              ? wrapped_lines(held_change_lines(answer.held_changes) +
+                                 adapter_change_lines(answer.adapter_changes) +
                                  mend_lines(answer.arguments, answer.search, *answer.infeasible),
                              terminal)
              : "");

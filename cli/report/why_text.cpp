@@ -144,29 +144,41 @@ std::string mend_words(const Arguments& arguments, const plan::Mend& mend) {
   return "";
 }
 
+std::string proof_words(const plan::Mend& mend) {
+  return " (replayed: " + std::string(cost::verdict_words(mend.verdict, mend.chance)) +
+         "), for example " + plan_words(mend.plan.plan);
+}
+
 std::string mend_command(const Arguments& arguments, const PlanSearch& search,
                          const plan::Mend& mend) {
-  std::vector<OptionValue> changed = changed_by(search, mend);
-  const bool plain = drops_quantisation(arguments, mend);
-  if (plain) {
-    changed = {{"lora", without_quantisation(*arguments.value("qlora"))}};
+  Arguments changed = arguments;
+  if (mend.kind == plan::Mend::Kind::kDevice) {
+    for (const std::string_view option : options_of_device()) {
+      changed.remove(option);
+    }
   }
+  if (drops_quantisation(arguments, mend)) {
+    changed.remove("qlora");
+    changed.remove("frozen-weights");
+    changed.remove("lora");
+    changed.set("lora", without_quantisation(*arguments.value("qlora")));
+    return search_command(changed);
+  }
+  for (const OptionValue& option : changed_by(search, mend)) {
+    changed.remove(option.name);
+    changed.set(option.name, option.value);
+  }
+  return search_command(changed);
+}
+
+std::string search_command(const Arguments& arguments) {
   std::string line = "headroom plan";
   for (const std::string& positional : arguments.positionals()) {
     line += " " + shell_word(positional);
   }
   const std::vector<OptionSpec> options = plan_search_options();
-  const auto dropped = mend.kind == plan::Mend::Kind::kDevice ? options_of_device()
-                                                              : std::span<const std::string_view>();
   for (const OptionSpec& spec : options) {
-    if (std::ranges::find(dropped, spec.name) != dropped.end() ||
-        (plain && (spec.name == "qlora" || spec.name == "frozen-weights"))) {
-      continue;
-    }
-    const auto own = std::ranges::find(changed, spec.name, &OptionValue::name);
-    const std::optional<std::string> value =
-        own == changed.end() ? arguments.value(spec.name) : own->value;
-    if (value) {
+    if (const std::optional<std::string> value = arguments.value(spec.name)) {
       line += " " + typed_option({.name = std::string(spec.name), .value = *value}, options);
     }
   }
@@ -177,10 +189,8 @@ std::string mend_lines(const Arguments& arguments, const PlanSearch& search,
                        const plan::Infeasibility& why) {
   std::string text;
   for (const plan::Mend& mend : why.mends) {
-    text += "would fit with " + mend_words(arguments, mend) +
-            " (replayed: " + std::string(cost::verdict_words(mend.verdict, mend.chance)) +
-            "): " + plan_words(mend.plan.plan) + "\n  " + mend_command(arguments, search, mend) +
-            "\n";
+    text += "would fit with " + mend_words(arguments, mend) + proof_words(mend) + "\n  " +
+            mend_command(arguments, search, mend) + "\n";
   }
   return text;
 }

@@ -174,6 +174,7 @@ struct KindOfTraffic {
 KindOfTraffic kind_of(const MemoryPerformance& memory, ir::TrafficKind kind) {
   switch (kind) {
     case ir::TrafficKind::kElementwise:
+    case ir::TrafficKind::kOneByOne:
       break;
     case ir::TrafficKind::kPermutation:
       return {.rate = memory.permutation};
@@ -209,7 +210,8 @@ Seconds gemm_time(const DevicePerformance& device, const ir::GemmShape& shape) {
       compute = std::min(compute, compute_seconds(work, gemm, shape, tile));
     }
   }
-  compute *= layout_factor(gemm, shape.layout) * row_factor(gemm, shape);
+  compute *= layout_factor(gemm, shape.layout) * row_factor(gemm, shape) *
+             (shape.micro_scaled ? gemm.micro_scaled : 1);
   const Moved moved = bytes_moved(shape);
   const double operands = moved.operands / device.memory.rate.value();
   const double result = moved.result / device.memory.rate.value();
@@ -266,7 +268,8 @@ double moved_bytes(const ir::AttentionShape& shape) {
 
 Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& shape) {
   HEADROOM_ASSERT(shape.bytes >= 0 && shape.launches >= 1);
-  if (shape.kind != ir::TrafficKind::kElementwise) {
+  const bool alone = shape.kind == ir::TrafficKind::kOneByOne;
+  if (shape.kind != ir::TrafficKind::kElementwise && !alone) {
     const KindOfTraffic own = kind_of(device.memory, shape.kind);
     return static_cast<double>(shape.launches) * device.memory.floor +
            Bytes{shape.bytes} / own.rate +
@@ -278,7 +281,7 @@ Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& sh
   const double cached = std::clamp(2 - 2 * each / fits, 0.0, 1.0) * each;
   double time =
       cached / device.memory.cached.value() + (each - cached) / device.memory.rate.value();
-  if (device.memory.elements > 0) {
+  if (device.memory.elements > 0 && (alone || !device.memory.wide)) {
     const double handled = static_cast<double>(shape.elements) / device.memory.elements;
     time = std::max(time, handled / static_cast<double>(shape.launches));
   }

@@ -57,6 +57,7 @@ GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device)
   gemm.together = group.optional_number("together_rate", kSlowed).value_or(1);
   gemm.uneven_rows = group.optional_number("uneven_rows_rate", kSlowed).value_or(1);
   gemm.odd_rows = group.optional_number("odd_rows_rate", kSlowed).value_or(1);
+  gemm.micro_scaled = group.optional_number("micro_scaled_time", kFactor).value_or(1);
   gemm.series = group.number("series_time", kFactor);
   gemm.accumulate_loss = group.number("accumulate_loss_share", kLoss);
   gemm.series_call = Seconds{group.number("series_call_seconds", kNoTime)};

@@ -26,6 +26,8 @@ struct GemmPerformance {
   double together = 1;         ///< Rate while the run's other devices work, relative to that alone.
   double uneven_rows = 1;      ///< Rate if rows are no multiple of 16 bytes, relative to others.
   double odd_rows = 1;         ///< The same if rows have an odd number of elements.
+  double micro_scaled = 1;     ///< Time with micro-scaled operands relative to 8-bit ones with a
+                               ///< scale per tensor.
   double series = 1;           ///< Time of a series (`ir::GemmBatch`) relative to its waves' time.
   double accumulate_loss = 0;  ///< Exposed share of the traffic of a series' accumulated results.
   Seconds series_call;         ///< Host time for each product of a series.
@@ -63,6 +65,7 @@ struct MemoryPerformance {
   BytesPerSecond permutation;  ///< Rates of kernels of these kinds (`ir::TrafficKind`).
   BytesPerSecond cross_entropy;
   double elements = 0;  ///< Elements per second of kernels with one per thread; 0: no limit.
+  bool wide = false;    ///< Only kernels of kind kOneByOne have that limit.
   /// Seconds per element of a list in addition to its bytes, by kind of kernel.
   double list_element = 0;
   double fused_step_element = 0;

@@ -26,6 +26,9 @@ ir::JsonFields gemm_fields(const GemmPerformance& gemm, const DeviceSpec& device
   fields.add("together_rate", gemm.together);
   fields.add("uneven_rows_rate", gemm.uneven_rows);
   fields.add("odd_rows_rate", gemm.odd_rows);
+  if (gemm.micro_scaled != 1) {
+    fields.add("micro_scaled_time", gemm.micro_scaled);
+  }
   fields.add("series_time", gemm.series);
   fields.add("accumulate_loss_share", gemm.accumulate_loss);
   fields.add("series_call_seconds", gemm.series_call.value());

@@ -101,9 +101,7 @@ DevicePerformance performance_in(const Machine& machine, const ir::ParallelPlan&
   if (machine.host) {
     share_host(*machine.host, plan.world, performance.host);
   }
-  if (ir::runtime_of(plan).has_wide_kernels(plan)) {
-    performance.memory.elements = 0;
-  }
+  performance.memory.wide = ir::runtime_of(plan).has_wide_kernels(plan);
   return performance;
 }
 

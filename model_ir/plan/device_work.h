@@ -31,6 +31,7 @@ struct GemmShape {
   GemmLayout layout = GemmLayout::kTN;
   GemmBatch batch = GemmBatch::kStrided;
   bool accumulate = false;  ///< Adds to the content of C (weight gradients in a buffer).
+  bool micro_scaled = false;  ///< 8-bit operands have a scale for each 32 values (MXFP8).
   [[nodiscard]] double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
            static_cast<double>(count);
@@ -68,6 +69,7 @@ struct AttentionShape {
 ///          bitsandbytes-foundation/bitsandbytes csrc/kernels.cu, kOptimizer*8bit2StateBlockwise.
 enum class TrafficKind : std::uint8_t {
   kElementwise,
+  kOneByOne,       ///< kElementwise of PyTorch itself, in a framework with kernels of its own.
   kPermutation,    ///< Sorts rows by expert and back (Transformer Engine's Triton kernels).
   kCrossEntropy,   ///< Whole rows of logits (Triton kernels of Transformer Engine and Liger).
   kList,           ///< One operation on a list of tensors (multi_tensor_apply).
@@ -80,7 +82,7 @@ struct TrafficShape {
   std::int64_t bytes = 0;
   std::int64_t launches = 1;
   TrafficKind kind = TrafficKind::kElementwise;
-  /// kList: elements of the list's tensors. kElementwise: elements that each take one thread,
+  /// kList: elements of the list's tensors. kElementwise, kOneByOne: elements that each take one thread,
   /// because the operands differ in type, size or order; 0: a thread handles several elements in
   /// one vectorised access.
   std::int64_t elements = 0;

@@ -270,6 +270,9 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& 
                 [&](std::int64_t value) { return std::ranges::binary_search(given, value); });
   std::ranges::stable_sort(values, {},
                            [&](std::int64_t value) { return distance_of(axis, given, value); });
+  if (axis == Axis::kRuntime) {
+    values.clear();  // No framework is nearer than another.
+  }
   bool open = false;
   for (const std::int64_t value : values) {
     Mend mend = mend_to(Mend::Kind::kAxis, value);
@@ -290,7 +293,9 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& 
   }
   mend = *std::move(found).value();
   const ir::ParallelPlan& plan = mend.plan.plan;
-  const bool has = find_common_axis(axis) != nullptr || find_axis(search_of(plan), axis) != nullptr;
+  const bool has =
+      axis != Axis::kRuntime &&
+      (find_common_axis(axis) != nullptr || find_axis(search_of(plan), axis) != nullptr);
   mend.value = has ? value_of(plan, axis) : -1;
   return std::optional(std::move(mend));
 }
@@ -362,6 +367,7 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question, const P
   if (!least) {
     return std::move(least).error();
   }
+  MaybeMend memory = std::optional<Mend>();
   const auto take = [&](MaybeMend mend) -> Status {
     if (!mend) {
       return std::move(mend).error();
@@ -375,11 +381,11 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question, const P
     why.leanest = least->best;
     why.leanest->capacity = capacity_of(question, least->best->plan);
     why.proven = least->status == PlanStatus::kOptimal;
-    const bool late = is_stopped(question);
-    if (Status status = take(late ? MaybeMend(std::optional<Mend>())
-                                  : more_memory(question, *least->best, records));
-        !status) {
-      return std::move(status).error();
+    if (!is_stopped(question)) {
+      memory = more_memory(question, *least->best, records);
+      if (!memory) {
+        return std::move(memory).error();
+      }
     }
   } else {
     why.least_host = least->least_host;
@@ -405,12 +411,30 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question, const P
       return std::move(status).error();
     }
   }
-  const auto memory = std::ranges::find(why.mends, Mend::Kind::kBudget, &Mend::kind);
-  const Bytes needed = memory == why.mends.end() ? Bytes{} : Bytes{memory->value};
+  const Bytes needed = *memory ? Bytes{(*memory)->value} : Bytes{};
   if (Status status = take(other_device(question, others, needed)); !status) {
     return std::move(status).error();
   }
+  if (Status status = take(std::move(memory)); !status) {
+    return std::move(status).error();
+  }
   return why;
+}
+
+Result<std::vector<Mend>> other_hardware(const SearchQuestion& question,
+                                         std::span<const OtherDevice> others,
+                                         SearchRecords& records) {
+  std::vector<Mend> mends;
+  for (const auto& change :
+       {MaybeMend(more_gpus(question, records)), other_device(question, others, Bytes{})}) {
+    if (!change) {
+      return change.error();
+    }
+    if (*change) {
+      mends.push_back(**change);
+    }
+  }
+  return mends;
 }
 
 }  // namespace headroom::plan

@@ -27,8 +27,8 @@ struct OtherDevice {
   cost::Machine machine;
 };
 
-/// The smallest change of each kind: more device memory, more host memory, more GPUs, a shorter
-/// sequence, another value of each axis that is held, and a GPU with more memory. Each is replayed.
+/// The smallest change of each kind: more host memory, more GPUs, a shorter sequence, another value
+/// of each axis that is held, a GPU with more memory, and more device memory. Each is replayed.
 /// `found`: the answer of the search, in which nothing fits; more host memory is tried if some of
 /// its plans lack nothing else.
 ///
@@ -46,6 +46,14 @@ struct OtherDevice {
 /// Errors:  those of `search`.
 [[nodiscard]] Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
                                                        const PlanResult& found,
+                                                       std::span<const OtherDevice> others,
+                                                       SearchRecords& records);
+
+/// The changes of hardware alone with which a plan of `question` fits: the fewest GPUs, and the GPU
+/// with the least memory among `others`, which are in that order.
+///
+/// Errors:  those of `search`.
+[[nodiscard]] Result<std::vector<Mend>> other_hardware(const SearchQuestion& question,
                                                        std::span<const OtherDevice> others,
                                                        SearchRecords& records);
 

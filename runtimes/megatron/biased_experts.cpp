@@ -57,12 +57,26 @@ Tensor weighted_bias(const Runner& run, const Tensor& bias, const Tensor& probab
   return output;
 }
 
+/// In this scope, operators run PyTorch's own kernels.
+class Unfused {
+ public:
+  explicit Unfused(Eager& eager) : eager_(eager), before_(eager.exchange_unfused(true)) {}
+  ~Unfused() { eager_.exchange_unfused(before_); }
+  Unfused(const Unfused&) = delete;
+  Unfused& operator=(const Unfused&) = delete;
+
+ private:
+  Eager& eager_;
+  bool before_;
+};
+
 }  // namespace
 
 Tensor clamped_quick_geglu(const Runner& run, const Tensor& input, const Tensor& probabilities) {
   Eager& eager = run.eager();
   Tensor joined;
   {
+    const Unfused unfused(eager);
     const auto [gate, straight] = halves(run, input);
     const Tensor below = torch::clamp(eager, gate, torch::ClampBounds::kUpper);
     const Tensor inside = torch::clamp(eager, straight, torch::ClampBounds::kBoth);
@@ -75,6 +89,7 @@ Tensor clamped_quick_geglu(const Runner& run, const Tensor& input, const Tensor&
 Tensor add_expert_biases(const Runner& run, const Tensor& output, const std::vector<Tensor>& biases,
                          const Tensor& probabilities) {
   Eager& eager = run.eager();
+  const Unfused unfused(eager);
   const std::vector<std::int64_t> rows = expert_rows(output.shape()[0], biases.size());
   const std::vector<Tensor> parts = split_rows(eager, output, rows);
   const std::vector<Tensor> shares = split_rows(eager, probabilities, rows);

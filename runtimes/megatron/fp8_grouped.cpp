@@ -151,6 +151,7 @@ std::vector<std::int64_t> weight_scales(const Runner& run, const Experts& expert
 void run_products(const Runner& run, const Experts& experts, GemmShape all) {
   all.count = experts.count();
   all.dtype = DType::kFp8;
+  all.micro_scaled = run.context.megatron.fp8 == MegatronFp8::kMxfp8;
   all.batch = run.context.megatron.fused_experts ? GemmBatch::kGrouped : GemmBatch::kSeries;
   run.process.touch_grouped_workspaces();
   run_per_expert(run.eager(), all);

@@ -60,9 +60,16 @@ Fp8Tensor gather_rows(const Runner& run, const Fp8Tensor& part) {
   return whole;
 }
 
+/// The product `dims` of 8-bit operands.
+GemmShape in_fp8(const Runner& run, GemmShape dims) {
+  dims.micro_scaled = run.context.megatron.fp8 == MegatronFp8::kMxfp8;
+  return dims;
+}
+
 Tensor multiply(const Runner& run, const Fp8Tensor& total, const Fp8Tensor& weight,
                 const Layer& layer) {
-  const GemmShape dims = forward_dims(total.rows.shape()[0], layer.weight, DType::kFp8);
+  const GemmShape dims =
+      in_fp8(run, forward_dims(total.rows.shape()[0], layer.weight, DType::kFp8));
   Tensor output = layer.scatters ? gemm_and_scatter(run, dims) : gemm(run, dims);
   const ReadScales scales = swizzle(run, weight.row_scales, total.row_scales);
   return output;
@@ -76,7 +83,8 @@ struct InputGradient {
 };
 InputGradient input_gradient(const Runner& run, const Fp8Tensor& gradient, const Fp8Tensor& weight,
                              const Layer& layer) {
-  const GemmShape dims = backward_dims(gradient.rows.shape()[0], layer.weight, DType::kFp8);
+  const GemmShape dims =
+      in_fp8(run, backward_dims(gradient.rows.shape()[0], layer.weight, DType::kFp8));
   Tensor product = layer.gathers ? shared_gemm(run, dims) : gemm(run, dims);
   { const ReadScales scales = swizzle(run, weight.column_scales, gradient.row_scales); }
   if (layer.gathers) {
@@ -90,7 +98,8 @@ InputGradient input_gradient(const Runner& run, const Fp8Tensor& gradient, const
 
 WeightGradient weight_gradient_fp8(const Runner& run, const Fp8Tensor& gradient,
                                    const Fp8Tensor& input, const Layer& layer, std::int64_t rows) {
-  WeightGradient own = weight_gradient(run, weight_dims(rows, layer.weight, DType::kFp8), false);
+  WeightGradient own =
+      weight_gradient(run, in_fp8(run, weight_dims(rows, layer.weight, DType::kFp8)), false);
   const ReadScales scales = swizzle(run, input.column_scales, gradient.column_scales);
   return own;
 }

@@ -203,7 +203,9 @@ Gradients run_node(Eager& eager, Node& node, Gradients inputs) {
     return {};
   }
   const StreamId before = eager.exchange_stream(node.stream);
+  const bool unfused_before = eager.exchange_unfused(node.unfused);
   Gradients outputs = node.apply(eager, inputs, node);
+  eager.exchange_unfused(unfused_before);
   eager.exchange_stream(before);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!node.wants(i)) {

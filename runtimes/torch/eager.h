@@ -54,6 +54,10 @@ class Eager {
   /// Makes `stream` the current stream, on which new tensors are allocated. Returns the previous
   /// one.
   StreamId exchange_stream(StreamId stream) { return std::exchange(stream_, stream); }
+  /// Whether operators run PyTorch's own kernels although those of the framework are fused
+  /// (`TrafficKind::kOneByOne`).
+  [[nodiscard]] bool unfused() const { return unfused_; }
+  bool exchange_unfused(bool unfused) { return std::exchange(unfused_, unfused); }
   [[nodiscard]] StreamId stream() const { return stream_; }
   /// `tensor.record_stream`: when the last reference is dropped, the tensor no longer counts as
   /// allocated. Its memory is freed only at the next allocation after that, when the allocator
@@ -194,6 +198,7 @@ class Eager {
   bool meta_ = false;
   bool distributed_ = false;
   StreamId stream_ = 0;
+  bool unfused_ = false;
   int backward_depth_ = 0;
   std::uint64_t sequence_ = 0;
   SavedTensorHooks* saved_tensor_hooks_ = nullptr;

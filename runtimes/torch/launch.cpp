@@ -82,8 +82,10 @@ struct Operands {
   }
   void run(Eager& eager) const {
     if (largest != nullptr) {
+      const bool alone = one_by_one && eager.unfused();
       eager.run(TrafficShape{.bytes = bytes,
                              .launches = launches_over(*largest, most),
+                             .kind = alone ? TrafficKind::kOneByOne : TrafficKind::kElementwise,
                              .elements = one_by_one ? count : 0});
     }
   }

@@ -67,6 +67,7 @@ class Node {
   int uses = 0;
   int inputs = 1;            ///< Number of gradients it waits for: outputs of the forward operator.
   StreamId stream = 0;       ///< The stream on which it runs and gradients for it are summed.
+  bool unfused = false;      ///< `Eager::unfused`, of its forward operator.
   bool distributed = false;  ///< Gradients for it are DTensors, which are never summed in place.
   boost::container::small_vector<Edge, 3> next;
   TensorImpl* leaf = nullptr;  ///< AccumulateGrad: the leaf (not counted).

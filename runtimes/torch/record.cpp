@@ -52,6 +52,7 @@ bool Record::begin(bool wanted) {
   node_->layer = eager_.layer();
   node_->site_operation = eager_.operation();
   node_->distributed = eager_.distributed();
+  node_->unfused = eager_.unfused();
   node_->stream = eager_.stream();
   return true;
 }

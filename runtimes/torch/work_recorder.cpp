@@ -25,7 +25,7 @@ std::uint64_t mix(std::initializer_list<std::int64_t> values) {
 std::uint64_t hash_of(const GemmShape& shape) {
   return mix({shape.m, shape.n, shape.k, shape.count, static_cast<std::int64_t>(shape.dtype),
               static_cast<std::int64_t>(shape.layout), static_cast<std::int64_t>(shape.batch),
-              shape.accumulate ? 1 : 0});
+              (shape.accumulate ? 1 : 0) + (shape.micro_scaled ? 2 : 0)});
 }
 
 std::uint64_t hash_of(const AttentionShape& shape) {

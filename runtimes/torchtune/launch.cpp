@@ -150,7 +150,14 @@ Launch tune_launch(const ModelSpec& model, const ParallelPlan& plan, const Launc
                                python_text(field.get(plan).as_bool().value_or(false)));
     }
   }
-  if (shipped.empty()) {
+  if (model.family == Family::kQwen3) {
+    // Source: pytorch/torchtune, torchtune/models/qwen3, which eb01f076 added after v0.6.1.
+    launch.code.emplace_back(
+        "# torchtune 0.6 has no Qwen3. Its main branch has: install it from the repository. The "
+        "prediction");
+    launch.code.emplace_back(
+        "# is for the recipes of 0.6, and the configs are below qwen3/ (tune ls).");
+  } else if (shipped.empty()) {
     launch.code.emplace_back(
         "# torchtune 0.6 ships no config.yaml for this model and recipe: copy another one of this "
         "recipe");

@@ -526,4 +526,32 @@ TEST_CASE("plan: 16-bit weights in place of quantised ones are LoRA in the comma
   CHECK(answer.complains("experts are not quantised"));
 }
 
+TEST_CASE("plan: where no full fine-tuning fits, adapters are proposed, on other GPUs if need be" *
+          doctest::skip(test::kSanitized)) {
+  const std::string runtime = " --gpu rtx-4090 --runtime transformers";
+  const Document small = test::json_of("plan llama-3.1-8b" + runtime);
+  CHECK(small.text("status") == "infeasible");
+  CHECK(small.text("would_fit/0/change") == "--lora r=16");
+  const std::string command = small.text("would_fit/0/command");
+  CHECK(command == "headroom plan llama-3.1-8b" + runtime + " --lora r=16");
+  CHECK(test::headroom(command.substr(std::string("headroom ").size())).code == ExitCode::kYes);
+  const Answer large = test::headroom("plan llama-3.1-70b" + runtime);
+  CHECK(large.says("would fit with --qlora r=16,prepare=no and --gpu "));
+  CHECK(large.says(", which trains"));
+  // No GPU has what the leanest plan of all parameters needs.
+  CHECK_FALSE(large.says(" of GPU memory (replayed: "));
+  // Whoever asked for adapters keeps their keys.
+  const Answer quantised = test::headroom("plan llama-3.1-8b --lora r=8 --budget 12GiB" + runtime);
+  CHECK(quantised.says("would fit with --qlora r=8,prepare=no (replayed: "));
+  CHECK(quantised.says(" --qlora r=8,prepare=no\n"));
+}
+
+TEST_CASE("plan: another framework is proposed as any of them, with an example" *
+          doctest::skip(test::kSanitized)) {
+  const Answer answer = test::headroom(
+      "plan llama-3.1-8b --gpu h100 --gpus 1 --precision bf16-master --runtime transformers");
+  CHECK(answer.says("would fit with --runtime any (replayed: "));
+  CHECK(answer.says("), for example "));
+}
+
 }  // namespace headroom::cli

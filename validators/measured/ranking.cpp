@@ -17,15 +17,20 @@ int sign_of(double value) {
   return value > 0 ? 1 : value < 0 ? -1 : 0;
 }
 
+struct RankedRun {
+  double predicted = 0;
+  double measured = 0;
+};
+
 /// Kendall's tau-b; nothing if all predicted or all measured values are equal.
-std::optional<double> tau_of(const std::vector<const Score*>& scores) {
+std::optional<double> tau_of(const std::vector<RankedRun>& runs) {
   double agreement = 0;
   double predicted = 0;  // Untied pairs.
   double measured = 0;
-  for (std::size_t i = 0; i < scores.size(); ++i) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      const int guess = sign_of(scores[i]->predicted - scores[j]->predicted);
-      const int truth = sign_of(scores[i]->measured - scores[j]->measured);
+      const int guess = sign_of(runs[i].predicted - runs[j].predicted);
+      const int truth = sign_of(runs[i].measured - runs[j].measured);
       agreement += guess * truth;
       predicted += guess * guess;
       measured += truth * truth;
@@ -35,13 +40,29 @@ std::optional<double> tau_of(const std::vector<const Score*>& scores) {
   return pairs > 0 ? std::optional(agreement / pairs) : std::nullopt;
 }
 
+/// The runs with the mean measured value of all runs with their prediction in its place.
+std::vector<RankedRun> best_guesses(std::vector<RankedRun> runs) {
+  std::map<double, std::pair<double, int>> sums;
+  for (const RankedRun& run : runs) {
+    auto& [sum, count] = sums[run.predicted];
+    sum += run.measured;
+    ++count;
+  }
+  for (RankedRun& run : runs) {
+    const auto& [sum, count] = sums[run.predicted];
+    run.predicted = sum / count;
+  }
+  return runs;
+}
+
 }  // namespace
 
 std::vector<RankingLine> rank_agreement(const std::vector<Score>& scores) {
-  std::map<RankedRuns, std::vector<const Score*>> groups;
+  std::map<RankedRuns, std::vector<RankedRun>> groups;
   for (const Score& score : scores) {
     if (is_time(score.metric) && !score.subject.empty()) {
-      groups[{score.source, score.subject, score.metric}].push_back(&score);
+      groups[{score.source, score.subject, score.metric}].push_back(
+          {.predicted = score.predicted, .measured = score.measured});
     }
   }
   std::vector<RankingLine> lines;
@@ -52,7 +73,8 @@ std::vector<RankingLine> rank_agreement(const std::vector<Score>& scores) {
                        .subject = std::get<1>(group),
                        .metric = std::get<2>(group),
                        .n = runs.size(),
-                       .tau = *tau});
+                       .tau = *tau,
+                       .attainable = tau_of(best_guesses(runs)).value_or(*tau)});
     }
   }
   return lines;

@@ -74,7 +74,8 @@ JsonValue json_of(const RankingLine& line) {
                                      {"subject", text_value(line.subject)},
                                      {"metric", text_value(name_of(line.metric))},
                                      {"n", JsonValue{static_cast<std::int64_t>(line.n)}},
-                                     {"kendall_tau", JsonValue{line.tau}}}};
+                                     {"kendall_tau", JsonValue{line.tau}},
+                                     {"attainable_tau", JsonValue{line.attainable}}}};
 }
 
 /// Writes one value per line, so that a diff of two reports is readable.
@@ -167,15 +168,19 @@ std::string ranking_table(const std::vector<Score>& scores) {
   if (lines.empty()) {
     return {};
   }
-  std::vector<std::vector<std::string>> rows{{"Kendall's tau", "source", "runs of", "metric", "n"}};
+  const auto three_digits = [](double value) {
+    std::array<char, 16> text{};
+    std::snprintf(text.data(), text.size(), "%.3f", value);
+    return std::string(text.data());
+  };
+  std::vector<std::vector<std::string>> rows{
+      {"Kendall's tau", "attainable", "source", "runs of", "metric", "n"}};
   for (const RankingLine& line : lines) {
-    std::array<char, 16> tau{};
-    std::snprintf(tau.data(), tau.size(), "%.3f", line.tau);
-    rows.push_back({tau.data(), line.source, line.subject, std::string(name_of(line.metric)),
-                    std::to_string(line.n)});
+    rows.push_back({three_digits(line.tau), three_digits(line.attainable), line.source,
+                    line.subject, std::string(name_of(line.metric)), std::to_string(line.n)});
   }
-  return "\n" +
-         text_table(rows, {Align::kRight, Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight});
+  return "\n" + text_table(rows, {Align::kRight, Align::kRight, Align::kLeft, Align::kLeft,
+                                  Align::kLeft, Align::kRight});
 }
 
 }  // namespace

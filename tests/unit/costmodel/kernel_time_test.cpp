@@ -123,6 +123,26 @@ TEST_CASE("kernel time: elements handled one by one take their own time where th
   CHECK(traffic_time(h100, shape).value() == doctest::Approx(100 * wide.value()).epsilon(0.03));
 }
 
+TEST_CASE("kernel time: where a framework's kernels are wide, only PyTorch's own go by elements") {
+  DevicePerformance b200 = performance("b200");
+  ir::TrafficShape shape{.bytes = 4LL * 8192 * 14336, .elements = 8192LL * 14336};
+  const Seconds single = traffic_time(b200, shape);
+  CHECK(single.value() ==
+        doctest::Approx(8192.0 * 14336 / b200.memory.elements + b200.memory.floor.value()));
+  b200.memory.wide = true;
+  CHECK(traffic_time(b200, shape) < single);
+  shape.kind = ir::TrafficKind::kOneByOne;
+  CHECK(traffic_time(b200, shape) == single);
+}
+
+TEST_CASE("kernel time: products of MXFP8 take longer than those with a scale per tensor") {
+  const DevicePerformance b300 = performance("b300");
+  ir::GemmShape shape{.m = 15872, .n = 16384, .k = 4096, .dtype = ir::DType::kFp8};
+  const double whole = gemm_time(b300, shape).value();
+  shape.micro_scaled = true;
+  CHECK(gemm_time(b300, shape).value() / whole == doctest::Approx(1.051).epsilon(0.01));
+}
+
 TEST_CASE("kernel time: AdamW's lists, its fused step and 8-bit states take what an H100 took") {
   // Llama 3.1 8B: eight passes over its parameters in 16 bits, which move 42 bytes of each; one
   // kernel, which moves 14; and bitsandbytes, 10 (tests/gpu/results, tests/measured/gpu_h100).

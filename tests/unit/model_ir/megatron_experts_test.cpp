@@ -149,6 +149,26 @@ TEST_CASE("megatron experts: HybridEP exchanges tokens instead of copies for eac
   }));
 }
 
+TEST_CASE("megatron experts: only gpt-oss's clamps and biases run PyTorch's own kernels") {
+  const ModelSpec gpt_oss = parse_hf_config(R"({"model_type": "gpt_oss", "hidden_size": 256,
+    "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 32000, "num_local_experts": 8,
+    "num_experts_per_tok": 4, "max_position_embeddings": 4096, "sliding_window": 128})",
+                                            "gpt-oss")
+                                .value();
+  ParallelPlan plan = gathering(1);
+  edit_megatron(plan).grouped_gemm = true;
+  const auto one_by_one = [&plan](const ModelSpec& model) {
+    const RankProgram program = lower(model, plan, Rank{0}, DeviceTraits{}).value();
+    return std::ranges::count_if(program.work.shapes, [](const WorkShape& shape) {
+      const auto* const traffic = std::get_if<TrafficShape>(&shape);
+      return traffic != nullptr && traffic->kind == TrafficKind::kOneByOne;
+    });
+  };
+  CHECK(one_by_one(gpt_oss) > 0);
+  CHECK(one_by_one(mixture_of_eight(true)) == 0);
+}
+
 TEST_CASE("megatron experts: fused products take the place of casts and of the activation") {
   ParallelPlan plan = gathering(1);
   edit_megatron(plan).fp8 = MegatronFp8::kMxfp8;

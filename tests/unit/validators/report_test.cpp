@@ -185,11 +185,19 @@ TEST_CASE("ranking: Kendall's tau over the runs of one model on one machine, tie
   add("c", 1, 1);
   add("c", 1, 2);
   add("c", 2, 3);  // A tie among the predicted: 2 / sqrt(2 x 3).
+  add("d", 3, 1);
+  add("d", 3, 2);  // One configuration, measured twice, and predicted above the other.
+  add("d", 2, 3);
   const std::vector<RankingLine> lines = rank_agreement(scores);
-  REQUIRE(lines.size() == 2);
+  REQUIRE(lines.size() == 3);
   CHECK(lines[0].subject == "a");
   CHECK(lines[0].tau == doctest::Approx(1.0 / 3));
   CHECK(lines[1].tau == doctest::Approx(2 / std::sqrt(6.0)));
+  CHECK(lines[2].tau == doctest::Approx(-2 / std::sqrt(6.0)));
+  // Where no prediction repeats, all pairs could agree; two runs of one cannot be told apart.
+  CHECK(lines[0].attainable == doctest::Approx(1));
+  CHECK(lines[1].attainable == doctest::Approx(2 / std::sqrt(6.0)));
+  CHECK(lines[2].attainable == doctest::Approx(2 / std::sqrt(6.0)));
 }
 
 }  // namespace headroom::check
