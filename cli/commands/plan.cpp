@@ -25,6 +25,7 @@
 #include "cli/search_clock.h"
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
+#include "model_ir/base/counted.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_writer.h"
 #include "planner/explain/explain.h"
@@ -274,6 +275,12 @@ std::vector<std::string> notes_of_search(const PlanAnswer& answer) {
         "optimizer states are in 16 bits, which trains differently (--precision bf16; type "
         "--precision bf16-master to see what fp32 master weights would need)");
   }
+  if (answer.result.best && search.objective == plan::Objective::kMicroBatch &&
+      answer.result.best->plan.workload.accumulation == 1) {
+    notes.push_back("the micro-batches of all ranks are the whole batch of " +
+                    counted(search.global_batch, "sequence") +
+                    "; larger ones may fit with a larger --global-batch");
+  }
   if (answer.result.estimate) {
     add(host_notes(answer.result.estimate->host, search.device));
   }
@@ -375,13 +382,12 @@ Status explain_what_fits(const Arguments& arguments, const plan::SearchQuestion&
   answer.infeasible = std::move(infeasible).value();
   answer.adapter_changes = adapter_changes(arguments, answer.search, larger, question.stop);
   if (answer.infeasible->leanest) {
-    answer.held_changes = changes_of_leanest(arguments, answer.search, question,
-                                             answer.infeasible->leanest->plan);
+    answer.held_changes =
+        changes_of_leanest(arguments, answer.search, question, answer.infeasible->leanest->plan);
   }
   if (!answer.adapter_changes.empty() && !answer.search.base.lora) {
-    std::erase_if(answer.held_changes, [](const HeldChange& change) {
-      return change.remedy.plan.lora.has_value();
-    });
+    std::erase_if(answer.held_changes,
+                  [](const HeldChange& change) { return change.remedy.plan.lora.has_value(); });
   }
   return ok();
 }

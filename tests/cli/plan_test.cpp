@@ -554,4 +554,14 @@ TEST_CASE("plan: another framework is proposed as any of them, with an example" 
   CHECK(answer.says("), for example "));
 }
 
+TEST_CASE("plan: the largest micro-batch says when the batch is what limits it") {
+  const std::string line =
+      "plan gpt2 --gpu a100-80gb --runtime transformers --objective micro-batch";
+  const Answer whole = test::headroom(line);
+  CHECK(whole.complains("larger ones may fit with a larger --global-batch"));
+  const Answer part = test::headroom(line + " --global-batch 4096");
+  CHECK(part.code == ExitCode::kYes);
+  CHECK_FALSE(part.complains("larger ones may fit"));
+}
+
 }  // namespace headroom::cli
