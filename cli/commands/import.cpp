@@ -109,14 +109,17 @@ Result<std::vector<std::string>> recorder_options(const Arguments& arguments) {
   if (!attention->empty()) {
     options.insert(options.end(), {"--attention", *attention});
   }
-  if (arguments.has("qlora")) {
+  for (const std::string& beside : {std::string("qlora"), std::string("liger")}) {
+    if (!arguments.has(beside)) {
+      continue;
+    }
     if (!precision->empty()) {
-      return Error::invalid_argument("qlora", "with precision " + *precision,
-                                     "all precisions: quantised linear layers are recorded beside "
-                                     "bf16 and autocast-bf16",
+      return Error::invalid_argument(beside, "with precision " + *precision,
+                                     "all precisions: this code is recorded beside bf16 and "
+                                     "autocast-bf16",
                                      "leave out --precision");
     }
-    options.emplace_back("--qlora");
+    options.push_back("--" + beside);
   }
   if (const std::optional<std::string> text = arguments.value("task")) {
     std::vector<std::string> heads(ir::kRecordedHeads.begin(), ir::kRecordedHeads.end());
@@ -315,6 +318,9 @@ Command import_command() {
                            {"qlora", "", "",
                             "also record the code with quantised linear layers, which headroom "
                             "fit --qlora needs"},
+                           {"liger", "", "",
+                            "also record the code with Liger's kernels, which headroom fit "
+                            "--liger needs; the Python needs liger-kernel"},
                            {"task", "TASK", "language",
                             "head of the model: language, sequence-classification, "
                             "token-classification, masked-lm, seq2seq-lm or speech-seq2seq"},

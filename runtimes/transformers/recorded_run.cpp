@@ -93,9 +93,12 @@ void read_liger(RunReader& row, ParallelPlan& plan) {
   if (liger.flag("fused_linear_cross_entropy", false)) {
     plan.loss = LossKind::kFusedLinear;
   }
-  for (const std::string_view kernel : {"rope", "swiglu", "rms_norm"}) {
-    if (!liger.flag(kernel, true)) {
-      liger.fail(kernel, "false");
+  // The other kernels are patched together or not at all.
+  const bool patched = liger.flag("rope", true);
+  plan.liger = patched;
+  for (const std::string_view kernel : {"swiglu", "rms_norm"}) {
+    if (liger.flag(kernel, true) != patched) {
+      liger.fail(kernel, patched ? "false" : "true");
     }
   }
   row.absorb(liger.trouble());

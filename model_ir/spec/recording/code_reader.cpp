@@ -335,6 +335,8 @@ class CodeReader : public OperatorReader {
   std::unordered_set<std::uint32_t> lists_;  ///< Values that stand for what all turns made.
 };
 
+constexpr std::uint64_t kAllEdges = ~std::uint64_t{0};
+
 /// Notes the edges that need each instruction and each saved tensor.
 void trace_needs(RecordedGradient& gradient) {
   const std::vector<Instruction>& code = gradient.code.instructions;
@@ -356,7 +358,7 @@ void trace_needs(RecordedGradient& gradient) {
     for (const RecordedOutput& output : code[i].outputs) {
       edges |= values[output.target.index];
     }
-    gradient.needed_by[i] = edges == 0 ? ~std::uint64_t{0} : edges;
+    gradient.needed_by[i] = edges == 0 ? kAllEdges : edges;
     if (code[i].kind == Instruction::Kind::kOp) {
       for (const Reference& input : code[i].inputs) {
         need(input, edges);
@@ -364,7 +366,7 @@ void trace_needs(RecordedGradient& gradient) {
     }
   }
   // A tensor of which backward reads the sizes alone is kept all the same.
-  std::ranges::replace(saved, std::uint64_t{0}, ~std::uint64_t{0});
+  std::ranges::replace(saved, std::uint64_t{0}, kAllEdges);
   gradient.saved_for = std::move(saved);
 }
 
@@ -431,7 +433,16 @@ bool read_gradient(const JsonValue& value, const std::string& place, RecordingFa
       return false;
     }
   }
-  trace_needs(gradient);
+  const JsonValue* const whole = value.find("whole");
+  if (whole != nullptr && !whole->as_bool()) {
+    return faults.refuse(place + "/whole", whole, "true or false");
+  }
+  if (whole != nullptr && *whole->as_bool()) {
+    gradient.needed_by.assign(gradient.code.instructions.size(), kAllEdges);
+    gradient.saved_for.assign(kMostSaved, kAllEdges);
+  } else {
+    trace_needs(gradient);
+  }
   return true;
 }
 

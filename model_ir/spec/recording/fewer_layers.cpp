@@ -201,6 +201,7 @@ class Shortener {
             .inputs = variant.inputs,
             .quantised = variant.quantised,
             .prepared = variant.prepared,
+            .liger = variant.liger,
             .images = variant.images,
             .masks_made = variant.masks_made,
             .micro_batch = variant.micro_batch,

@@ -210,6 +210,7 @@ struct RecordedVariant {
   bool quantised = false;
   /// `quantised`: after prepare_model_for_kbit_training, which makes the other parameters fp32.
   bool prepared = false;
+  bool liger = false;  ///< With Liger's kernels in the place of the model's own code.
   RecordedImages images;
   bool masks_made = false;  ///< For batches whose mask of ones the model makes all the same.
   std::optional<std::int64_t> micro_batch;  ///< The only one for which it holds; none: any other.

@@ -291,6 +291,11 @@ class Reader {
       return faults_.refuse(place + "/linears", entry.find("linears"),
                             "\"quantised\" or \"prepared\"");
     }
+    const JsonValue* const kernels = entry.find("kernels");
+    variant.liger = text_of(kernels) == "liger";
+    if (kernels != nullptr && !variant.liger) {
+      return faults_.refuse(place + "/kernels", kernels, "\"liger\"");
+    }
     if (!read_images(entry.find("images"), place + "/images", variant.images)) {
       return false;
     }

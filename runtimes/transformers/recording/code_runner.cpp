@@ -10,6 +10,7 @@
 #include "runtimes/torch/record.h"
 #include "runtimes/transformers/adapter.h"
 #include "runtimes/transformers/layers.h"
+#include "runtimes/transformers/losses.h"
 #include "runtimes/transformers/recording/padded_batch.h"
 #include "runtimes/transformers/recording/recorded_attention.h"
 #include "runtimes/transformers/recording/recorded_node.h"
@@ -22,6 +23,9 @@ using torch::Tensor;
 CodeRunner::CodeRunner(Eager& eager, Model& model)
     : eager_(eager), model_(model), prepared_(model.recorded), adapted_(model) {
   HEADROOM_ASSERT(prepared_ != nullptr);
+  if (model.training && model.plan->loss == LossKind::kFusedLinear) {
+    fused_ = find_causal_loss(prepared_->variant().forward);
+  }
 }
 
 Tensor CodeRunner::operand(const Reference& reference, const Frame& frame) const {
@@ -98,6 +102,11 @@ void CodeRunner::run(const PreparedCode& code, Frame& frame, std::vector<Tensor>
   for (std::uint32_t at = 0; at < code.instructions.size(); ++at) {
     const PreparedInstruction& prepared = code.instructions[at];
     const Instruction& instruction = *prepared.recorded;
+    if (fused_ && result != nullptr && at == fused_->head) {
+      run_fused_loss(code, frame);
+      at = fused_->last;
+      continue;
+    }
     begin_calls(at, frame);
     switch (instruction.kind) {
       case Kind::kOp:
@@ -137,79 +146,6 @@ void CodeRunner::run(const PreparedCode& code, Frame& frame, std::vector<Tensor>
         break;
     }
     end_calls(at, frame);
-  }
-}
-
-std::uint32_t CodeRunner::slot_of(const Frame& frame, std::size_t call) {
-  return frame.values.count() - static_cast<std::uint32_t>(frame.hooked.calls.size() - call);
-}
-
-/// Runs a wrapper's hooks before the calls that begin at an instruction.
-void CodeRunner::begin_calls(std::uint32_t at, Frame& frame) {
-  for (; frame.next < frame.hooked.calls.size() && frame.hooked.calls[frame.next].first == at;
-       ++frame.next) {
-    const CodeCall& call = frame.hooked.calls[frame.next];
-    Tensor given = call.input ? frame.values[*call.input] : Tensor{};
-    const bool passed = given.defined();
-    if (passed) {  // The caller keeps its own tensor.
-      frame.values.set_shared(slot_of(frame, frame.next), *call.input, given);
-    }
-    model_.hooks.enter({.part = ModuleCall::Part::kRecorded,
-                        .layer = eager_.layer(),
-                        .module = frame.hooked.modules[frame.next]},
-                       {&given});
-    if (passed) {
-      frame.values.replace(*call.input, std::move(given));
-    }
-    frame.open.push_back(frame.next);
-  }
-}
-
-/// The same after the calls that end at an instruction.
-void CodeRunner::end_calls(std::uint32_t at, Frame& frame) {
-  while (!frame.open.empty() && frame.hooked.calls[frame.open.back()].last == at) {
-    const std::size_t index = frame.open.back();
-    const CodeCall& call = frame.hooked.calls[index];
-    frame.open.pop_back();
-    if (const Tensor own = frame.values[slot_of(frame, index)]; own.defined()) {
-      frame.values.replace(*call.input, own);
-      frame.values.replace(slot_of(frame, index), {});
-    }
-    std::array<Tensor, 3> outputs;
-    const std::size_t count = std::min(outputs.size(), call.outputs.size());
-    for (std::size_t i = 0; i < count; ++i) {
-      outputs[i] = frame.values[call.outputs[i]];
-    }
-    model_.hooks.leave({.part = ModuleCall::Part::kRecorded,
-                        .layer = eager_.layer(),
-                        .module = frame.hooked.modules[index]},
-                       {&outputs[0], &outputs[1], &outputs[2]});
-    for (std::size_t i = 0; i < count; ++i) {
-      frame.values.replace(call.outputs[i], std::move(outputs[i]));
-    }
-  }
-}
-
-/// A wrapper learns of parameters that the running module takes from another one.
-void CodeRunner::read_attributes(const PreparedInstruction& instruction, const Frame& frame) {
-  for (const Reference& input : instruction.recorded->inputs) {
-    if (input.kind != Reference::Kind::kParameter) {
-      continue;
-    }
-    const std::uint32_t index = frame.scope.parameters[input.index];
-    const std::uint32_t owner = prepared_->recording().parameters[index].module;
-    const bool runs = std::ranges::any_of(
-        frame.open, [&](std::size_t call) { return frame.hooked.modules[call] == owner; });
-    if (!runs) {
-      const ModuleCall outer{
-          .part = eager_.layer() < 0 ? ModuleCall::Part::kModel : ModuleCall::Part::kLayer,
-          .layer = eager_.layer()};
-      const ModuleCall inner{
-          .part = ModuleCall::Part::kRecorded,
-          .layer = eager_.layer(),
-          .module = frame.open.empty() ? 0 : frame.hooked.modules[frame.open.back()]};
-      model_.hooks.read(frame.open.empty() ? outer : inner, model_.parameters[index]);
-    }
   }
 }
 
@@ -392,6 +328,33 @@ void CodeRunner::run_linear(const Instruction& instruction, Frame& frame) {
     model_.hooks.after(kHeadModule, {output});
   }
   frame.values.set(instruction.outputs[0].target.index, std::move(output));
+}
+
+/// The model's own forward reads the weight of the output layer, which it does not call.
+void CodeRunner::run_fused_loss(const PreparedCode& code, Frame& frame) {
+  const Instruction& head = *code.instructions[fused_->head].recorded;
+  const Op* const op = prepared_->linear(frame.scope.modules[head.index]);
+  HEADROOM_ASSERT(op != nullptr);
+  eager_.set_role(TensorRole::kLogits);
+  eager_.set_site("cross_entropy", -1);
+  HeadInput input{.hidden = operand(head.inputs[0], frame),
+                  .weight = parameter(static_cast<std::uint32_t>(op->parameters[0])),
+                  .bias = {}};
+  Tensor loss = fused_linear_loss(eager_, input, frame.values[0]);
+  eager_.set_role(TensorRole::kTemporary);
+  for (std::uint32_t at = fused_->head; at <= fused_->last; ++at) {
+    const Instruction& skipped = *code.instructions[at].recorded;
+    for (const Reference& dropped : skipped.inputs) {
+      if (skipped.kind == Instruction::Kind::kDrop) {
+        frame.values.drop(dropped.index);
+      }
+    }
+    while (frame.next < frame.hooked.calls.size() && frame.hooked.calls[frame.next].first == at) {
+      ++frame.next;
+    }
+  }
+  const Instruction& last = *code.instructions[fused_->last].recorded;
+  frame.values.set(last.outputs[0].target.index, std::move(loss));
 }
 
 /// The arguments of a call. The caller has no name for those that the called code drops.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "runtimes/transformers/recording/adapted_weights.h"
 #include "runtimes/transformers/recording/operator_run.h"
 #include "runtimes/transformers/recording/prepared_code.h"
+#include "runtimes/transformers/recording/recorded_loss.h"
 #include "runtimes/transformers/recording/tensor_list.h"
 
 namespace headroom::ir::transformers {
@@ -53,6 +55,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   void run_join(const PreparedInstruction& instruction, const Frame& frame, Values& values);
   void attach_node(const PreparedInstruction& instruction, const Frame& frame);
   void run_linear(const Instruction& instruction, Frame& frame);
+  void run_fused_loss(const PreparedCode& code, Frame& frame);
   [[nodiscard]] std::vector<torch::Tensor> hand_over(const Instruction& instruction,
                                                      const RecordedBody& body, Frame& frame) const;
   void run_loop(const PreparedInstruction& prepared, Frame& frame);
@@ -80,6 +83,7 @@ class CodeRunner : public std::enable_shared_from_this<CodeRunner> {
   Model& model_;
   std::shared_ptr<const PreparedModel> prepared_;
   AdaptedWeights adapted_;
+  std::optional<RecordedLoss> fused_;  ///< The code in whose place the fused loss runs.
   torch::Tensor padding_;  ///< The batch's padding [B, S]; reset when the first layer runs.
   torch::Tensor mask_;     ///< The mask of a batch with padding; set while layers run.
 };

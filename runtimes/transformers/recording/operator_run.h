@@ -51,7 +51,7 @@ class Values {
   static constexpr std::uint32_t kNone = UINT32_MAX;
   struct Slot {
     torch::Tensor tensor;
-    std::uint32_t root = 0;      ///< The value that owns the storage.
+    std::uint32_t root = kNone;  ///< The value that owns the storage; kNone: not made.
     std::uint32_t next = kNone;  ///< The next value on the same storage.
   };
   std::vector<Slot> slots_;

@@ -132,6 +132,9 @@ OperatorTraits::Work work_of(const Instruction& instruction) {
   const bool views = std::ranges::all_of(instruction.outputs, [](const RecordedOutput& output) {
     return output.how == RecordedOutput::How::kView;
   });
+  if (name.starts_with("triton_")) {
+    return Work::kTraffic;
+  }
   if (views || launches_nothing(name)) {
     return Work::kNothing;
   }

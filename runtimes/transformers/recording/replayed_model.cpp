@@ -19,6 +19,7 @@
 #include "runtimes/transformers/recording/padded_batch.h"
 #include "runtimes/transformers/recording/prepared_code.h"
 #include "runtimes/transformers/recording/quantised_constructors.h"
+#include "runtimes/transformers/recording/recorded_loss.h"
 #include "runtimes/transformers/recording/typed_code.h"
 
 namespace headroom::ir::transformers {
@@ -105,7 +106,7 @@ std::vector<std::string> recorded_with_quantised_layers(const ModelSpec& spec,
   std::vector<std::string> recorded;
   for (const RecordedVariant& variant : spec.recording->variants) {
     const bool one_type = !variant.quantised && !variant.autocast;  // See `computes`.
-    if (!variant.images.take(plan.workload.images) || variant.masks_made ||
+    if (!variant.images.take(plan.workload.images) || variant.masks_made || variant.liger ||
         !(variant.quantised || one_type)) {
       continue;
     }
@@ -143,13 +144,21 @@ Error variant_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
         add_once(lengths, lengths_of(variant, sizes_of(plan)));
       }
     }
-    if (variant.quantised || !variant.images.take(plan.workload.images)) {
+    if (variant.quantised || variant.liger != plan.liger ||
+        !variant.images.take(plan.workload.images)) {
       continue;
     }
     std::vector<std::string>& precisions = held[variant.attention];
     for (std::string& precision : precisions_of(*spec.recording, variant)) {
       add_once(precisions, std::move(precision));
     }
+  }
+  if (plan.liger && std::ranges::none_of(spec.recording->variants, &RecordedVariant::liger)) {
+    return Error::invalid_argument(
+        "liger", "for " + spec.name,
+        "the code with Liger's kernels, which the recording does not have",
+        "leave out --liger, or, if Liger has this type of model, record it with headroom import "
+        "CONFIG --liger");
   }
   if (const std::vector<std::string> batches = recorded_batches(spec, plan); !batches.empty()) {
     return Error::invalid_argument(
@@ -231,9 +240,9 @@ std::optional<Error> option_trouble(const ParallelPlan& plan) {
     std::string_view fix;
   };
   const Workload& workload = plan.workload;
-  const std::array<Option, 5> options = {{
-      {plan.loss != LossKind::kHf, "loss", "leave out --loss"},
-      {plan.liger, "liger", "leave out --liger"},
+  const std::array<Option, 4> options = {{
+      {plan.loss != LossKind::kHf && plan.loss != LossKind::kFusedLinear, "loss",
+       "use --loss fused-linear, or leave out --loss"},
       {workload.generation.has_value(), "generate", "leave out --generate"},
       {workload.evaluation && autocast_dtype(plan.precision).has_value(), "evaluation",
        "leave out --evaluation, or choose --precision bf16: evaluation runs outside autocast, in "
@@ -247,6 +256,21 @@ std::optional<Error> option_trouble(const ParallelPlan& plan) {
   return Error::invalid_argument(
       given->key, "is not supported for recorded models: it runs other code than was recorded", {},
       given->fix);
+}
+
+/// The error for a fused loss in the place of another one than that of causal language models.
+std::optional<Error> loss_trouble(const ParallelPlan& plan, const RecordedVariant& variant) {
+  if (plan.loss != LossKind::kFusedLinear || plan.workload.evaluation) {
+    return std::nullopt;
+  }
+  if (!find_causal_loss(variant.forward)) {
+    return Error::invalid_argument(
+        "loss", "fused-linear",
+        "a model whose code computes the usual loss of causal language models right behind its "
+        "output layer: this one has another loss, or scales or caps its logits",
+        "leave out --loss");
+  }
+  return std::nullopt;
 }
 
 bool reads_any(const RecordedCode& code, const RecordedScope& scope,
@@ -366,6 +390,9 @@ std::optional<Error> recording_trouble(const ModelSpec& spec, const ParallelPlan
     return variant_trouble(spec, plan);
   }
   if (const std::optional<Error> trouble = quantised_trouble(spec, plan, *code->variant)) {
+    return trouble;
+  }
+  if (const std::optional<Error> trouble = loss_trouble(plan, *code->variant)) {
     return trouble;
   }
   if (plan.workload.padded_batch) {

@@ -45,7 +45,8 @@ enum class Fit : std::uint8_t { kNone, kChanged, kExact };
 bool serves_autocast(const Recording& recording, const RecordedVariant& variant,
                      const Types& asked) {
   return asked == Types{DType::kBf16, DType::kBf16} && variant.parameters == DType::kBf16 &&
-         !variant.autocast && !variant.quantised && unchanged_by_autocast(recording, variant);
+         !variant.autocast && !variant.quantised && !variant.liger &&
+         unchanged_by_autocast(recording, variant);
 }
 
 /// Whether a variant has the code of the plan's types and linear layers. Quantised layers return
@@ -54,6 +55,9 @@ bool serves_autocast(const Recording& recording, const RecordedVariant& variant,
 Fit fit_of(const Recording& recording, const RecordedVariant& variant, const ParallelPlan& plan) {
   const Types recorded{.parameters = variant.parameters, .autocast = variant.autocast};
   const Types asked = types_of(plan.precision);
+  if (variant.liger != plan.liger) {
+    return Fit::kNone;
+  }
   if (plan.quant) {
     const bool prepared = plan.quant->prepare_kbit;
     const bool one_type = !prepared && !variant.autocast;
@@ -152,7 +156,7 @@ std::optional<TypedCode> code_for(const ModelSpec& spec, const ParallelPlan& pla
   if (variant->parameters != parameters) {
     const auto& variants = spec.recording->variants;
     const auto same = std::ranges::find_if(variants, [&](const RecordedVariant& one) {
-      return one.parameters == parameters && !one.quantised;
+      return one.parameters == parameters && !one.quantised && !one.liger;
     });
     if (same != variants.end()) {
       code.load = same->load.get();

@@ -35,6 +35,9 @@ const std::string kRecording = HEADROOM_SOURCE_DIR "/tests/golden/recordings/lla
 /// The same, recorded with --qlora.
 const std::string kQuantised = HEADROOM_SOURCE_DIR "/tests/golden/recordings/llama_quantised.json";
 
+/// The same, recorded with --liger.
+const std::string kLiger = HEADROOM_SOURCE_DIR "/tests/golden/recordings/llama_liger.json";
+
 std::string recording_text() {
   return read_file(kRecording).value();
 }
@@ -414,6 +417,70 @@ TEST_CASE("recording: FSDP casts a buffer that it stores in the type of the shar
     return phases[1].peak_allocated;
   };
   CHECK(peak_of("bf16") == peak_of("fp32") + 512);  // The cast, which the product keeps.
+}
+
+/// Plans of several frameworks, precisions and sizes; each is changed by `change`.
+std::vector<ParallelPlan> plans_with(const std::function<void(ParallelPlan&)>& change) {
+  std::vector<ParallelPlan> plans{
+      plan_of(Precision::kBf16, 2, 512), plan_of(Precision::kBf16, 5, 333),
+      plan_of(Precision::kAutocastBf16, 3, 200), plan_of(Precision::kFp32, 3, 200)};
+  plans.push_back(plans[0]);
+  plans.back().recompute = Recompute::kFull;
+  plans.push_back(plans[0]);
+  plans.back().lora = test::all_linear(8);
+  plans.push_back(plan_of(Precision::kFp32, 2, 512));
+  plans.back().runtime = "fsdp";
+  plans.back().world = 4;
+  edit_fsdp(plans.back()) = {};
+  for (const int stage : {2, 3}) {
+    plans.push_back(plan_of(Precision::kBf16Master, 2, 512));
+    plans.back().runtime = "deepspeed";
+    plans.back().world = 4;
+    edit_zero(plans.back()).stage = stage;
+  }
+  std::ranges::for_each(plans, change);
+  return plans;
+}
+
+TEST_CASE("recording: the fused loss and Liger's kernels give the bytes of the family by hand") {
+  const ModelSpec kernels =
+      read_hf_config(kLiger, {.as = std::nullopt, .name = "recorded"}).value();
+  for (const ModelSpec& model : {recorded(), kernels}) {
+    for (const ParallelPlan& plan :
+         plans_with([](ParallelPlan& one) { one.loss = LossKind::kFusedLinear; })) {
+      CAPTURE(plan.runtime);
+      CAPTURE(plan.precision);
+      CAPTURE(plan.workload.sequence);
+      check_same_bytes(model, plan);
+    }
+  }
+  for (const LossKind loss : {LossKind::kHf, LossKind::kFusedLinear}) {
+    for (const ParallelPlan& plan : plans_with([loss](ParallelPlan& one) {
+           one.liger = true;
+           one.loss = loss;
+         })) {
+      CAPTURE(loss);
+      CAPTURE(plan.runtime);
+      CAPTURE(plan.precision);
+      check_same_bytes(kernels, plan);
+    }
+  }
+}
+
+TEST_CASE("recording: the fused loss takes the place of the usual one alone") {
+  ParallelPlan plan = plan_of(Precision::kBf16, 2, 512);
+  plan.loss = LossKind::kFusedLinear;
+  CHECK(test::refused_by_lowering(recorded(), plan).empty());
+  const ModelSpec scaled = read_model(edited(recording_text(), R"(["op", "constant_pad_nd")",
+                                             R"(["op", "mul", [0], [[997, "int64", ["B", "S"]]]],
+                           ["op", "constant_pad_nd")"))
+                               .value();
+  CHECK(test::refused_by_lowering(scaled, plan) == "loss");
+  plan.loss = LossKind::kChunked;
+  CHECK(test::refused_by_lowering(recorded(), plan) == "loss");
+  plan.loss = LossKind::kHf;
+  plan.liger = true;
+  CHECK(test::refused_by_lowering(recorded(), plan) == "liger");
 }
 
 TEST_CASE("recording: without some of its layers it gives the bytes of the shorter family") {

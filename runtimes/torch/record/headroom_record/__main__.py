@@ -17,6 +17,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--modes", help="several of these at once, such as bf16,fp32/bf16 "
                                         "(parameters/autocast/attention)")
     parser.add_argument("--qlora", action="store_true", help="also with quantised linear layers")
+    parser.add_argument("--liger", action="store_true", help="also with Liger's kernels")
     parser.add_argument("--points", help="sizes at which the model runs, such as 2x512,3x320")
     parser.add_argument("--masks", choices=("skipped", "made"), default="skipped",
                         help="made: a mask of ones that a model makes for itself is not left out, as with padding")
@@ -34,6 +35,7 @@ def main() -> int:
     gc.disable()
     from .frozen import NoModule
     from .image_text import Images, NoImages
+    from .liger import NoKernels
     from .modes import usual_modes
     from .recording import MICRO_BATCHES, Mode, Refused, record
 
@@ -42,7 +44,7 @@ def main() -> int:
         if arguments.points else None
     modes = arguments.modes
     if modes is None and arguments.parameters is None and arguments.autocast is None:
-        modes = ",".join(usual_modes(arguments.attention, arguments.qlora))
+        modes = ",".join(usual_modes(arguments.attention, arguments.qlora, arguments.liger))
     elif modes is None:
         modes = "/".join((arguments.parameters or "bf16", arguments.autocast or "", arguments.attention))
     try:
@@ -52,7 +54,7 @@ def main() -> int:
                       micro_batches=sorted({int(one) for one in arguments.micro_batches.split(",")})
                       if arguments.micro_batches else MICRO_BATCHES,
                       freeze=arguments.freeze.split(",") if arguments.freeze else ())
-    except (Refused, NoImages, NoModule) as error:
+    except (Refused, NoImages, NoKernels, NoModule) as error:
         print(f"headroom: {error}", file=sys.stderr)
         return 1
     with open(arguments.output, "w", encoding="utf-8") as file:

@@ -1,6 +1,7 @@
 """Runs autograd's nodes one by one, in the engine's order, and records what each of them asks of PyTorch."""
 
 import heapq
+import inspect
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -13,6 +14,19 @@ def _shape_and_type(function: Any, number: int) -> Tuple[Any, Any]:
     return metadata.shape, metadata.dtype
 
 
+def _results_without_gradient(function: Any, known: int) -> int:
+    """Results of a custom function that are no tensors: its backward gets None for each."""
+    parameters = inspect.signature(function._forward_cls.backward).parameters.values()
+    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
+        return 0
+    return max(0, len(parameters) - 1 - known)
+
+
+def _runs_whole(function: Any) -> bool:
+    """Whether a custom function computes all gradients, whichever are wanted."""
+    return "needs_input_grad" not in inspect.getsource(function._forward_cls.backward)
+
+
 def _call(function: Any, gradients: List[Optional[torch.Tensor]]) -> Tuple[Optional[torch.Tensor], ...]:
     if hasattr(function, "apply"):  # A custom function, written in Python.
         if getattr(function, "materialize_grads", True):
@@ -23,7 +37,7 @@ def _call(function: Any, gradients: List[Optional[torch.Tensor]]) -> Tuple[Optio
                     gradient = torch.zeros(shape, dtype=dtype, device="cuda")
                 given.append(gradient)
             gradients = given
-        result = function.apply(*gradients)
+        result = function.apply(*gradients, *[None] * _results_without_gradient(function, len(gradients)))
     else:
         result = function(*gradients)
     return result if isinstance(result, tuple) else (result,)
@@ -94,6 +108,8 @@ class Backward:
         observer, function = self._observer, node.function
         scope = Scope(function.name())
         template: Dict[str, Any] = {"name": function.name(), "edges": [], "code": scope.code, "results": []}
+        if node.tensors is not None and _runs_whole(function):
+            template["whole"] = True
         resolve, observer.resolve = observer.resolve, self._resolver(node, scope, observer.resolve)
         observer.scope = scope
         try:

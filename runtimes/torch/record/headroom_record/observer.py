@@ -2,7 +2,7 @@
 
 import sys
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -78,6 +78,25 @@ class Scope:
             self.code[-1].append(owner)
         else:
             self.emit(["drop", owner])
+
+    def drop_later(self, start: int, saved: Set[int]) -> None:
+        """The drops since `start` of what the newest node saves stand behind it: there Python's names have gone, but
+        the node has the tensors."""
+        made = [one for one in self.code[start:] if one[0] == "op"]
+        for _, _, inputs, outputs, *_ in reversed(made):
+            for value, *rest in outputs:
+                view = rest[-1] if isinstance(rest[-1], str) else ""
+                if value in saved and view.startswith("view of "):
+                    saved.add(inputs[int(view.split()[-1])])
+        late: List[Any] = []
+        for at in range(len(self.code) - 1, start - 1, -1):
+            if self.code[at][0] == "drop":
+                late = [one for one in self.code[at][1:] if one in saved] + late
+                self.code[at][1:] = [one for one in self.code[at][1:] if one not in saved]
+                if len(self.code[at]) == 1:
+                    del self.code[at], self.places[at]
+        for one in late:
+            self.drop(one)
 
 
 class Node:
@@ -381,6 +400,13 @@ class Observer(TorchDispatchMode):
         self._edges[id(made)] = edges
         return made
 
+    def launched(self, name: str, tensors: List[Any]) -> None:
+        """A kernel that no operator of PyTorch launches."""
+        if self.scope is not None:
+            self.settle()
+            inputs = [self.reference(tensor) for tensor in tensors]
+            self.scope.emit(["op", name, inputs, [], {}], place_of_caller())
+
     def custom(self, original: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         """A call of a custom autograd function: its node belongs to no single operator."""
         if self.scope is None or not self.with_nodes or not torch.is_grad_enabled():
@@ -391,6 +417,7 @@ class Observer(TorchDispatchMode):
         edges = [self._edge(tensor, value) for tensor, value in zip(tensors, inputs)]
         keys = [self._key(tensor) for tensor in tensors]
         del tensors
+        start = len(self.scope.code)
         result = original(*args, **kwargs)
         self._pending = []
         if self.scope is None:
@@ -408,6 +435,7 @@ class Observer(TorchDispatchMode):
             self._find_saved(node, keys)
             for position, one in enumerate(outputs):
                 node.outputs[one.output_nr] = position
+            self.scope.drop_later(start, {one for one in made[4].get("saves", ()) if isinstance(one, int)})
         return result
 
     def _find_edges(self, node: Node, edges: List[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from . import blocks, fallbacks, quantised, write
+from . import blocks, fallbacks, liger, quantised, write
 from .finish import finish, named_load, short, written
 from .frozen import frozen
 from .host_values import HostValues
@@ -34,14 +34,16 @@ class Refused(Exception):
 
 class Mode:
     """One precision and attention implementation: parameters, autocast, attention, as in `fp32/bf16/eager`. A fourth
-    part says that linear layers are quantised, or also prepared for training, as in `bf16//sdpa/prepared`."""
+    part says that linear layers are quantised, or also prepared for training, as in `bf16//sdpa/prepared`, or that the
+    kernels are Liger's, as in `bf16//sdpa/liger`."""
 
     def __init__(self, text: str):
         parts = text.split("/") + ["", "", ""]
         self.parameters = parts[0]
         self.autocast = parts[1] or None
         self.attention = parts[2] or "sdpa"
-        self.linears = parts[3] or None
+        self.liger = parts[3] == "liger"
+        self.linears = None if self.liger else parts[3] or None
 
 
 def _built(source: Source, kind: Any, mode: Mode, observer: Observer, config: Any) -> Tuple[Any, Any]:
@@ -106,6 +108,8 @@ class _Parts:
                 variant["masks"] = "made"
             if mode.linears is not None:
                 variant["linears"] = mode.linears
+            if mode.liger:
+                variant["kernels"] = "liger"
             if loaded is not None:
                 finish(loaded, self.gradients)
                 variant["load"] = [short(one) for one in loaded]
@@ -178,7 +182,8 @@ def record(source_text: str, modes: Sequence[Mode], points: Optional[Sequence[Tu
             parts.images = batches.words(of_any)
             plan.only_alone, plan.of_any = text_too and shown is not images, of_any
         run = Run(observer, model, names, TYPES.get(mode.autocast or ""), batch, groups, mode.linears)
-        recorder, found = _found(run, plan)
+        with liger.around(model, mode.liger, observer):
+            recorder, found = _found(run, plan)
         groups = run.groups
         loaded = None if mode.parameters in loaded_as else named_load(load, names)
         loaded_as.append(mode.parameters)

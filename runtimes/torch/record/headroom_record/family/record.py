@@ -13,8 +13,6 @@ from .configuration import IMAGES, flat
 from .expand import expanded
 from .family import family_of
 
-# Some code does not run with quantised layers, some not under autocast either.
-MODES = (usual_modes("sdpa", qlora=True), usual_modes("sdpa", qlora=False), usual_modes("sdpa", qlora=False)[:1])
 LAST = 3  # The level at which nothing varies (Explorer.narrow).
 
 
@@ -80,10 +78,20 @@ def _gathered(explorer: Any, count: int) -> Optional[Dict[str, Any]]:
             "aliases": keys.aliases(kind)}
 
 
+def _modes_of(kind: str) -> List[List[str]]:
+    """What is recorded, the most first: some code does not run with quantised layers or with Liger's kernels, some not
+    under autocast either."""
+    from ..liger import knows
+
+    kernels = (True, False) if knows(kind) else (False,)
+    plain = usual_modes("sdpa", qlora=False)
+    return [usual_modes("sdpa", qlora, liger) for liger in kernels for qlora in (True, False)] + [plain[:1]]
+
+
 def _recordings(explorer: Any, count: int) -> List[Dict[str, Any]]:
     """Recordings of `count` configurations, or none where the code of one cannot be recorded."""
     result: List[Dict[str, Any]] = []
-    choices = list(MODES)
+    choices = _modes_of(explorer.fields["model_type"])
     while len(result) < count:
         changes = explorer.draw(len(result)) if count > 1 else {}
         _say(f"records {json.dumps(changes)}")
