@@ -9,7 +9,8 @@
 namespace headroom::ir::transformers {
 namespace {
 
-/// The operators between the output layer and the loss; the first is none for fp32 logits.
+/// The operators between the output layer and the loss. Logits in fp32 are not cast, and the labels
+/// of one sequence are not copied.
 constexpr std::array<std::string_view, 8> kOperators = {
     "_to_copy", "constant_pad_nd", "slice",           "clone", "view",
     "view",     "_log_softmax",    "nll_loss_forward"};
@@ -34,6 +35,9 @@ std::optional<RecordedLoss> find_causal_loss(const RecordedCode& code) {
   for (; at != all.begin() && at->kind != Kind::kLinear; --at) {
     if (at->kind == Kind::kDrop) {
       continue;
+    }
+    if (left > 0 && kOperators[left - 1] == "clone" && at->name == "slice") {
+      --left;
     }
     if (left == 0 || at->kind != Kind::kOp || at->name != kOperators[left - 1] ||
         (at->name == "constant_pad_nd" && !reads_ids(*at))) {

@@ -423,7 +423,7 @@ TEST_CASE("recording: FSDP casts a buffer that it stores in the type of the shar
 std::vector<ParallelPlan> plans_with(const std::function<void(ParallelPlan&)>& change) {
   std::vector<ParallelPlan> plans{
       plan_of(Precision::kBf16, 2, 512), plan_of(Precision::kBf16, 5, 333),
-      plan_of(Precision::kAutocastBf16, 3, 200), plan_of(Precision::kFp32, 3, 200)};
+      plan_of(Precision::kAutocastBf16, 3, 200), plan_of(Precision::kFp32, 1, 384)};
   plans.push_back(plans[0]);
   plans.back().recompute = Recompute::kFull;
   plans.push_back(plans[0]);
