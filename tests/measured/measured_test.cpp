@@ -294,11 +294,8 @@ TEST_CASE("measured: runs that resume with bitsandbytes' optimizers and transfor
   check_exact("resume_optimizers");
 }
 
-TEST_CASE("measured: DeepSpeed's runs that resume") {
+TEST_CASE("measured: DeepSpeed's and torchtitan's runs that resume") {
   check_exact("resume_deepspeed");
-}
-
-TEST_CASE("measured: torchtitan's runs that resume") {
   check_exact("resume_torchtitan");
 }
 
@@ -352,7 +349,8 @@ TEST_CASE(
 }
 
 TEST_CASE("measured: recordings in other precisions and sizes, with padding, 4-bit layers") {
-  for (const auto* one : {"precision", "padded", "qlora_types", "autocast", "published_sizes"}) {
+  for (const auto* one :
+       {"precision", "padded", "qlora_types", "autocast", "published_sizes", "recorded_liger"}) {
     check_source(one);
   }
 }

@@ -145,6 +145,10 @@ void Values::put(const Instruction& instruction, std::size_t output, Tensor tens
 }
 
 void Values::set_shared(std::uint32_t value, std::uint32_t base, Tensor tensor) {
+  if (slots_[base].root == kNone) {  // The base was left out, since nobody wants its gradient.
+    set(value, std::move(tensor));
+    return;
+  }
   Slot& slot = slots_[value];
   slot.tensor = std::move(tensor);
   slot.root = slots_[base].root;

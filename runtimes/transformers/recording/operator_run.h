@@ -42,6 +42,7 @@ class Values {
   /// Another tensor on the same storage takes the place of a value.
   void replace(std::uint32_t value, torch::Tensor tensor) {
     slots_[value].tensor = std::move(tensor);
+    slots_[value].root = slots_[value].root == kNone ? value : slots_[value].root;
   }
   void drop(std::uint32_t value);
   /// Drops all values on the storage of `tensor`.
