@@ -210,7 +210,7 @@ Result<ImportQuestion> read_import(const Arguments& arguments) {
     return Error::invalid_argument(
         "family", "with " + (is_function || options->empty() ? *source : options->front()),
         "a config.json, and --task at most: a family is recorded in bf16 and autocast-bf16, with "
-        "sdpa, and with quantised linear layers",
+        "sdpa, with quantised linear layers, and with Liger's kernels where Liger has some",
         "leave out --family, or all other options of what is recorded");
   }
   return ImportQuestion{.source = {.python = arguments.value("python").value_or("python3"),

@@ -77,7 +77,8 @@ class Pricer {
                                  .count = count,
                                  .dtype = dtype,
                                  .layout = layout,
-                                 .batch = batch});
+                                 .batch = batch,
+                                 .micro_scaled = is_micro_scaled(dtype)});
     };
     return {time(m, n, k, ir::GemmLayout::kTN),
             time(m, k, n, ir::GemmLayout::kNN) + time(n, k, m, ir::GemmLayout::kNT)};
@@ -146,6 +147,9 @@ class Pricer {
   }
   [[nodiscard]] std::int64_t element() const { return ir::bits_of(sizes_.dtype) / 8; }
 
+  [[nodiscard]] bool is_micro_scaled(ir::DType dtype) const {
+    return dtype == ir::DType::kFp8 && sizes_.options.fp8 == ir::MegatronFp8::kMxfp8;
+  }
   [[nodiscard]] std::int64_t operand_bytes(std::int64_t rows, std::int64_t columns) const {
     return rows * columns * ir::bits_of(sizes_.linear) / 8;
   }
@@ -157,7 +161,8 @@ class Pricer {
                                .n = std::max<std::int64_t>(columns, 1),
                                .k = std::max<std::int64_t>(inner, 1),
                                .dtype = sizes_.linear,
-                               .layout = layout});
+                               .layout = layout,
+                               .micro_scaled = is_micro_scaled(sizes_.linear)});
   }
 
   /// A product beside the transfer of its rows around the ring (`ir::megatron::Beside::kInParts`).

@@ -7,6 +7,7 @@ Source: linkedin/Liger-Kernel 0.8.5, src/liger_kernel/transformers/monkey_patch.
 """
 
 import contextlib
+import inspect
 import sys
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -30,8 +31,6 @@ def _put_into(model: Any) -> None:
     kind = model.config.model_type
     if not knows(kind):
         raise NoKernels(f"Liger has no kernels for models of type {kind}, or is not installed: pip install liger-kernel")
-    import inspect
-
     from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
     apply = MODEL_TYPE_TO_APPLY_LIGER_FN[kind]
     losses = {"cross_entropy": False, "fused_linear_cross_entropy": False}
