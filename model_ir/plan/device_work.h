@@ -30,7 +30,7 @@ struct GemmShape {
   DType dtype = DType::kBf16;  ///< Type of the operands.
   GemmLayout layout = GemmLayout::kTN;
   GemmBatch batch = GemmBatch::kStrided;
-  bool accumulate = false;  ///< Adds to the content of C (weight gradients in a buffer).
+  bool accumulate = false;    ///< Adds to the content of C (weight gradients in a buffer).
   bool micro_scaled = false;  ///< 8-bit operands have a scale for each 32 values (MXFP8).
   [[nodiscard]] double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
@@ -82,9 +82,9 @@ struct TrafficShape {
   std::int64_t bytes = 0;
   std::int64_t launches = 1;
   TrafficKind kind = TrafficKind::kElementwise;
-  /// kList: elements of the list's tensors. kElementwise, kOneByOne: elements that each take one thread,
-  /// because the operands differ in type, size or order; 0: a thread handles several elements in
-  /// one vectorised access.
+  /// kList: elements of the list's tensors. kElementwise, kOneByOne: elements that each take one
+  /// thread, because the operands differ in type, size or order; 0: a thread handles several
+  /// elements in one vectorised access.
   std::int64_t elements = 0;
   friend bool operator==(const TrafficShape&, const TrafficShape&) = default;
 };

@@ -293,9 +293,8 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& 
   }
   mend = *std::move(found).value();
   const ir::ParallelPlan& plan = mend.plan.plan;
-  const bool has =
-      axis != Axis::kRuntime &&
-      (find_common_axis(axis) != nullptr || find_axis(search_of(plan), axis) != nullptr);
+  const bool has = axis != Axis::kRuntime && (find_common_axis(axis) != nullptr ||
+                                              find_axis(search_of(plan), axis) != nullptr);
   mend.value = has ? value_of(plan, axis) : -1;
   return std::optional(std::move(mend));
 }

@@ -1,8 +1,8 @@
 """Liger's kernels in the place of a model's own code: norms, rotary embedding, gated products.
 
-They are Triton kernels inside custom autograd functions. The functions run, and are recorded like the code of the model.
-A launch of a kernel is recorded as an operator without outputs, which is what the engine's clock needs of it; the kernel
-itself is left out, since nothing is computed.
+They are Triton kernels inside custom autograd functions. The functions run, and are recorded like the code of the
+model. A launch of a kernel is recorded as an operator without outputs, which is what the engine's clock needs of it;
+the kernel itself is left out, since nothing is computed.
 Source: linkedin/Liger-Kernel 0.8.5, src/liger_kernel/transformers/monkey_patch.py.
 """
 
@@ -30,7 +30,8 @@ def _put_into(model: Any) -> None:
     """Liger's kernels without its losses, as `--liger_kernel_config` of transformers' Trainer puts them in."""
     kind = model.config.model_type
     if not knows(kind):
-        raise NoKernels(f"Liger has no kernels for models of type {kind}, or is not installed: pip install liger-kernel")
+        raise NoKernels(f"Liger has no kernels for models of type {kind}, or is not installed: "
+                        "pip install liger-kernel")
     from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
     apply = MODEL_TYPE_TO_APPLY_LIGER_FN[kind]
     losses = {"cross_entropy": False, "fused_linear_cross_entropy": False}
