@@ -381,6 +381,13 @@ Status explain_what_fits(const Arguments& arguments, const plan::SearchQuestion&
   });
   answer.infeasible = std::move(infeasible).value();
   answer.adapter_changes = adapter_changes(arguments, answer.search, larger, question.stop);
+  // Whoever has asked for adapters learns of the same hardware without other adapters.
+  std::erase_if(answer.adapter_changes, [&](const AdapterChange& change) {
+    return answer.search.base.lora.has_value() &&
+           std::ranges::any_of(answer.infeasible->mends, [&](const plan::Mend& mend) {
+             return mend.kind == change.mend.kind && mend.value <= change.mend.value;
+           });
+  });
   if (answer.infeasible->leanest) {
     answer.held_changes =
         changes_of_leanest(arguments, answer.search, question, answer.infeasible->leanest->plan);

@@ -544,6 +544,11 @@ TEST_CASE("plan: where no full fine-tuning fits, adapters are proposed, on other
   const Answer quantised = test::headroom("plan llama-3.1-8b --lora r=8 --budget 12GiB" + runtime);
   CHECK(quantised.says("would fit with --qlora r=8,prepare=no (replayed: "));
   CHECK(quantised.says(" --qlora r=8,prepare=no\n"));
+  // Two GPUs suffice for QLoRA as it was asked for.
+  const Answer two =
+      test::headroom("plan qwen3-32b --gpu rtx-4090 --qlora r=16 --runtime torchtune");
+  CHECK(two.says("would fit with 2 GPUs (replayed: "));
+  CHECK_FALSE(two.says("prepare=no and 2 GPUs"));
 }
 
 TEST_CASE("plan: another framework is proposed as any of them, with an example" *
